@@ -1,0 +1,54 @@
+# Every target sets up what it needs: python 3.11, make and a package registry are enough.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: help venv demo test lint format bench clean
+
+help:
+	@echo "make demo    ten gossiping nodes learn digits; writes demo/report.html"
+	@echo "make test    all tests"
+	@echo "make lint    ruff, mypy, import-linter"
+	@echo "make bench   benchmarks, with machine and date, into benchmarks/results/"
+	@echo "make venv    .venv with the package and its developer tools"
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "gadget-svm needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Name another one: make PYTHON=python3.11"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
+	  { echo "this Python cannot make virtual environments: on Debian and Ubuntu run 'apt-get install python3-venv' (for a versioned python: python3.11-venv), then make again"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# A stamp per set of extras: reinstalled when the project's metadata changes.
+$(VENV)/.report: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) -e '.[report]'
+	@touch $@
+
+$(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) -e '.[dev]'
+	@touch $@ $(VENV)/.report
+
+venv: $(VENV)/.dev
+
+demo: $(VENV)/.report
+	$(BIN)/gadget demo --out demo
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) demo dist build

@@ -1,0 +1,166 @@
+"""GADGET SVM: Algorithm 2 of Dutta and Nataraj, steps lettered as they print it.
+
+Steps (a)-(f) are `descend`, on one node; (g) and (h) are `GadgetRun.iteration`, on all nodes of a block.
+Which choices there are, and their names, is `settings.Gadget`'s business.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gadget_svm import gossip
+from gadget_svm.block import Block
+from gadget_svm.kernels import add_row, compiled, dot_row, draw, scale, sq_norm, sq_norm_row
+from gadget_svm.kernels.draws import EXAMPLE
+from gadget_svm.rows import Rows
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@compiled
+def descend(
+    w: Floats, target: int, rows: Rows, i: int, node: int, done: int, local_steps: int, batch: int,
+    implicit: bool, lam: float, radius: float, seed: int,
+) -> None:  # fmt: skip
+    """``local_steps`` times the steps (a)-(f) of node i, on the weight vector w, which stands for ``size * w``."""
+    size, norm2 = 1.0, sq_norm(w) if radius < np.inf else 0.0
+    chosen, push = np.empty(batch, dtype=np.int64), np.empty(batch)
+    for t in range(done + 1, done + local_steps + 1):
+        for b in range(batch):
+            r = pick(rows, i, draw(seed, node, t * batch + b, EXAMPLE))  # (a) a local instance at random
+            lo, hi = rows.indptr[r], rows.indptr[r + 1]
+            y = 1.0 if rows.label[r] == target else -1.0
+            inside = y * size * dot_row(w, rows.indices, rows.data, lo, hi) < 1.0  # (b) is it in M_i^+ ?
+            chosen[b], push[b] = r, y * rows.cost[r] / batch if inside else 0.0  # (c) L_i = y x, else 0
+        alpha = 1.0 / (lam * t)  # (d)
+        size *= 1.0 - 1.0 / t  # (e) w <- (1 - lam alpha) w ...
+        if size < 1e-9:
+            scale(w, size)
+            size, norm2 = 1.0, norm2 * size * size
+        for b in range(batch):
+            if push[b] != 0.0:
+                lo, hi = rows.indptr[chosen[b]], rows.indptr[chosen[b] + 1]
+                across, length2 = dot_row(w, rows.indices, rows.data, lo, hi), sq_norm_row(rows.data, lo, hi)
+                step = alpha * push[b] / size  # (e) ... + alpha L_i
+                if implicit:  # not in the paper: as far as y<w,x> = 1 and no farther
+                    most = max(0.0, 1.0 / size - np.sign(push[b]) * across) / max(length2, 1e-300)
+                    step = max(-most, min(most, step))
+                norm2 += step * (2.0 * across + step * length2)
+                add_row(w, step, rows.indices, rows.data, lo, hi)
+        if size * np.sqrt(max(norm2, 0.0)) > radius:
+            size = radius / np.sqrt(norm2)  # (f) back into the ball
+    scale(w, size)
+
+
+@compiled
+def local_steps(
+    lo: int, hi: int, alive: NDArray[np.bool_], first: int, w: Floats, rows: Rows, steps: Ints, count: int, batch: int,
+    implicit: bool, lam: float, radius: float, seed: int,
+) -> None:  # fmt: skip
+    """`descend` for every live node that owns rows, and every output: one against the rest shares the draws."""
+    for i in range(lo, hi):
+        if alive[i] and rows.start[i + 1] > rows.start[i]:
+            for c in range(w.shape[1]):
+                target = 1 if w.shape[1] == 1 else c
+                descend(w[i, c], target, rows, i, first + i, steps[i], count, batch, implicit, lam, radius, seed)
+            steps[i] += count
+
+
+@compiled
+def pick(rows: Rows, i: int, u: float) -> int:
+    """The row of node i that u in [0, 1) falls on: evenly, or by weight where rows have one."""
+    lo, hi = rows.start[i], rows.start[i + 1]
+    if len(rows.mass) == 0:
+        return rows.order[lo + int(u * (hi - lo))]
+    at = u * rows.mass[hi - 1]
+    while lo < hi - 1:
+        middle = (lo + hi - 1) // 2
+        if at < rows.mass[middle]:
+            hi = middle + 1
+        else:
+            lo = middle + 1
+    return rows.order[lo]
+
+
+@compiled
+def settle(
+    lo: int, hi: int, alive: NDArray[np.bool_], w: Floats, w_sum: Floats, iterates: Ints, radius: float, average: bool
+) -> None:
+    """Project every output's vector into the ball (h) and add it to the sum of iterates."""
+    for i in range(lo, hi):
+        if not alive[i]:
+            continue
+        for c in range(w.shape[1]):
+            norm = np.sqrt(sq_norm(w[i, c])) if radius < np.inf else 0.0
+            if norm > radius:
+                scale(w[i, c], radius / norm)  # (h)
+            if average:
+                for j in range(w.shape[2]):
+                    w_sum[i, c, j] += w[i, c, j]
+        iterates[i] += 1
+
+
+@dataclass(frozen=True)
+class GadgetRun:
+    """Algorithm 2 with every choice made: what a runtime drives, one `iteration` after another."""
+
+    lam: float
+    radius: float
+    protocol: gossip.Gossip
+    rounds: int
+    persist: bool
+    batch_size: int
+    local_steps: int
+    implicit: bool
+    project_local: bool
+    project_mixed: bool
+    average: bool
+    still: tuple[int, float] | None = None  # (diameter, gamma): Push-Sum until nothing moves
+
+    def iteration(self, block: Block, t: int) -> gossip.Round:
+        """Iteration t of Algorithm 2 on every node of the block; yields mail, is sent deliveries."""
+        width, radius = block.s.shape[1], self.radius
+        block.team.run(
+            local_steps, block.k, width, block.alive, block.first, block.w, block.rows, block.steps, self.local_steps,
+            self.batch_size, self.implicit, self.lam, radius if self.project_local else np.inf, block.seed,
+        )  # (a)-(f)  # fmt: skip
+        self.protocol.take_in(block, self.persist)  # (g) w-hat <- PS(B, w-tilde)
+        yield from self._push_sum(block, t)  # (g)
+        gossip.estimate(block)  # (g)
+        block.team.run(
+            settle, block.k, width, block.alive, block.w, block.w_sum, block.iterates,
+            radius if self.project_mixed else np.inf, self.average,
+        )  # (h)  # fmt: skip
+
+    def leap(self, block: Block, count: int) -> int:
+        """``count`` iterations at once of a block that holds every node; the bits are those of `iteration`.
+
+        Returns the messages sent. Only where `can_leap` says so and nothing can happen to mail on its way.
+        """
+        from gadget_svm.algorithms.leap import leap
+
+        inner, outer = (self.radius if on else np.inf for on in (self.project_local, self.project_mixed))
+        links = block.links
+        sent = leap(
+            count, block.exchanges, self.rounds, self.persist, self.local_steps, self.batch_size, self.implicit,
+            self.lam, inner,            outer, self.average, block.seed, block.alive, block.n, links.indptr, links.target, links.table,
+            block.rows, block.w, block.flat, block.s, block.phi, block.held, block.w_sum, block.iterates, block.steps,
+        )  # fmt: skip
+        block.exchanges += count * self.rounds
+        return sent
+
+    def can_leap(self, block: Block) -> bool:
+        """Whether `leap` knows this protocol and the block is too small for threads to help."""
+        small = block.team.size == 1 or block.s.size < block.team.worth_sharing
+        return small and isinstance(self.protocol, gossip.PushSum) and self.still is None
+
+    def _push_sum(self, block: Block, t: int) -> gossip.Round:
+        if self.still is not None:
+            diameter, gamma = self.still
+            yield from gossip.until_still(self.protocol, block, t, diameter, gamma, self.rounds)
+            return
+        since = 0 if self.persist else block.exchanges
+        for _ in range(self.rounds):
+            yield from self.protocol.round(block, t, since)

@@ -1,0 +1,123 @@
+"""The choices GADGET leaves open, by name: what a user writes, a grid search turns, and `bind` makes definite."""
+
+import math
+from typing import Any
+
+from sklearn.base import BaseEstimator
+
+from gadget_svm import gossip, spectral
+from gadget_svm.algorithms.gadget import GadgetRun
+from gadget_svm.names import lookup, unknown
+from gadget_svm.network import Network
+
+SOLVERS = {"pegasos": False, "implicit": True}
+"""Whether the step of (e) is bounded."""
+PROJECTIONS = {"both": (True, True), "local": (True, False), "mixed": (False, True), "none": (False, False)}
+
+
+class Gadget(BaseEstimator):  # type: ignore[misc]
+    """GADGET SVM, the paper's Algorithm 2.
+
+    Parameters
+    ----------
+    solver : "pegasos" or "implicit"
+        The local step, (a)-(f): as printed, or implicit (Kulis and Bartlett 2010), which goes no farther than
+        the example asks for, y<w,x> = 1. With a small lam the printed step throws the first iterates across the ball.
+    gossip : "auto", "push-sum", "diffusion", "pairwise", "running-sum"
+        How the vectors are averaged (g). "auto" is Push-Sum in its randomised form, or running sums where
+        the run has faults that lose messages.
+    gossip_rounds : int, "mix" or "diameter"
+        Rounds of gossip in an iteration: a number; as many as bring Push-Sum within ``gamma``, computed from B;
+        or, in the diffusion form, until no estimate moves by more than ``gamma`` in a diameter's worth of rounds.
+    persist : bool or None
+        Whether Push-Sum's mass persists across iterations or starts anew in each (as Algorithm 2 is printed).
+        None: it persists for a fixed number of rounds, and starts anew for "mix" and "diameter".
+    gamma : float
+        The relative error asked of Push-Sum.
+    transition : "lazy", "random-walk", "metropolis", "max-degree"
+        The matrix B on the graph.
+    batch_size, local_steps : int
+        Examples in a step, and steps between gossips.
+    project : bool, "local" or "mixed"
+        Which of the optional projections into the ball are done: (f) and (h), (f) only, (h) only, or neither.
+    average : bool
+        Answer with the average of the iterates, of which the theorem speaks, or with the last one.
+    """
+
+    def __init__(
+        self,
+        solver: str = "pegasos",
+        gossip: str = "auto",
+        gossip_rounds: int | str = 1,
+        persist: bool | None = None,
+        gamma: float = 0.01,
+        transition: str = "lazy",
+        batch_size: int = 1,
+        local_steps: int = 1,
+        project: bool | str = True,
+        average: bool = True,
+    ) -> None:
+        self.solver = solver
+        self.gossip = gossip
+        self.gossip_rounds = gossip_rounds
+        self.persist = persist
+        self.gamma = gamma
+        self.transition = transition
+        self.batch_size = batch_size
+        self.local_steps = local_steps
+        self.project = project
+        self.average = average
+
+    def bind(self, network: Network, lam: float, radius: float, lossy: bool = False) -> GadgetRun:
+        """The algorithm on this network, with every choice made and checked."""
+        implicit = lookup("solver", self.solver, SOLVERS)
+        protocol = self._protocol(lossy)
+        rounds, still = self._rounds(network, protocol)
+        persist = isinstance(self.gossip_rounds, int) if self.persist is None else self.persist
+        if protocol.loss_proof and not persist:
+            raise ValueError(
+                "gossip='running-sum' carries mass from one iteration to the next: it cannot start anew. "
+                "Use a fixed gossip_rounds with persist=None or True, or gossip='push-sum'"
+            )
+        spectral.check_connected(network)
+        if isinstance(protocol, gossip.Diffusion):
+            spectral.check_diffusion(network)
+        inner, outer = self._projections()
+        batch, steps = _count(self.batch_size, "batch_size"), _count(self.local_steps, "local_steps")
+        return GadgetRun(lam, radius, protocol, rounds, persist, batch, steps, implicit, inner, outer, self.average, still)
+
+    def _protocol(self, lossy: bool) -> gossip.Gossip:
+        name = self.gossip
+        if name == "auto":
+            name = "running-sum" if lossy else "push-sum"
+        return lookup("gossip protocol", name, gossip.PROTOCOLS)()
+
+    def _rounds(self, network: Network, protocol: gossip.Gossip) -> tuple[int, tuple[int, float] | None]:
+        """How many rounds, and what `until_still` needs where it decides."""
+        if not isinstance(self.gossip_rounds, str):
+            return _count(self.gossip_rounds, "gossip_rounds"), None
+        known: dict[str, Any] = {"mix": None, "diameter": None}
+        if self.gossip_rounds not in known:
+            raise ValueError(unknown("number of gossip_rounds", self.gossip_rounds, known))
+        if not 0 < self.gamma < 1:
+            raise ValueError(f"gamma is a relative error between 0 and 1, got {self.gamma}")
+        if self.gossip_rounds == "mix":
+            factor = 1 if isinstance(protocol, gossip.Diffusion) else spectral.RANDOMISED_FACTOR
+            return max(1, math.ceil(factor * spectral.rounds_to(network, self.gamma))), None
+        if not isinstance(protocol, gossip.Diffusion):
+            raise ValueError(
+                "gossip_rounds='diameter' floods a flag to every neighbour, so it needs gossip='diffusion'; "
+                "with another protocol use a number or 'mix'"
+            )
+        diameter = spectral.diameter_bound(network)
+        return 1000 * max(1, diameter), (diameter, self.gamma)
+
+    def _projections(self) -> tuple[bool, bool]:
+        name = {True: "both", False: "none"}.get(self.project) if isinstance(self.project, bool) else self.project
+        return lookup("projection", str(name), PROJECTIONS)
+
+
+def _count(value: Any, name: str) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+    return int(value)

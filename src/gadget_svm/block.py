@@ -1,0 +1,106 @@
+"""All state of some nodes, side by side in arrays: every node in the simulator, a share of them elsewhere.
+
+Owns the arrays and how they are laid out. Everything a checkpoint would need is here, nothing of it in protocols.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gadget_svm.kernels import Team
+from gadget_svm.mail import Delivery
+from gadget_svm.network import Network
+from gadget_svm.rows import Rows
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class Links(NamedTuple):
+    """The edges of a block's nodes: out-edges with their share of B, and in-edges by sorted source."""
+
+    indptr: Ints
+    target: Ints
+    share: Floats
+    keep: Floats
+    table: Floats
+    in_ptr: Ints
+    source: Ints
+
+    @classmethod
+    def of(cls, network: Network, first: int, last: int) -> "Links":
+        """The edges of the nodes first:last."""
+        lo, hi = network.indptr[first], network.indptr[last]
+        here = np.flatnonzero((network.indices >= first) & (network.indices < last))
+        here = here[np.argsort(network.indices[here], kind="stable")]  # by receiver; senders stay ascending
+        counts = np.bincount(network.indices[here] - first, minlength=last - first)
+        return cls(
+            network.indptr[first : last + 1] - lo,
+            network.indices[lo:hi],
+            network.share[lo:hi],
+            network.self_share[first:last],
+            network.draw_table[lo:hi],
+            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            network.sources[here],
+        )
+
+
+@dataclass
+class Block:
+    """The nodes first .. first + k: their rows, links, weights and gossip state."""
+
+    first: int
+    seed: int
+    n: Floats  # n_i, the rows of every node
+    links: Links
+    rows: Rows
+    w: Floats  # k x outputs x features: the paper's w-hat
+    s: Floats  # k x (outputs * features): Push-Sum's sums
+    phi: Floats  # Push-Sum's weights
+    held: Floats  # what of the local steps has not entered the sums yet
+    w_sum: Floats  # the sum of all iterates so far, for the averaged one
+    iterates: Ints  # how many iterates w_sum holds
+    steps: Ints  # local steps taken: the paper's t, on every node's own clock
+    alive: NDArray[np.bool_]
+    exchanges: int = 0  # how often this block has sent: the sequence number of its mail
+    edge: dict[str, NDArray[np.generic]] = field(default_factory=dict)  # per-edge state of protocols that keep any
+    team: Team = field(default_factory=Team)
+
+    @classmethod
+    def fresh(
+        cls, network: Network, rows: Rows, n: Floats, n_outputs: int, n_features: int, *,
+        seed: int = 0, first: int = 0, last: int | None = None, team: Team | None = None,
+    ) -> "Block":  # fmt: skip
+        """Nodes first:last of the network at w = 0; ``rows`` and ``n`` are theirs alone."""
+        last = network.n if last is None else last
+        k = last - first
+        shape = (k, n_outputs, n_features)
+        return cls(
+            first, seed, n, Links.of(network, first, last), rows,
+            np.zeros(shape), np.zeros((k, n_outputs * n_features)), np.zeros(k), np.zeros((k, n_outputs * n_features)), np.zeros(shape),
+            np.zeros(k, dtype=np.int64), np.zeros(k, dtype=np.int64), np.ones(k, dtype=np.bool_),
+            team=team or Team(),
+        )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        self.away = np.zeros(len(self.n), dtype=np.int64)
+        self.k = len(self.n)  # how many nodes the block holds
+        self.flat = self.w.reshape(self.s.shape)  # the weights as one vector per node, as they travel: a view of w
+
+    def models(self, average: bool = True) -> Floats:
+        """The model every node would answer with now: the average of its iterates, or the last one."""
+        if not average:
+            return self.w
+        count = np.maximum(self.iterates, 1)[:, None, None]
+        return np.asarray(self.w_sum / count, dtype=np.float64)
+
+    def note_presence(self, delivery: Delivery) -> None:
+        """Take down who fell silent and who came back."""
+        for nodes, change in ((delivery.left, 1), (delivery.joined, -1)):
+            for node in nodes:
+                i = node - self.first
+                if 0 <= i < self.k:
+                    self.away[i] += change  # counted: one may be away for two reasons at once
+                    self.alive[i] = self.away[i] == 0

@@ -1,0 +1,138 @@
+"""Reading one table, or several of one data set, from files: owns the choice of the format by the file's
+ending and the agreement of the tables; refuses to guess labels' meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gadget_svm.data.columnar import read_npz, read_parquet
+from gadget_svm.data.delimited import read_csv
+from gadget_svm.data.files import (
+    COMPRESSIONS,
+    DataFileError,
+    Labels,
+    Raw,
+    finish,
+    is_compressed,
+    plain_name,
+    require_file,
+)
+from gadget_svm.data.svmlight import looks_like_svmlight, read_svmlight
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+__all__ = ["DataFileError", "read_table", "read_tables"]
+
+Reader = Callable[[Path, str | int | None], Raw]
+
+_SVMLIGHT = (".svm", ".svmlight", ".libsvm", ".txt", ".dat", ".trn", ".tst")
+_READERS: dict[str, Reader] = {
+    **dict.fromkeys(_SVMLIGHT, read_svmlight),
+    **dict.fromkeys((".csv", ".tsv"), read_csv),
+    **dict.fromkeys((".parquet", ".pq"), read_parquet),
+    ".npz": read_npz,
+}
+
+
+def read_table(
+    path: str | PathLike[str],
+    *,
+    label: str | int | None = None,
+    n_features: int | None = None,
+    zero_based: bool | None = None,
+) -> tuple[csr_matrix, Labels]:
+    """Read one file: svmlight, CSV (both also .gz .bz2 .xz), Parquet or npz.
+
+    Parameters
+    ----------
+    label : the label's column, by name or number (default: label, y, target or class, else the last).
+    n_features : the width of the result; a wider file is an error.
+    zero_based : whether svmlight ids start at 0 (default: they do if an id 0 occurs).
+    """
+    return read_tables([path], label=label, n_features=n_features, zero_based=zero_based)[0]
+
+
+def read_tables(
+    paths: Sequence[str | PathLike[str]],
+    *,
+    label: str | int | None = None,
+    n_features: int | None = None,
+    zero_based: bool | None = None,
+) -> list[tuple[csr_matrix, Labels]]:
+    """Read files of one data set, such as train and test: one width, one numbering of the features."""
+    places = [Path(path) for path in paths]
+    return agree(places, [_reader(path)(path, label) for path in places], n_features, zero_based)
+
+
+def agree(
+    places: Sequence[Path], raws: list[Raw], n_features: int | None, zero_based: bool | None
+) -> list[tuple[csr_matrix, Labels]]:
+    """Give what was read from the files of one data set one width and one numbering, checked."""
+    raws = _from_zero(places, raws, zero_based)
+    width = n_features if n_features is not None else _common_width(places, raws)
+    return [finish(path, raw.X, raw.y, width) for path, raw in zip(places, raws, strict=True)]
+
+
+def _reader(path: Path) -> Reader:
+    require_file(path)
+    if path.stat().st_size == 0:
+        raise DataFileError(f"{path} is empty: fetch or copy it again")
+    reader = _READERS.get(plain_name(path).suffix.lower())
+    if reader in (read_parquet, read_npz) and is_compressed(path):
+        raise DataFileError(f"{path} is compressed twice: unpack the {path.suffix} first")
+    if reader is None and looks_like_svmlight(path):
+        return read_svmlight
+    if reader is None:
+        known = " ".join(_READERS)
+        raise DataFileError(
+            f"{path}: cannot tell its format. Give it one of the endings {known} "
+            f"(text also with {' '.join(COMPRESSIONS[1:])})"
+        )
+    return reader
+
+
+def _from_zero(places: Sequence[Path], raws: list[Raw], zero_based: bool | None) -> list[Raw]:
+    """Let svmlight ids count from 0; the files decide together, as a test part may lack an id 0."""
+    uses_zero = [raw.sparse_text and bool((raw.X.indices == 0).any()) for raw in raws]
+    if zero_based is False and any(uses_zero):
+        raise DataFileError(f"{places[uses_zero.index(True)]} has a feature id 0, ids from 1 were expected")
+    if zero_based or any(uses_zero):
+        return raws
+    return [_shifted(raw) if raw.sparse_text else raw for raw in raws]
+
+
+def _shifted(raw: Raw) -> Raw:
+    from scipy.sparse import csr_matrix
+
+    X = raw.X
+    shape = (X.shape[0], max(0, X.shape[1] - 1))
+    return replace(raw, X=csr_matrix((X.data, X.indices - 1, X.indptr), shape=shape))
+
+
+def _common_width(places: Sequence[Path], raws: Sequence[Raw]) -> int:
+    """The widest svmlight file's width (tests often lack the last ids); other tables must agree."""
+    width = max(raw.X.shape[1] for raw in raws)
+    first, *others = raws
+    for path, raw in zip(places[1:], others, strict=True):
+        if not raw.sparse_text and raw.X.shape[1] != first.X.shape[1]:
+            raise DataFileError(
+                f"{path} has {raw.X.shape[1]} features and {places[0]} has {first.X.shape[1]}: "
+                "use the same columns in both"
+            )
+        _require_same_columns(places[0], first, path, raw)
+    return int(width)
+
+
+def _require_same_columns(path: Path, raw: Raw, other_path: Path, other: Raw) -> None:
+    if raw.columns is None or other.columns is None or raw.columns == other.columns:
+        return
+    pairs = zip(raw.columns, other.columns, strict=False)
+    a, b = next((a, b) for a, b in pairs if a != b)
+    raise DataFileError(
+        f"column {a!r} of {path} stands where {other_path} has {b!r}: use the same order in both"
+    )

@@ -1,0 +1,135 @@
+"""Who gets which rows: dealt out evenly, by the user's sites, by unequal sizes, or skewed by label. Always seeded.
+
+Even dealing goes by a hash of what a row says, not by where it stands: neither the order of a file nor whether a
+row is repeated or weighted changes what a node learns.
+"""
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from gadget_svm.kernels.rows import hash_rows
+from gadget_svm.names import lookup
+from gadget_svm.rows import Shares
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+ONCE = np.empty(0)
+
+
+def deal_evenly(X: sp.csr_matrix, label: NDArray[np.int32], n_nodes: int, seed: int, times: Floats | None = None) -> Shares:
+    """Rows in the order of their hash, one to each node in turn.
+
+    ``times`` are the rows' weights. Whole numbers count as repetitions, and the copies are dealt like rows;
+    others stay with their row. A row of weight zero is left out.
+    """
+    order = np.argsort(hash_rows(X.indptr, X.indices, X.data.view(np.uint64), label, seed), kind="stable")
+    if times is None:
+        return Shares(*_in_turn(order, np.arange(len(order)) % n_nodes, n_nodes), ONCE)
+    order = order[times[order] > 0]
+    count = times[order]
+    if not np.array_equal(count, np.round(count)):
+        rows, start = _in_turn(order, np.arange(len(order)) % n_nodes, n_nodes)
+        return Shares(rows, start, times[rows])
+    return _deal_copies(order, count.astype(np.int64), n_nodes)
+
+
+def _deal_copies(order: Ints, count: Ints, n_nodes: int) -> Shares:
+    """Row order[q] stands count[q] times in a long line that is dealt out in turn."""
+    holders = np.minimum(count, n_nodes)
+    at = np.repeat(np.cumsum(count) - count, holders)
+    nth = np.arange(holders.sum()) - np.repeat(np.cumsum(holders) - holders, holders)
+    whole, rest = np.repeat(count // n_nodes, holders), np.repeat(count % n_nodes, holders)
+    node, copies = (at + nth) % n_nodes, whole + (nth < rest)
+    by_node = np.argsort(node, kind="stable")
+    start = np.concatenate([[0], np.cumsum(np.bincount(node, minlength=n_nodes))]).astype(np.int64)
+    times = copies[by_node].astype(np.float64)
+    return Shares(np.repeat(order, holders)[by_node], start, ONCE if (times == 1).all() else times)
+
+
+def _in_turn(order: Ints, node: Ints, n_nodes: int) -> tuple[Ints, Ints]:
+    counts = np.bincount(node, minlength=n_nodes)
+    return order[np.argsort(node, kind="stable")], np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+def deal_by_sites(
+    sites: ArrayLike, times: Floats | None = None, known: list[Hashable] | None = None
+) -> tuple[Shares, list[Hashable]]:
+    """Every row to the node of its site; nodes are numbered as ``known``, or by the sorted labels. Returns both."""
+    names, node = _codes(sites)
+    if known is not None:
+        strangers = [name for name in names if name not in known]
+        if strangers:
+            raise ValueError(f"unknown site {strangers[0]!r}: the nodes of this network are {known}")
+        node = np.array([known.index(name) for name in names], dtype=np.int64)[node]
+        names = known
+    rows = np.arange(len(node))
+    if times is not None:
+        rows = rows[times > 0]
+    order, start = _in_turn(rows, node[rows], len(names))
+    return Shares(order, start, ONCE if times is None else times[order]), names
+
+
+def _codes(sites: ArrayLike) -> tuple[list[Hashable], Ints]:
+    """Distinct labels (sorted where they can be, else in order of appearance) and every row's place among them."""
+    labels = sites.tolist() if isinstance(sites, np.ndarray) else list(sites)  # type: ignore[arg-type]
+    distinct: list[Any] = list(dict.fromkeys(labels))
+    try:
+        distinct.sort()
+    except TypeError:  # labels of mixed kinds have no order: keep that of appearance
+        distinct = list(dict.fromkeys(labels))
+    place = {name: i for i, name in enumerate(distinct)}
+    return distinct, np.array([place[name] for name in labels], dtype=np.int64)
+
+
+def assign_sites(y: ArrayLike, n_nodes: int, scheme: str = "even", *, seed: int = 0, **options: Any) -> Ints:
+    """A site for every row, to be passed as ``sites``: "even", "sizes" (sizes=[...]) or "label-skew" (alpha=0.1)."""
+    labels = np.asarray(y)
+    if not 1 <= n_nodes <= len(labels):
+        raise ValueError(f"{n_nodes} nodes for {len(labels)} rows: every node needs at least one row")
+    return lookup("partition scheme", scheme, SCHEMES)(labels, n_nodes, np.random.default_rng(seed), **options)
+
+
+def _even(labels: NDArray[Any], n_nodes: int, rng: np.random.Generator) -> Ints:
+    return rng.permutation(np.arange(len(labels)) % n_nodes)
+
+
+def _sizes(labels: NDArray[Any], n_nodes: int, rng: np.random.Generator, sizes: Sequence[float]) -> Ints:
+    """Shards in proportion to ``sizes``, none empty."""
+    part = np.asarray(sizes, dtype=np.float64)
+    if len(part) != n_nodes or not (part > 0).all():
+        raise ValueError(f"sizes must be {n_nodes} positive numbers, one per node; got {list(sizes)}")
+    counts = 1 + np.floor(part / part.sum() * (len(labels) - n_nodes)).astype(np.int64)
+    counts[np.argsort(-part)[: len(labels) - counts.sum()]] += 1
+    return rng.permutation(np.repeat(np.arange(n_nodes), counts))
+
+
+def _label_skew(labels: NDArray[Any], n_nodes: int, rng: np.random.Generator, alpha: float = 0.1) -> Ints:
+    """Every class is spread over the nodes by a Dirichlet draw: the smaller alpha, the more one-sided the shards."""
+    if not alpha > 0:
+        raise ValueError(f"alpha must be positive, got {alpha}: small values skew, large ones even out")
+    site = np.empty(len(labels), dtype=np.int64)
+    for label in np.unique(labels):
+        rows = rng.permutation(np.flatnonzero(labels == label))
+        cuts = np.round(np.cumsum(rng.dirichlet(np.full(n_nodes, alpha)))[:-1] * len(rows)).astype(np.int64)
+        for node, part in enumerate(np.split(rows, cuts)):
+            site[part] = node
+    for node in np.flatnonzero(np.bincount(site, minlength=n_nodes) == 0):  # nobody is left without a row
+        richest = np.bincount(site, minlength=n_nodes).argmax()
+        site[rng.choice(np.flatnonzero(site == richest))] = node
+    return site
+
+
+def _sorted(labels: NDArray[Any], n_nodes: int, rng: np.random.Generator) -> Ints:
+    """Rows sorted by label before they are cut into even shards: the strongest skew there is."""
+    order = rng.permutation(len(labels))
+    order = order[np.argsort(np.unique(labels[order], return_inverse=True)[1], kind="stable")]
+    site = np.empty(len(labels), dtype=np.int64)
+    site[order] = np.arange(len(labels)) * n_nodes // len(labels)
+    return site
+
+
+SCHEMES = {"even": _even, "sizes": _sizes, "label-skew": _label_skew, "sorted": _sorted}

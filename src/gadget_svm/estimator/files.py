@@ -1,0 +1,74 @@
+"""Model files: safetensors with JSON metadata. Nothing in them is ever executed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from gadget_svm.estimator.svc import GadgetSVC
+
+FORMAT = "gadget-svm/1"
+ARRAYS = ("coef_", "intercept_", "node_coef_", "node_intercept_")
+
+
+def save_model(model: GadgetSVC, path: str | Path) -> Path:
+    """Write every node's model and the average to one file; a half-written file never replaces a good one."""
+    from safetensors.numpy import save
+
+    check_is_fitted(model)
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    tensors = {name: np.ascontiguousarray(getattr(model, name)) for name in ARRAYS}
+    classes = model.classes_
+    about = {
+        "format": FORMAT,
+        "classes": classes.tolist(),
+        "classes_dtype": "str" if classes.dtype.kind in "OUS" else str(classes.dtype),
+        "n_iter": int(model.n_iter_),
+        "converged": bool(model.converged_),
+        "sites": [str(site) for site in model.sites_],
+        "feature_names": [str(name) for name in getattr(model, "feature_names_in_", [])],
+        "parameters": {key: value for key, value in model.get_params(deep=False).items() if _plain(value)},
+    }
+    part = target.with_name(target.name + ".part")
+    part.write_bytes(save(tensors, metadata={"gadget": json.dumps(about)}))
+    part.replace(target)
+    return target
+
+
+def load_model(path: str | Path) -> GadgetSVC:
+    """Read a model file; a damaged or foreign one is a ValueError that says so."""
+    from safetensors import SafetensorError, safe_open
+
+    source = Path(path)
+    if not source.is_file():
+        raise FileNotFoundError(f"no model file {source}: train one with 'gadget train DATA --out DIR'")
+    try:
+        with safe_open(source, framework="numpy") as file:
+            about = json.loads((file.metadata() or {}).get("gadget", "{}"))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+    except (SafetensorError, json.JSONDecodeError, OSError) as error:
+        raise ValueError(f"{source} is truncated, damaged or not a model file ({error}): copy or train it again") from error
+    if about.get("format") != FORMAT or set(tensors) != set(ARRAYS):
+        raise ValueError(f"{source} is not a model of this program (format {about.get('format')!r}, expected {FORMAT!r})")
+    return _revive(about, tensors)
+
+
+def _revive(about: dict[str, Any], tensors: dict[str, Any]) -> GadgetSVC:
+    known = GadgetSVC().get_params(deep=False)
+    model = GadgetSVC(**{key: value for key, value in about["parameters"].items() if key in known})
+    for name, value in tensors.items():
+        setattr(model, name, value)
+    model.classes_ = np.array(about["classes"], dtype=None if about["classes_dtype"] == "str" else about["classes_dtype"])
+    model.n_iter_, model.converged_, model.sites_ = about["n_iter"], about["converged"], about["sites"]
+    model.n_features_in_, model.history_ = model.coef_.shape[1], []
+    if about["feature_names"]:
+        model.feature_names_in_ = np.array(about["feature_names"], dtype=object)
+    return model
+
+
+def _plain(value: Any) -> bool:
+    """Whether JSON can hold it: graphs and algorithm instances are left out."""
+    return value is None or isinstance(value, bool | int | float | str)

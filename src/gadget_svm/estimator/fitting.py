@@ -1,0 +1,114 @@
+"""From a problem to models: builds the network, the blocks and the runtime, and runs the loop."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gadget_svm import faults as faulty
+from gadget_svm.algorithms import Gadget
+from gadget_svm.block import Block
+from gadget_svm.estimator.problem import Problem
+from gadget_svm.kernels import Team
+from gadget_svm.network import Network
+from gadget_svm.runtimes.local import LocalRuntime
+from gadget_svm.runtimes.stopping import Stopping
+from gadget_svm.runtimes.training import Limits, Outcome, Record, network_mean, train
+
+Floats = NDArray[np.float64]
+
+
+@dataclass
+class Memory:
+    """What the nodes remember between two batches of rows."""
+
+    w: Floats
+    w_sum: Floats
+    iterates: NDArray[np.int64]
+    steps: NDArray[np.int64]
+    exchanges: int
+    t: int
+
+
+@dataclass
+class Plan:
+    """Everything a fit needs beside the rows."""
+
+    algorithm: Gadget
+    network: Network
+    lam: float
+    seed: int
+    rule: Stopping | None
+    limits: Limits
+    record_every: int | None = None
+    faults: Any = None
+    blocks: int = 1
+    n_jobs: int | None = None
+    observe: Callable[[Record, Floats], None] = lambda record, mean: None
+
+
+@dataclass
+class Fitted:
+    """What a fit leaves behind."""
+
+    models: Floats  # nodes x outputs x features
+    last: Floats  # the last iterates, where the models are averages
+    mean: Floats  # the network average, outputs x features
+    outcome: Outcome
+    memory: Memory = field(repr=False)
+
+
+def fit_network(problem: Problem, plan: Plan, memory: Memory | None = None) -> Fitted:
+    """Train all nodes on the problem, from ``memory`` if they have one."""
+    wrong = faulty.make_faults(plan.faults)
+    radius = float(np.sqrt(problem.mean_cost / plan.lam))
+    run = plan.algorithm.bind(plan.network, plan.lam, radius, lossy=any(fault.loses for fault in wrong))
+    blocks = make_blocks(problem, plan.network, plan.seed, plan.blocks, Team.of(plan.n_jobs))
+    world = faulty.World(plan.network.n, plan.seed)
+    runtime = LocalRuntime(run, blocks, faulty.wrap_all(wrong, world) if wrong else None)
+    if memory is not None:
+        _recall(runtime, memory)
+    try:
+        outcome = train(
+            runtime, problem.objective(plan.lam, blocks[0].team), plan.rule, plan.limits, plan.record_every, plan.observe
+        )
+    finally:
+        runtime.close()
+    models = runtime.models().copy()
+    return Fitted(models, runtime.weights().copy(), network_mean(models, runtime.sizes()), outcome, _remember(runtime))
+
+
+def make_blocks(problem: Problem, network: Network, seed: int, parts: int, team: Team) -> list[Block]:
+    """The network's nodes in ``parts`` blocks of consecutive nodes."""
+    parts = max(1, min(parts, network.n))
+    bounds = [network.n * part // parts for part in range(parts + 1)]
+    rows, sizes = problem.rows, problem.shares.sizes
+    blocks = []
+    for first, last in zip(bounds[:-1], bounds[1:], strict=True):
+        shape = (problem.n_outputs, problem.X.shape[1])
+        mine = rows.of_nodes(first, last)
+        blocks.append(
+            Block.fresh(network, mine, sizes[first:last], *shape, seed=seed, first=first, last=last, team=team)
+        )
+    return blocks
+
+
+def _remember(runtime: LocalRuntime) -> Memory:
+    blocks = runtime.blocks
+    return Memory(
+        np.concatenate([b.w for b in blocks]), np.concatenate([b.w_sum for b in blocks]),
+        np.concatenate([b.iterates for b in blocks]), np.concatenate([b.steps for b in blocks]),
+        blocks[0].exchanges, runtime.t,
+    )  # fmt: skip
+
+
+def _recall(runtime: LocalRuntime, memory: Memory) -> None:
+    """Put the nodes back where they were. Gossip's mass starts anew: the sizes of the shares are others now."""
+    runtime.t = memory.t
+    for block in runtime.blocks:
+        mine = slice(block.first, block.first + block.k)
+        block.w[:], block.w_sum[:] = memory.w[mine], memory.w_sum[mine]
+        block.iterates[:], block.steps[:] = memory.iterates[mine], memory.steps[mine]
+        block.exchanges = memory.exchanges

@@ -1,0 +1,117 @@
+"""From a user's arrays to the problem the nodes solve: CSR rows, class numbers, costs, and who owns what."""
+
+import numbers
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.class_weight import compute_class_weight
+
+from gadget_svm.data.partition import deal_by_sites, deal_evenly
+from gadget_svm.kernels import Team
+from gadget_svm.objective import Objective
+from gadget_svm.rows import Rows, Shares
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """All rows with their labels, costs and multiplicities, and the share of every node."""
+
+    X: sp.csr_matrix
+    label: NDArray[np.int32]
+    cost: Floats
+    times: Floats | None
+    shares: Shares
+    sites: list[Hashable]
+    n_outputs: int
+
+    @property
+    def rows(self) -> Rows:
+        """As the kernels read them."""
+        return Rows.of(self.X, self.label, self.cost, self.shares)
+
+    @property
+    def mean_cost(self) -> float:
+        """The average of c_r over the rows, by their multiplicity: it sets the radius of the ball."""
+        return float(np.average(self.cost, weights=self.times))
+
+    def objective(self, lam: float, team: Team) -> Objective:
+        """The pooled problem, to measure by."""
+        times = np.ones(len(self.label)) if self.times is None else self.times
+        return Objective(self.X, self.label, self.cost, times, lam, self.n_outputs, team)
+
+
+def as_csr(X: Any, intercept: bool) -> sp.csr_matrix:
+    """X as float64 CSR with 32-bit indices where they fit, and a column of ones if there is an intercept."""
+    csr = sp.csr_matrix(X, dtype=np.float64)
+    if intercept:
+        csr = sp.hstack([csr, sp.csr_matrix(np.ones((csr.shape[0], 1)))], format="csr")
+    if csr.nnz < 2**31 and csr.indices.dtype != np.int32:
+        csr = sp.csr_matrix((csr.data, csr.indices.astype(np.int32), csr.indptr.astype(np.int32)), shape=csr.shape)
+    for part in (csr.data, csr.indices, csr.indptr):
+        if not part.flags.writeable or not part.flags.c_contiguous:
+            return csr.copy()  # a memory map: one kind of array keeps it at one compiled kernel
+    return csr
+
+
+def row_costs(class_weight: Any, classes: NDArray[Any], label: NDArray[np.int32], times: Floats | None) -> Floats:
+    """c_r of every row, from the weight of its class; "balanced" counts rows by their multiplicity."""
+    if class_weight is None:
+        return np.ones(len(label))
+    per_class = compute_class_weight(class_weight, classes=classes, y=classes[label], sample_weight=times)
+    if not (np.isfinite(per_class).all() and (per_class >= 0).all() and per_class.max() > 0):
+        raise ValueError(f"class weights must be numbers, none negative and not all zero; got {class_weight!r}")
+    return np.asarray(per_class, dtype=np.float64)[label]
+
+
+def share_rows(
+    X: sp.csr_matrix, label: NDArray[np.int32], n_nodes: int | None, seed: int, times: Floats | None, sites: ArrayLike | None
+) -> tuple[Shares, list[Hashable]]:
+    """Who owns which rows: by ``sites``, else dealt out evenly over ``n_nodes``. Nobody is left without rows."""
+    if sites is not None:
+        shares, names = deal_by_sites(_one_per_row(sites, label), times)
+        empty = [names[i] for i in np.flatnonzero(np.diff(shares.start) == 0)]
+        if empty:
+            raise ValueError(f"site {empty[0]!r} has no rows of positive weight: leave it out, or give it some")
+        return shares, names
+    available = _countable(label, times)
+    count = min(10, available) if n_nodes is None else checked_nodes(n_nodes)
+    if count > available:
+        raise ValueError(f"n_nodes={count} is more than the {available} rows: every node needs at least one row")
+    return deal_evenly(X, label, count, seed, times), list(range(count))
+
+
+def share_batch(
+    X: sp.csr_matrix, label: NDArray[np.int32], nodes: list[Hashable], seed: int, times: Floats | None, sites: ArrayLike | None
+) -> Shares:
+    """Who owns which rows of a further batch, among the nodes there are; some may get none."""
+    if sites is not None:
+        return deal_by_sites(_one_per_row(sites, label), times, nodes)[0]
+    return deal_evenly(X, label, len(nodes), seed, times)
+
+
+def _one_per_row(sites: ArrayLike, label: NDArray[np.int32]) -> ArrayLike:
+    if len(sites) != len(label):  # type: ignore[arg-type]
+        raise ValueError(f"sites has {len(sites)} entries for {len(label)} rows: give the site of every row")  # type: ignore[arg-type]
+    return sites
+
+
+def _countable(label: NDArray[np.int32], times: Floats | None) -> int:
+    """How many pieces there are to deal: copies where weights are whole numbers, else rows."""
+    if times is None:
+        return len(label)
+    positive = times[times > 0]
+    whole = np.array_equal(positive, np.round(positive))
+    return int(positive.sum()) if whole else len(positive)
+
+
+def checked_nodes(n_nodes: Any) -> int:
+    """``n_nodes`` if it is a whole number of at least one."""
+    if isinstance(n_nodes, bool) or not isinstance(n_nodes, numbers.Integral) or n_nodes < 1:
+        raise ValueError(f"n_nodes must be a whole number of at least 1, or None; got {n_nodes!r}")
+    return int(n_nodes)

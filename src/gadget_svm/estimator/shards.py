@@ -1,0 +1,40 @@
+"""One shard per node, given as arrays or as files, put side by side."""
+
+from collections.abc import Iterable
+from os import PathLike, fspath
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from gadget_svm.data.formats import read_table
+
+
+def stack_shards(shards: Iterable[Any]) -> tuple[sp.csr_matrix, NDArray[Any], NDArray[np.int64]]:
+    """All rows, all labels, and the node of each row. A shard is (X, y) or a path."""
+    pairs = [_load(i, shard) for i, shard in enumerate(shards)]
+    if not pairs:
+        raise ValueError("fit_shards got no shards: give one (X, y) pair or one file per node")
+    widest = max(X.shape[1] for X, _ in pairs)
+    for i, (X, y) in enumerate(pairs):
+        if X.shape[0] == 0:
+            raise ValueError(f"shard {i} has no rows: leave the node out, or give it some")
+        if X.shape[0] != len(y):
+            raise ValueError(f"shard {i} has {X.shape[0]} rows but {len(y)} labels")
+        if X.shape[1] != widest:
+            raise ValueError(
+                f"shard {i} has {X.shape[1]} features, another has {widest}: do the nodes share one set of features?"
+            )
+    sizes = [X.shape[0] for X, _ in pairs]
+    X = sp.vstack([X for X, _ in pairs], format="csr")
+    return X, np.concatenate([y for _, y in pairs]), np.repeat(np.arange(len(pairs)), sizes)
+
+
+def _load(i: int, shard: Any) -> tuple[sp.csr_matrix, NDArray[Any]]:
+    if isinstance(shard, str | PathLike):
+        return read_table(fspath(shard))
+    if not isinstance(shard, tuple | list) or len(shard) != 2:
+        raise TypeError(f"shard {i} is neither an (X, y) pair nor a path: {type(shard).__name__}")
+    X, y = shard
+    return sp.csr_matrix(X if sp.issparse(X) else np.atleast_2d(np.asarray(X, dtype=np.float64))), np.asarray(y)

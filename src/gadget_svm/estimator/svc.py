@@ -1,0 +1,300 @@
+"""`GadgetSVC`: a linear SVM learned by gossiping nodes, with scikit-learn's manners.
+
+Owns validation and wiring. The constructor only stores; the algorithm, the network and the loop are elsewhere.
+"""
+
+import numbers
+import warnings
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model._base import LinearClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from gadget_svm import algorithms, topologies
+from gadget_svm.data.partition import deal_by_sites
+from gadget_svm.estimator.fitting import Fitted, Plan, fit_network
+from gadget_svm.estimator.problem import Problem, as_csr, checked_nodes, row_costs, share_batch, share_rows
+from gadget_svm.estimator.shards import stack_shards
+from gadget_svm.names import lookup
+from gadget_svm.runtimes.stopping import stopping_rule
+from gadget_svm.runtimes.training import Limits, Record
+
+Floats = NDArray[np.float64]
+ENGINES = {"local": "all nodes in this process"}
+
+
+class NodeModel(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """One node's linear classifier, usable by itself: predict, decision_function, score."""
+
+    def __init__(self, node: int = 0) -> None:
+        self.node = node
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "coef_")
+
+
+class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Linear support vector classifier learned by gossip between nodes that keep their rows.
+
+    Parameters
+    ----------
+    n_nodes : int or None
+        Nodes to deal the rows out to; None: min(10, rows). Overridden by ``sites``.
+    topology : str, networkx graph, sparse adjacency
+        Who gossips with whom; a name may carry a parameter ("k-out:20").
+    lam : float
+        The weight of the regulariser in lam/2 |w|^2 + mean hinge loss.
+    algorithm : str or instance
+        "auto", "gadget", or an instance such as ``Gadget(local_steps=10)``.
+    fit_intercept : bool
+        Whether a regularised constant feature travels with the weights.
+    class_weight : dict, "balanced" or None
+    tol : float or None
+        Tolerance of the stopping rule; None: the rule's own (0.001 for the paper's).
+    stopping : "average", "weights", "objective" or None
+        What must come to rest: the averaged iterates, the weights (the paper's rule), the objective.
+    max_iter : int
+        At most so many iterations, each one local step and one gossip exchange of every node.
+    max_seconds : float or None
+        At most so much training time.
+    record_every : int or None
+        Iterations between records of ``history_``; None: geometrically thinned; 0: only the last.
+    engine : "local"
+    engine_options : dict or None
+        For "local": {"blocks": number of blocks the nodes are split over}.
+    faults : str, dict, list or None
+        What goes wrong: "loss=0.1", {"loss": 0.1, "delay": 2}, [Crash(nodes=[3], at=100)].
+    n_jobs : int or None
+        Threads; None: every core. The result does not depend on it.
+    random_state : int, RandomState or None
+    verbose : int
+        1 prints a line per record.
+    """
+
+    def __init__(
+        self,
+        n_nodes: int | None = None,
+        topology: Any = "random-regular",
+        lam: float = 1e-4,
+        algorithm: Any = "auto",
+        fit_intercept: bool = True,
+        class_weight: Any = None,
+        tol: float | None = None,
+        stopping: str | None = "average",
+        max_iter: int = 10_000,
+        max_seconds: float | None = None,
+        record_every: int | None = None,
+        engine: str = "local",
+        engine_options: dict[str, Any] | None = None,
+        faults: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_nodes = n_nodes
+        self.topology = topology
+        self.lam = lam
+        self.algorithm = algorithm
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.tol = tol
+        self.stopping = stopping
+        self.max_iter = max_iter
+        self.max_seconds = max_seconds
+        self.record_every = record_every
+        self.engine = engine
+        self.engine_options = engine_options
+        self.faults = faults
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, sites: ArrayLike | None = None
+    ) -> Self:
+        """Learn from rows X with labels y; ``sites`` says which node owns each row."""
+        return self.fit_observed(X, y, sample_weight=sample_weight, sites=sites)
+
+    def fit_observed(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        sample_weight: ArrayLike | None = None,
+        sites: ArrayLike | None = None,
+        observe: Callable[[Record, Floats], None] | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> Self:
+        """`fit` under observation: ``observe(record, mean_model)`` at every record; it ends when ``should_stop()``."""
+        self._check_parameters()
+        X, label, times = self._validated(X, y, sample_weight, reset=True)
+        present = np.unique(label if times is None else label[times > 0])
+        if len(present) < 2:
+            raise ValueError(
+                f"the data has only one class, {self.classes_[present[0]]!r}: a classifier needs rows of at least two"
+            )
+        seed = self._seed()
+        shares, self.sites_ = share_rows(X, label, self.n_nodes, seed, times, sites)
+        algorithm = algorithms.resolve(self.algorithm)
+        self.network_ = topologies.build(
+            self.topology, len(self.sites_), seed=seed, transition=getattr(algorithm, "transition", "lazy")
+        )
+        self._memory, self._fit_seed, self.history_, self.n_iter_ = None, seed, [], 0
+        self._learn(X, label, times, shares, self.max_iter, self.stopping, observe, should_stop)
+        if self.stopping is not None and not self.converged_ and self.stopped_by_ == "max_iter":
+            warnings.warn(
+                f"not converged in max_iter={self.max_iter} iterations: stopping={self.stopping!r} last saw "
+                f"{self.movement_:.3g}. The models so far are kept; raise max_iter or tol, or use stopping=None",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return self
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        sites: ArrayLike | None = None,
+    ) -> Self:
+        """Go on learning, for one pass over these rows. The first call needs all ``classes``."""
+        self._check_parameters()
+        first = not hasattr(self, "coef_")
+        if first and classes is None and not hasattr(self, "classes_"):
+            raise ValueError("the first call of partial_fit needs classes: all labels that will ever occur")
+        X, label, times = self._validated(X, y, sample_weight, reset=first, classes=classes)
+        if first:
+            self._begin_network(sites)
+        shares = share_batch(X, label, self.sites_, self._fit_seed + self.n_iter_, times, sites)
+        algorithm = algorithms.resolve(self.algorithm)
+        per_iteration = getattr(algorithm, "batch_size", 1) * getattr(algorithm, "local_steps", 1)
+        one_pass = max(1, -(-int(shares.sizes.max()) // per_iteration))
+        self._learn(X, label, times, shares, min(one_pass, self.max_iter), None, None, lambda: False)
+        return self
+
+    def fit_shards(self, shards: Iterable[Any]) -> Self:
+        """Learn from one (X, y) pair, or one data file, per node."""
+        X, y, sites = stack_shards(shards)
+        return self.fit(X, y, sites=sites)
+
+    def node(self, i: int) -> NodeModel:
+        """Node i's model, usable by itself."""
+        check_is_fitted(self)
+        if not 0 <= i < len(self.node_coef_):
+            raise IndexError(f"there is no node {i}: the nodes are 0 to {len(self.node_coef_) - 1}")
+        model = NodeModel(i)
+        model.coef_ = np.atleast_2d(self.node_coef_[i])
+        model.intercept_ = np.atleast_1d(self.node_intercept_[i])
+        model.classes_, model.n_features_in_ = self.classes_, self.n_features_in_
+        return model
+
+    def _begin_network(self, sites: ArrayLike | None) -> None:
+        """The nodes of a network that learns batch by batch: as many as asked, or 10, or the sites of this batch."""
+        self._fit_seed = self._seed()
+        nodes = list(range(10 if self.n_nodes is None else checked_nodes(self.n_nodes)))
+        self.sites_ = nodes if sites is None else deal_by_sites(sites)[1]
+        transition = getattr(algorithms.resolve(self.algorithm), "transition", "lazy")
+        self.network_ = topologies.build(self.topology, len(self.sites_), seed=self._fit_seed, transition=transition)
+        self._memory, self.history_, self.n_iter_ = None, [], 0
+
+    def _validated(
+        self, X: Any, y: Any, sample_weight: Any, *, reset: bool, classes: ArrayLike | None = None
+    ) -> tuple[Any, NDArray[np.int32], Floats | None]:
+        """X as CSR with its constant feature, class numbers, and weights; sets ``classes_`` on the first look."""
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, reset=reset, accept_large_sparse=True)
+        check_classification_targets(y)
+        if reset:
+            self.classes_ = np.unique(y if classes is None else classes)
+        strangers = np.setdiff1d(y, self.classes_)
+        if len(strangers):
+            raise ValueError(f"label {strangers[0]!r} is not among the classes {self.classes_.tolist()}")
+        label = np.searchsorted(self.classes_, y).astype(np.int32)
+        times = None
+        if sample_weight is not None:
+            times = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            if not times.any():
+                raise ValueError("all sample weights are zero: no row is left to learn from")
+        return as_csr(X, self.fit_intercept), label, times
+
+    def _learn(
+        self, X: Any, label: Any, times: Any, shares: Any, max_iter: int, stopping: str | None,
+        observe: Callable[[Record, Floats], None] | None, should_stop: Callable[[], bool],
+    ) -> None:  # fmt: skip
+        outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
+        cost = row_costs(self.class_weight, self.classes_, label, times)
+        problem = Problem(X, label, cost, times, shares, self.sites_, outputs)
+        plan = Plan(
+            algorithms.resolve(self.algorithm), self.network_, float(self.lam), self._fit_seed,
+            stopping_rule(stopping, self.tol), Limits(max_iter, self.max_seconds, should_stop), self.record_every,
+            self.faults, (self.engine_options or {}).get("blocks", 1), self.n_jobs, self._observer(observe),
+        )  # fmt: skip
+        self._keep(fit_network(problem, plan, self._memory))
+
+    def _observer(self, observe: Callable[[Record, Floats], None] | None) -> Callable[[Record, Floats], None]:
+        def tell(record: Record, mean: Floats) -> None:
+            if observe is not None:
+                observe(record, mean)
+            if self.verbose:
+                print(
+                    f"iteration {record['iteration']:>8}  objective {record['objective']:.6f}  "
+                    f"disagreement {record['disagreement']:.2e}  {record['seconds']:.2f} s",
+                    flush=True,
+                )
+
+        return tell
+
+    def _keep(self, fitted: Fitted) -> None:
+        """Everything a fitted model shows."""
+        outcome, d = fitted.outcome, self.n_features_in_
+        binary = len(self.classes_) == 2
+        nodes, last = (models[:, 0] if binary else models for models in (fitted.models, fitted.last))
+        self.node_coef_, self.node_last_coef_ = nodes[..., :d].copy(), last[..., :d].copy()
+        self.node_intercept_ = nodes[..., d] if self.fit_intercept else np.zeros(nodes.shape[:-1])
+        self.node_last_intercept_ = last[..., d] if self.fit_intercept else np.zeros(last.shape[:-1])
+        self.coef_ = fitted.mean[:, :d].copy()
+        self.intercept_ = fitted.mean[:, d].copy() if self.fit_intercept else np.zeros(len(fitted.mean))
+        self.history_ = self.history_ + outcome.history
+        self.n_iter_ += outcome.n_iter
+        self.converged_, self.stopped_by_, self.movement_ = outcome.converged, outcome.reason, outcome.movement
+        self._memory = fitted.memory
+
+    def _check_parameters(self) -> None:
+        """What no other part checks: numbers in their range, and an engine that exists."""
+        lookup("engine", self.engine, ENGINES)
+        _positive(self.lam, "lam", "the regulariser's weight, for example 1e-4")
+        if isinstance(self.max_iter, bool) or not isinstance(self.max_iter, numbers.Integral) or self.max_iter < 1:
+            raise ValueError(f"max_iter must be a whole number of at least 1, got {self.max_iter!r}")
+        if self.tol is not None:
+            _positive(self.tol, "tol", "a tolerance, or None for the stopping rule's own")
+        if self.max_seconds is not None:
+            _positive(self.max_seconds, "max_seconds", "a time budget in seconds, or None")
+        if self.record_every is not None and (not isinstance(self.record_every, numbers.Integral) or self.record_every < 0):
+            raise ValueError(f"record_every must be a whole number of iterations, or None; got {self.record_every!r}")
+        if self.stopping == "average" and getattr(algorithms.resolve(self.algorithm), "average", True) is False:
+            raise ValueError(
+                "stopping='average' watches the averaged iterates, which average=False does not keep: "
+                "use stopping='weights', 'objective' or None"
+            )
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, numbers.Integral):
+            return int(self.random_state) & 0x7FFFFFFFFFFFFFFF
+        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _positive(value: Any, name: str, meaning: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < value < np.inf:
+        raise ValueError(f"{name} must be a positive number ({meaning}), got {value!r}")

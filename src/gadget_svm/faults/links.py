@@ -1,0 +1,96 @@
+"""Faults of links: messages that vanish, come back, come late, or cannot cross."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gadget_svm.faults.wrapping import World, bounced, chance, probability
+from gadget_svm.kernels.draws import DELAY, LOSS
+from gadget_svm.mail import Delivery, Exchange, Mail
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Each message vanishes with probability p, and what it carried with it."""
+
+    p: float
+    loses: bool = True
+
+    def wrap(self, exchange: Exchange, world: World) -> Exchange:
+        """The exchange with this fault."""
+        p = probability(self.p, "loss")
+        return lambda mail: exchange(mail.select(chance(mail, world, LOSS) >= p))
+
+
+@dataclass(frozen=True)
+class Bounce:
+    """Each message fails with probability p, the sender notices, and keeps what it carried."""
+
+    p: float
+    loses: bool = False
+
+    def wrap(self, exchange: Exchange, world: World) -> Exchange:
+        """The exchange with this fault."""
+        p = probability(self.p, "bounce")
+        return lambda mail: exchange(bounced(mail, chance(mail, world, LOSS) < p))
+
+
+@dataclass(frozen=True)
+class Delay:
+    """Each message takes between ``least`` and ``most`` exchanges longer, drawn evenly."""
+
+    most: float
+    least: float = 0
+    loses: bool = False
+
+    def wrap(self, exchange: Exchange, world: World) -> Exchange:
+        """The exchange with this fault."""
+        least, most = int(self.least), int(self.most)
+        if not 0 <= least <= most:
+            raise ValueError(f"a delay is a number of exchanges, 0 <= least <= most; got {self.least} to {self.most}")
+        waiting: dict[int, list[Mail]] = {}
+        now = 0
+
+        def delayed(mail: Mail) -> Delivery:
+            nonlocal now
+            lag = least + np.floor(chance(mail, world, DELAY) * (most - least + 1)).astype(np.int64)
+            for wait in np.unique(lag):
+                waiting.setdefault(now + int(wait), []).append(mail.select(lag == wait))
+            due = waiting.pop(now, [mail.select(np.zeros(mail.count, dtype=np.bool_))])
+            now += 1
+            return exchange(Mail.merge(due)._replace(time=mail.time))
+
+        return delayed
+
+
+@dataclass(frozen=True)
+class Partition:
+    """From iteration ``at`` until ``heal`` no mail crosses between groups: it bounces, or is lost.
+
+    ``groups`` lists the nodes of each group; by default the network falls into two halves.
+    """
+
+    at: float = 1
+    heal: float | None = None
+    groups: Sequence[Sequence[int]] | None = None
+    lost: bool = False
+
+    @property
+    def loses(self) -> bool:
+        """Only if crossing mail is lost."""
+        return self.lost
+
+    def wrap(self, exchange: Exchange, world: World) -> Exchange:
+        """The exchange with this fault."""
+        side = (np.arange(world.n_nodes) >= world.n_nodes // 2).astype(np.int64)
+        for number, group in enumerate(self.groups or []):
+            side[list(group)] = number
+
+        def cut(mail: Mail) -> Delivery:
+            if mail.time < self.at or (self.heal is not None and mail.time >= self.heal):
+                return exchange(mail)
+            crossing = side[mail.sender] != side[mail.receiver]
+            return exchange(mail.select(~crossing) if self.lost else bounced(mail, crossing))
+
+        return cut

@@ -1,0 +1,46 @@
+"""What a fault is: a value that wraps an exchange. Owns the contract and the draws they share."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gadget_svm.kernels.draws import uniform
+from gadget_svm.mail import Exchange, Mail
+
+
+@dataclass(frozen=True)
+class World:
+    """What a fault may know: how many nodes there are, and the seed of its draws."""
+
+    n_nodes: int
+    seed: int
+
+
+class Fault(Protocol):
+    """Wraps an exchange; its parameters are plain values, its state lives in the wrapped function."""
+
+    loses: bool
+    """Whether messages may vanish for good (or their sender): then mass-conserving protocols go astray."""
+
+    def wrap(self, exchange: Exchange, world: World) -> Exchange:
+        """The exchange with this fault."""
+
+
+def chance(mail: Mail, world: World, purpose: int) -> NDArray[np.float64]:
+    """A draw per message, by its sender, receiver and sequence number, so that grouping does not change it."""
+    pair = mail.sender * np.int64(world.n_nodes) + mail.receiver
+    return uniform(world.seed, pair, mail.seq, purpose)
+
+
+def probability(p: float, what: str) -> float:
+    """``p`` if it is a probability."""
+    if not 0 <= p <= 1:
+        raise ValueError(f"{what} is a probability, between 0 and 1; got {p}")
+    return p
+
+
+def bounced(mail: Mail, which: NDArray[np.bool_]) -> Mail:
+    """The same mail with some messages returned to their senders: to oneself is where a bounced share belongs."""
+    return mail._replace(receiver=np.where(which, mail.sender, mail.receiver)) if which.any() else mail

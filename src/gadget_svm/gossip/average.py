@@ -1,0 +1,64 @@
+"""Averaging by gossip, without any learning: the protocols on plain numbers or vectors, in this process."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from gadget_svm.block import Block
+from gadget_svm.gossip.protocol import Gossip
+from gadget_svm.kernels import Team
+from gadget_svm.mail import Delivery, Exchange
+from gadget_svm.network import Network
+from gadget_svm.rows import Rows, Shares
+
+Floats = NDArray[np.float64]
+
+
+def carrier(network: Network, values: Floats, weights: Floats, seed: int = 0, team: Team | None = None) -> Block:
+    """A block that holds vectors to average and no rows."""
+    none = Rows.of(
+        sp.csr_matrix((0, values.shape[1])), np.empty(0, np.int32), np.empty(0),
+        Shares(np.empty(0, np.int64), np.zeros(network.n + 1, np.int64), np.empty(0)),
+    )  # fmt: skip
+    block = Block.fresh(network, none, weights, 1, values.shape[1], seed=seed, team=team)
+    block.w[:, 0, :] = values
+    return block
+
+
+def rounds(gossip: Gossip, block: Block, exchange: Exchange = Delivery) -> Iterator[Block]:
+    """The block after each round of gossip, without end."""
+    gossip.take_in(block, persist=True)
+    time = 0
+    while True:
+        time += 1
+        party = gossip.round(block, time, since=0)
+        mail = next(party)
+        while True:
+            try:
+                mail = party.send(exchange(mail))
+            except StopIteration:
+                break
+        yield block
+
+
+def average(
+    values: ArrayLike, network: Network, gossip: Gossip, n_rounds: int, *, weights: ArrayLike | None = None, seed: int = 0
+) -> Floats:
+    """What every node believes the (weighted) average of ``values`` to be, after ``n_rounds`` rounds.
+
+    ``values`` is one number per node (Push-Sum) or one vector per node (Push-Vector).
+    """
+    start = np.asarray(values, dtype=np.float64)
+    if len(start) != network.n:
+        raise ValueError(f"{len(start)} values for {network.n} nodes: give one number or one row per node")
+    mass = np.ones(network.n) if weights is None else np.asarray(weights, dtype=np.float64)
+    if mass.shape != (network.n,) or not (mass >= 0).all() or mass.sum() <= 0:
+        raise ValueError(f"weights must be {network.n} numbers, none negative and not all zero")
+    block = carrier(network, start.reshape(network.n, -1), mass, seed)
+    running = rounds(gossip, block)
+    for _ in range(n_rounds):
+        next(running)
+    belief = block.s / np.where(block.phi > 0, block.phi, np.nan)[:, None]
+    return np.asarray(belief.reshape(start.shape), dtype=np.float64)

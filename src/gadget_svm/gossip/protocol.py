@@ -1,0 +1,64 @@
+"""What every gossip protocol offers, and the few moves they share. Refuses to know why anything is averaged."""
+
+from collections.abc import Generator
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gadget_svm.block import Block
+from gadget_svm.kernels import gossip as moves
+from gadget_svm.mail import Delivery, Mail
+
+Round = Generator[Mail, Delivery, None]
+"""One round of gossip: yields what the block sends, is sent what reaches it. May do so more than once."""
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class Gossip(Protocol):
+    """A way to average vectors over the network. All its state lives in the block."""
+
+    loss_proof: bool
+
+    def take_in(self, block: Block, persist: bool) -> None:
+        """Let the vectors in ``block.w`` into the sums."""
+
+    def round(self, block: Block, time: int, since: int) -> Round:
+        """Send, and absorb what arrives; mail sequenced before ``since`` is stale."""
+
+
+def take_in(block: Block, persist: bool) -> None:
+    """s += n (w - s/phi): a step with mass that persists, s = n w with mass that starts anew."""
+    block.team.run(
+        moves.take_in, block.k, block.s.shape[1], block.alive, block.n, block.flat, block.s, block.phi, block.held, persist
+    )
+
+
+def estimate(block: Block) -> None:
+    """w = s/phi at every node that has mass."""
+    block.team.run(moves.estimate, block.k, block.s.shape[1], block.alive, block.s, block.phi, block.flat)
+
+
+def draw_edges(block: Block) -> Ints:
+    """The out-edge every node draws for its next message."""
+    links = block.links
+    return moves.draw_edges(block.alive, block.first, links.indptr, links.table, block.seed, block.exchanges)
+
+
+def post(
+    block: Block, time: int, senders: Ints | None, edges: Ints, vector: Floats, weight: Floats, note: Floats | None = None
+) -> Mail:
+    """Mail along ``edges`` (one per row of ``vector``; -1 sends nothing), numbered by the block's exchanges."""
+    if senders is None:
+        senders = np.arange(block.first, block.first + block.k, dtype=np.int64)
+    seq = np.full(len(edges), block.exchanges, dtype=np.int64)
+    block.exchanges += 1
+    mail = Mail(time, senders, block.links.target[edges] if len(block.links.target) else edges, seq, vector, weight, note)
+    return mail if len(edges) == 0 or edges.min() >= 0 else mail.select(edges >= 0)
+
+
+def arranged(block: Block, mail: Mail) -> tuple[Ints, Ints]:
+    """The block's part of the mail in the fixed order of absorption."""
+    return moves.arrange(mail.receiver, mail.sender, mail.seq, block.first, block.k)

@@ -1,0 +1,71 @@
+"""Push-Sum and Push-Vector (Algorithm 1 of the paper; Kempe, Dobra and Gehrke 2003), in both forms.
+
+Every node holds a sum s and a weight phi and sends shares of both; s/phi goes to sum(n_i x_i) / sum(n_i).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gadget_svm.block import Block
+from gadget_svm.gossip.protocol import Round, arranged, draw_edges, post, take_in
+from gadget_svm.kernels import gossip as moves
+from gadget_svm.mail import Mail
+
+
+@dataclass(frozen=True)
+class PushSum:
+    """The randomised form: keep half, send half to one neighbour drawn with probability b_ij."""
+
+    loss_proof: bool = False
+
+    def take_in(self, block: Block, persist: bool) -> None:
+        """Let the vectors in ``block.w`` into the sums."""
+        take_in(block, persist)
+
+    def round(self, block: Block, time: int, since: int) -> Round:
+        """One message from every node (steps 4 and 5 of Algorithm 1), and what arrives is summed (2 and 3)."""
+        edges = draw_edges(block)
+        vector, weight = np.empty_like(block.s), np.empty(block.k)
+        block.team.run(moves.halve, block.k, block.s.shape[1], edges, block.s, block.phi, vector, weight)
+        delivery = yield post(block, time, None, edges, vector, weight)
+        block.note_presence(delivery)
+        absorb(block, delivery.mail, since)
+
+
+@dataclass(frozen=True)
+class Diffusion:
+    """The diffusion form: a share b_ij to every neighbour, "deterministically simulates a random walk"."""
+
+    loss_proof: bool = False
+
+    def take_in(self, block: Block, persist: bool) -> None:
+        """Let the vectors in ``block.w`` into the sums."""
+        take_in(block, persist)
+
+    def round(self, block: Block, time: int, since: int) -> Round:
+        """A message along every edge; ``block.edge['flag']``, where there is one, rides along (see `stopping`)."""
+        links, flag = block.links, block.edge.get("flag")
+        senders = np.repeat(np.arange(block.k), np.diff(links.indptr))
+        edges = np.where(block.alive[senders], np.arange(len(senders)), -1)
+        vector, weight = np.empty((len(edges), block.s.shape[1])), np.empty(len(edges))
+        block.team.run(
+            moves.share_out, block.k, block.s.shape[1], block.alive, links.indptr, links.share, links.keep,
+            block.s, block.phi, vector, weight,
+        )  # fmt: skip
+        note = None if flag is None else flag[senders]
+        delivery = yield post(block, time, senders + block.first, edges, vector, weight, note)
+        block.note_presence(delivery)
+        absorb(block, delivery.mail, since)
+
+
+def absorb(block: Block, mail: Mail, since: int) -> None:
+    """Add what was sent to every node to what it kept, and take the largest note it heard into its flag."""
+    order, start = arranged(block, mail)
+    block.team.run(
+        moves.absorb, block.k, block.s.shape[1], order, start, mail.seq, since, mail.vector, mail.weight,
+        block.s, block.phi,
+    )  # fmt: skip
+    if mail.note is not None:
+        receivers = np.repeat(np.arange(block.k), np.diff(start))
+        np.maximum.at(block.edge["flag"], receivers, mail.note[order])

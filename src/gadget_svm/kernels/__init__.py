@@ -1,0 +1,12 @@
+"""The lowest layer: arrays in, arrays out. The only place that knows numba.
+
+State-changing kernels take a range of nodes ``lo, hi`` and touch only those nodes' rows, so any split
+over threads or blocks gives the same bits: no fastmath, no BLAS, no reduction across nodes.
+"""
+
+from gadget_svm.kernels.compiler import compiled
+from gadget_svm.kernels.draws import draw
+from gadget_svm.kernels.threads import Team
+from gadget_svm.kernels.vectors import add_row, dot_row, scale, sq_norm, sq_norm_row
+
+__all__ = ["Team", "add_row", "compiled", "dot_row", "draw", "scale", "sq_norm", "sq_norm_row"]

@@ -1,0 +1,44 @@
+"""Random draws without state: each is a pure function of (seed, node, time, purpose).
+
+Nodes can so be grouped, split and moved between machines without changing a single draw.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gadget_svm.kernels.compiler import compiled
+
+# What a draw is for: two purposes never share a number.
+EXAMPLE, NEIGHBOUR, ROLE, ANSWER, LOSS, DELAY, CHURN, DEAL = range(8)
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_M1 = np.uint64(0xBF58476D1CE4E5B9)
+_M2 = np.uint64(0x94D049BB133111EB)
+_TO_UNIT = 1.0 / 9007199254740992.0  # 2**-53
+_S30, _S27, _S31, _S11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
+
+
+@compiled
+def mix_bits(z: np.uint64) -> np.uint64:
+    """The finaliser of SplitMix64 (Steele, Lea and Flood 2014): every bit of z reaches every bit of the result."""
+    z = (z ^ (z >> _S30)) * _M1
+    z = (z ^ (z >> _S27)) * _M2
+    return z ^ (z >> _S31)
+
+
+@compiled
+def draw(seed: int, node: int, time: int, purpose: int) -> float:
+    """A number uniform on [0, 1), the same for the same arguments everywhere."""
+    z = mix_bits(np.uint64(seed) + _GOLDEN * np.uint64(purpose + 1))
+    z = mix_bits(z + _GOLDEN * np.uint64(node + 1))
+    z = mix_bits(z + _GOLDEN * np.uint64(time + 1))
+    return np.float64(z >> _S11) * _TO_UNIT
+
+
+@compiled
+def uniform(seed: int, nodes: NDArray[np.int64], times: NDArray[np.int64], purpose: int) -> NDArray[np.float64]:
+    """One `draw` per pair of (node, time)."""
+    out = np.empty(len(nodes))
+    for i in range(len(nodes)):
+        out[i] = draw(seed, nodes[i], times[i], purpose)
+    return out

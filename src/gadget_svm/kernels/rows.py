@@ -1,0 +1,65 @@
+"""Kernels over the data's rows: a hash of their content, and the losses of many models in one pass."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gadget_svm.kernels.compiler import compiled
+from gadget_svm.kernels.draws import mix_bits
+
+Floats = NDArray[np.float64]
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+@compiled
+def hash_rows(
+    indptr: NDArray[np.int32], indices: NDArray[np.int32], bits: NDArray[np.uint64], label: NDArray[np.int32], seed: int
+) -> NDArray[np.uint64]:
+    """A seeded hash of what each row says (its label and non-zero entries), whatever order they are stored in."""
+    out = np.empty(len(label), dtype=np.uint64)
+    start = mix_bits(np.uint64(seed) + _GOLDEN)
+    for r in range(len(label)):
+        total = np.uint64(0)
+        for p in range(indptr[r], indptr[r + 1]):
+            if bits[p] << np.uint64(1) != np.uint64(0):  # neither 0.0 nor -0.0
+                total += mix_bits(bits[p] + _GOLDEN * np.uint64(indices[p] + 1))
+        out[r] = mix_bits(mix_bits(start ^ total) + _GOLDEN * np.uint64(label[r] + 1))
+    return out
+
+
+@compiled
+def losses(
+    lo: int, hi: int, chunk: int, indptr: NDArray[np.int32], indices: NDArray[np.int32], data: Floats,
+    label: NDArray[np.int32], weight: Floats, times: Floats, W: Floats, n_outputs: int, hinge: Floats, wrong: Floats,
+) -> None:
+    """Chunks lo:hi of rows: summed hinge of every model and output, and weight of its wrong answers.
+
+    ``W`` is features x (models * outputs), so that one feature's weights in all models lie side by side.
+    Chunks have a fixed size and are summed in a fixed order by the caller: threads do not change the sum.
+    """
+    width = W.shape[1]
+    score = np.empty(width)
+    for part in range(lo, hi):
+        for r in range(part * chunk, min((part + 1) * chunk, len(label))):
+            score[:] = 0.0
+            for p in range(indptr[r], indptr[r + 1]):
+                for m in range(width):
+                    score[m] += data[p] * W[indices[p], m]
+            for m in range(width):
+                target = 1 if n_outputs == 1 else m % n_outputs
+                y = 1.0 if label[r] == target else -1.0
+                hinge[part, m] += weight[r] * max(0.0, 1.0 - y * score[m])
+            for model in range(width // n_outputs):
+                if answer(score, model * n_outputs, n_outputs) != label[r]:
+                    wrong[part, model] += times[r]
+
+
+@compiled
+def answer(score: Floats, first: int, n_outputs: int) -> int:
+    """The class a model answers: the sign of one score, or the largest of several."""
+    if n_outputs == 1:
+        return 1 if score[first] > 0.0 else 0
+    best = 0
+    for c in range(1, n_outputs):
+        if score[first + c] > score[first + best]:
+            best = c
+    return best

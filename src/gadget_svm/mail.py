@@ -1,0 +1,74 @@
+"""What travels between nodes. Mail is a value, plain arrays that could go over any wire; it never refers to a node."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+ENVELOPE = 24
+"""Bytes of a message beside its numbers: sender, receiver and sequence number, eight each."""
+
+
+class Mail(NamedTuple):
+    """A batch of messages of iteration ``time``; ``note`` is one more number per message where a protocol needs it."""
+
+    time: int
+    sender: Ints
+    receiver: Ints
+    seq: Ints
+    vector: Floats
+    weight: Floats
+    note: Floats | None = None
+
+    @property
+    def count(self) -> int:
+        """How many messages there are."""
+        return len(self.sender)
+
+    @property
+    def nbytes(self) -> int:
+        """What the batch would take on a wire, as float64."""
+        notes = 0 if self.note is None else self.note.nbytes
+        return self.count * ENVELOPE + self.vector.nbytes + self.weight.nbytes + notes
+
+    def select(self, which: NDArray[np.bool_] | Ints) -> "Mail":
+        """Some of the messages, in the order given."""
+        note = None if self.note is None else self.note[which]
+        return Mail(
+            self.time, self.sender[which], self.receiver[which], self.seq[which], self.vector[which],
+            self.weight[which], note,
+        )  # fmt: skip
+
+    @staticmethod
+    def merge(batches: Sequence["Mail"]) -> "Mail":
+        """Several batches as one; the time is the latest."""
+        if len(batches) == 1:
+            return batches[0]
+        notes = [batch.note for batch in batches if batch.note is not None]
+        if notes and len(notes) < len(batches):
+            raise ValueError("mail with and without a note cannot be merged: they belong to two protocols")
+        return Mail(
+            max(batch.time for batch in batches),
+            np.concatenate([batch.sender for batch in batches]),
+            np.concatenate([batch.receiver for batch in batches]),
+            np.concatenate([batch.seq for batch in batches]),
+            np.concatenate([batch.vector for batch in batches]),
+            np.concatenate([batch.weight for batch in batches]),
+            np.concatenate(notes) if notes else None,
+        )
+
+
+class Delivery(NamedTuple):
+    """What an exchange brings: mail, and the nodes that fell silent or came (back) since the last one."""
+
+    mail: Mail
+    joined: tuple[int, ...] = ()
+    left: tuple[int, ...] = ()
+
+
+Exchange = Callable[[Mail], Delivery]
+"""A runtime in one function: takes what the nodes send, returns what reaches them."""

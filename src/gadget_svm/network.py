@@ -1,0 +1,263 @@
+"""The graph the nodes gossip on, with the paper's transition matrix B, as plain CSR arrays.
+
+Owns the value, the four ways to weigh its edges and the walks along them; building graphs is `topologies`'
+work, measuring them `spectral`'s.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from gadget_svm.names import lookup
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Sparse = Any  # any scipy sparse matrix or array: they share no typed base
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A graph of ``n`` nodes: node i may send to ``indices[indptr[i]:indptr[i+1]]``.
+
+    ``share[e]`` is b_ij of edge e, ``self_share[i]`` is b_ii; each row of B sums to one.
+    """
+
+    indptr: Ints
+    indices: Ints
+    share: Floats
+    self_share: Floats
+    name: str = "custom"
+    directed: bool = False
+    transition: str = "lazy"
+
+    @classmethod
+    def from_adjacency(
+        cls,
+        adjacency: Sparse,
+        *,
+        name: str = "custom",
+        directed: bool | None = None,
+        transition: str = "lazy",
+    ) -> "Network":
+        """The network of a sparse adjacency: non-zero means an edge; self-loops and weights are ignored.
+
+        ``directed=None`` looks: a symmetric adjacency is undirected.
+        """
+        indptr, indices = _simple(adjacency)
+        if directed is None:
+            directed = not _symmetric(indptr, indices)
+        return cls.from_csr(indptr, indices, name=name, directed=directed, transition=transition)
+
+    @classmethod
+    def from_csr(
+        cls,
+        indptr: Ints,
+        indices: Ints,
+        *,
+        name: str = "custom",
+        directed: bool = False,
+        transition: str = "lazy",
+    ) -> "Network":
+        """The network of ready CSR arrays: rows sorted, without self-loops or duplicates, and not copied.
+
+        ``directed=False`` vouches that the graph is symmetric, which is not checked.
+        """
+        indptr, indices = np.asarray(indptr, np.int64), np.asarray(indices, np.int64)
+        _check_csr(indptr, indices)
+        if directed and transition in DOUBLY_STOCHASTIC:
+            raise ValueError(
+                f"transition {transition!r} is doubly stochastic only on an undirected graph: "
+                "use 'lazy' or 'random-walk', or make the graph symmetric (A + A.T)"
+            )
+        share, self_share = lookup("transition", transition, TRANSITIONS)(indptr, indices, np.diff(indptr))
+        return cls(indptr, indices, share, self_share, name, directed, transition)
+
+    @property
+    def n(self) -> int:
+        """How many nodes there are."""
+        return len(self.indptr) - 1
+
+    @property
+    def n_edges(self) -> int:
+        """How many directed edges there are: an undirected edge counts twice."""
+        return len(self.indices)
+
+    @cached_property
+    def degree(self) -> Ints:
+        """The out-degree of every node."""
+        return np.diff(self.indptr)
+
+    @cached_property
+    def sources(self) -> Ints:
+        """The sending node of every directed edge."""
+        return _sources(self.indptr)
+
+    @cached_property
+    def draw_table(self) -> Floats:
+        """Per edge, the cumulative probability of being drawn by its sender, given that it sends.
+
+        The randomised Push-Sum keeps half and draws one *neighbour*, so b_ii is left out and the rest of
+        the row is scaled to one: for the lazy walk the kept half is b_ii and the expected step is B.
+        """
+        total = np.concatenate([[0.0], np.cumsum(self.share)])
+        start, end = total[self.indptr[:-1]], total[self.indptr[1:]]
+        table: Floats = total[1:] - np.repeat(start, self.degree)
+        table /= np.repeat(np.where(end > start, end - start, 1.0), self.degree)
+        table[self.indptr[1:][self.degree > 0] - 1] = 1.0
+        return table
+
+    def matrix(self) -> sp.csr_array:
+        """B as a sparse matrix, rows are senders."""
+        off = sp.csr_array((self.share, self.indices, self.indptr), shape=(self.n, self.n))
+        return sp.csr_array(off + sp.diags_array(self.self_share))
+
+    def adjacency(self) -> sp.csr_array:
+        """The graph as a 0/1 sparse matrix."""
+        return _csr(np.ones(self.n_edges), self.indptr, self.indices)
+
+    def components(self) -> tuple[int, Ints]:
+        """How many components there are and the one of each node; strong ones if the graph is directed."""
+        from scipy.sparse.csgraph import connected_components
+
+        count, labels = connected_components(
+            self.adjacency(), directed=self.directed, connection="strong" if self.directed else "weak"
+        )
+        return int(count), np.asarray(labels, np.int64)
+
+    def hops(self, source: int, *, backward: bool = False) -> Ints:
+        """The fewest edges from ``source`` to each node (``backward``: to it); -1 where there is no way."""
+        graph = self.adjacency()
+        return hops(sp.csr_array(graph.T) if backward and self.directed else graph, source)
+
+
+def hops(graph: sp.csr_array, source: int) -> Ints:
+    """The fewest edges from ``source`` to each node of a 0/1 matrix; -1 where there is no way."""
+    from scipy.sparse.csgraph import breadth_first_order
+
+    reached, before = breadth_first_order(graph, source)
+    above = before.astype(np.int64)
+    above[above < 0] = source  # the source, and what was not reached, are their own roots
+    depth = (np.arange(graph.shape[0]) != source).astype(np.int64)
+    while np.any(above != source):  # pointer jumping: the known stretch of every path doubles
+        depth += depth[above]
+        above = above[above]
+    found = np.full(graph.shape[0], -1, dtype=np.int64)
+    found[reached] = depth[reached]
+    return found
+
+
+def flooding_rounds(network: Network) -> int:
+    """How many rounds until all have heard of all, each node's knowledge a row of bits."""
+    n, width = network.n, -(-network.n // 64) * 64
+    heard = np.packbits(np.eye(n, width, dtype=bool), axis=1).view(np.uint64)
+    full = np.packbits(np.arange(width) < n).view(np.uint64)
+    rounds = 0
+    while not np.array_equal(np.broadcast_to(full, heard.shape), heard):
+        heard, rounds = heard | _heard_next(heard, network), rounds + 1
+    return rounds
+
+
+def _heard_next(heard: NDArray[np.uint64], network: Network) -> NDArray[np.uint64]:
+    """The union of the neighbours' rows, some nodes at a time so that dense graphs fit in memory."""
+    told = np.empty_like(heard)
+    block = max(1, 2**24 // (int(network.degree.max()) * heard.shape[1]))
+    for first in range(0, network.n, block):
+        ptr = network.indptr[first : first + block + 1]
+        rows = heard[network.indices[ptr[0] : ptr[-1]]]
+        told[first : first + block] = np.bitwise_or.reduceat(rows, ptr[:-1] - ptr[0], axis=0)
+    return told
+
+
+def _csr(data: NDArray[np.generic], indptr: Ints, indices: Ints) -> sp.csr_array:
+    return sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, len(indptr) - 1))
+
+
+def _sources(indptr: Ints) -> Ints:
+    return np.repeat(np.arange(len(indptr) - 1, dtype=np.int64), np.diff(indptr))
+
+
+def _simple(adjacency: Sparse) -> tuple[Ints, Ints]:
+    """CSR arrays of a square matrix with sorted columns, without self-loops, duplicates or stored zeros."""
+    if adjacency.shape[0] != adjacency.shape[1]:
+        raise ValueError(
+            f"an adjacency matrix is square, this one is {adjacency.shape[0]} x {adjacency.shape[1]}"
+        )
+    graph = sp.csr_array(adjacency)
+    if not graph.has_canonical_format:
+        graph = graph.copy()  # what the caller gave stays as it was
+        graph.sum_duplicates()
+    indptr, indices = graph.indptr.astype(np.int64), graph.indices.astype(np.int64)
+    keep = (indices != _sources(indptr)) & (graph.data != 0)
+    if keep.all():
+        return indptr, indices
+    return np.concatenate([[0], np.cumsum(keep)])[indptr], indices[keep]
+
+
+def _symmetric(indptr: Ints, indices: Ints) -> bool:
+    """Whether every edge has its reverse: the transposed arrays, sorted, are the same arrays."""
+    turned = _csr(np.ones(len(indices), np.int8), indptr, indices).T.tocsr()
+    return np.array_equal(turned.indptr, indptr) and np.array_equal(turned.indices, indices)
+
+
+def _check_csr(indptr: Ints, indices: Ints) -> None:
+    """Refuse arrays that are no simple graph, with the first node at fault."""
+    n = len(indptr) - 1
+    if n < 1 or indptr[0] != 0 or indptr[-1] != len(indices) or np.any(indptr[1:] < indptr[:-1]):
+        raise ValueError(
+            f"indptr must rise from 0 to the {len(indices)} edges, with one entry more than nodes"
+        )
+    source = _sources(indptr)
+    wrong = (indices < 0) | (indices >= n) | (indices == source)
+    wrong[1:] |= (indices[1:] <= indices[:-1]) & (source[1:] == source[:-1])
+    if wrong.any():
+        raise ValueError(
+            f"the neighbours of node {source[np.argmax(wrong)]} must be other nodes of 0..{n - 1}, in rising "
+            "order, each once: Network.from_adjacency sorts and cleans them"
+        )
+
+
+Shares = tuple[Floats, Floats]
+
+
+def _random_walk(_indptr: Ints, _indices: Ints, degree: Ints) -> Shares:
+    """b_ij = 1/deg(i), the paper's "obvious choice"; a node without neighbours keeps everything."""
+    share = np.repeat(1.0 / np.maximum(degree, 1), degree)
+    return share, np.where(degree > 0, 0.0, 1.0)
+
+
+def _lazy(indptr: Ints, indices: Ints, degree: Ints) -> Shares:
+    """Half of the random walk, half at rest: aperiodic on every graph."""
+    share, stay = _random_walk(indptr, indices, degree)
+    share *= 0.5
+    return share, np.where(degree > 0, 0.5, stay)
+
+
+def _metropolis(indptr: Ints, indices: Ints, degree: Ints) -> Shares:
+    """b_ij = 1/(1 + max(deg i, deg j)): symmetric, so doubly stochastic."""
+    share = 1.0 / (1.0 + np.maximum(np.repeat(degree, degree), degree[indices]))
+    return share, 1.0 - _row_sums(share, indptr, indices)
+
+
+def _max_degree(indptr: Ints, indices: Ints, degree: Ints) -> Shares:
+    """b_ij = 1/(1 + max degree), the same on every edge: symmetric, so doubly stochastic."""
+    share = np.full(len(indices), 1.0 / (1.0 + max(int(degree.max(initial=0)), 1)))
+    return share, 1.0 - _row_sums(share, indptr, indices)
+
+
+def _row_sums(share: Floats, indptr: Ints, indices: Ints) -> Floats:
+    # Row by row: differences of one long running sum would lose digits on millions of edges.
+    return np.asarray(_csr(share, indptr, indices) @ np.ones(len(indptr) - 1), dtype=np.float64)
+
+
+TRANSITIONS: dict[str, Callable[[Ints, Ints, Ints], Shares]] = {
+    "lazy": _lazy,
+    "random-walk": _random_walk,
+    "metropolis": _metropolis,
+    "max-degree": _max_degree,
+}
+DOUBLY_STOCHASTIC = ("metropolis", "max-degree")

@@ -1,0 +1,54 @@
+"""The mathematical problem: F(w) = lam/2 |w|^2 + (1/N) sum_r c_r max(0, 1 - y_r <w, x_r>), one per output."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from gadget_svm.kernels import Team
+from gadget_svm.kernels.rows import losses
+
+Floats = NDArray[np.float64]
+CHUNK, BATCH = 512, 32  # rows summed together; weight vectors evaluated together
+
+
+class Scores(NamedTuple):
+    """Per model: the objective (summed over outputs) and the zero-one error."""
+
+    objective: Floats
+    error: Floats
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The pooled problem, for those who measure. Nodes never see it."""
+
+    X: sp.csr_matrix
+    label: NDArray[np.int32]
+    cost: Floats
+    times: Floats
+    lam: float
+    n_outputs: int
+    team: Team = field(default_factory=Team)
+
+    def __call__(self, models: Floats) -> Scores:
+        """Scores of models (m x outputs x features), a few at a time so that memory stays bounded."""
+        per_batch = max(1, BATCH // self.n_outputs)
+        parts = [self._batch(models[i : i + per_batch]) for i in range(0, len(models), per_batch)]
+        return Scores(np.concatenate([p.objective for p in parts]), np.concatenate([p.error for p in parts]))
+
+    def _batch(self, models: Floats) -> Scores:
+        m, K, d = models.shape
+        W = np.ascontiguousarray(models.reshape(m * K, d).T)
+        chunks = -(-len(self.label) // CHUNK)
+        hinge, wrong = np.zeros((chunks, m * K)), np.zeros((chunks, m))
+        self.team.run(
+            losses, chunks, self.X.nnz * m * K // max(chunks, 1), CHUNK, self.X.indptr, self.X.indices, self.X.data,
+            self.label, self.cost * self.times, self.times, W, K, hinge, wrong,
+        )  # fmt: skip
+        total = self.times.sum()
+        loss = hinge.sum(axis=0).reshape(m, K).sum(axis=1) / total
+        ridge = 0.5 * self.lam * np.einsum("mkd,mkd->m", models, models)
+        return Scores(ridge + loss, wrong.sum(axis=0) / total)

@@ -1,0 +1,54 @@
+"""The rows a block's nodes own, as the plain arrays the kernels read. Owns no file and no policy of who gets what."""
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+class Shares(NamedTuple):
+    """Who owns which rows: node i owns rows ``order[start[i]:start[i+1]]``, each ``times`` over.
+
+    An empty ``times`` means once each. A row of integer weight may be dealt to several nodes, a part to each.
+    """
+
+    order: NDArray[np.int64]
+    start: NDArray[np.int64]
+    times: Floats
+
+    @property
+    def sizes(self) -> Floats:
+        """n_i: the rows of every node, counted with their multiplicity."""
+        if not len(self.times):
+            return np.diff(self.start).astype(np.float64)
+        total = np.concatenate([[0.0], np.cumsum(self.times)])
+        return np.asarray(total[self.start[1:]] - total[self.start[:-1]], dtype=np.float64)
+
+
+class Rows(NamedTuple):
+    """CSR rows with their class index and cost, and which node owns them; ``mass`` is cumulative within a node."""
+
+    indptr: NDArray[np.int32]
+    indices: NDArray[np.int32]
+    data: Floats
+    label: NDArray[np.int32]
+    cost: Floats
+    order: NDArray[np.int64]
+    start: NDArray[np.int64]
+    mass: Floats
+
+    @classmethod
+    def of(cls, X: sp.csr_matrix, label: NDArray[np.int32], cost: Floats, shares: Shares) -> "Rows":
+        """Rows of X dealt out by ``shares``. X is not copied."""
+        mass = np.empty(len(shares.times))
+        for lo, hi in zip(shares.start[:-1], shares.start[1:], strict=True):
+            mass[lo:hi] = np.cumsum(shares.times[lo:hi])
+        return cls(X.indptr, X.indices, X.data, label, cost, shares.order, shares.start, mass)
+
+    def of_nodes(self, first: int, last: int) -> "Rows":
+        """The same for the nodes first:last alone; the CSR arrays are shared, not copied."""
+        lo, hi = self.start[first], self.start[last]
+        return self._replace(order=self.order[lo:hi], start=self.start[first : last + 1] - lo, mass=self.mass[lo:hi])

@@ -1,0 +1,95 @@
+"""The simulator: all nodes in this process, in one block or several, with mail handed over in memory."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gadget_svm.block import Block
+from gadget_svm.gossip import Round
+from gadget_svm.mail import ENVELOPE, Delivery, Exchange, Mail
+
+Floats = NDArray[np.float64]
+
+
+class Run(Protocol):
+    """An algorithm with every choice made, as a runtime needs it."""
+
+    average: bool
+
+    def iteration(self, block: Block, t: int) -> Round:
+        """One iteration of a block's nodes: yields mail, is sent deliveries."""
+
+    def can_leap(self, block: Block) -> bool:
+        """Whether `leap` may stand in for `iteration`."""
+
+    def leap(self, block: Block, count: int) -> int:
+        """Several iterations of a block that holds all nodes; returns the messages sent."""
+
+
+@dataclass
+class LocalRuntime:
+    """Drives every block through each iteration in step. ``exchange`` may be wrapped by faults."""
+
+    run: Run
+    blocks: Sequence[Block]
+    exchange: Exchange | None = None  # None: all mail arrives, in the same round
+    t: int = 0
+    messages: int = 0
+    nbytes: int = 0
+
+    def advance(self, count: int) -> None:
+        """``count`` iterations, in compiled leaps where nothing can happen in between."""
+        block = self.blocks[0]
+        if self.exchange is None and len(self.blocks) == 1 and self.run.can_leap(block):
+            sent = self.run.leap(block, count)
+            self._count(sent, sent * (ENVELOPE + 8 * (block.s.shape[1] + 1)))
+            self.t += count
+            return
+        for _ in range(count):
+            self.t += 1
+            self._iterate()
+
+    def _iterate(self) -> None:
+        exchange = self.exchange or Delivery
+        parties = [self.run.iteration(block, self.t) for block in self.blocks]
+        outgoing: list[Mail | None] = [next(party, None) for party in parties]
+        while batches := [mail for mail in outgoing if mail is not None]:
+            mail = Mail.merge(batches)
+            self._count(mail.count, mail.nbytes)
+            delivery = exchange(mail)
+            outgoing = [
+                None if mine is None else _send(party, delivery)
+                for party, mine in zip(parties, outgoing, strict=True)
+            ]
+
+    def _count(self, messages: int, nbytes: int) -> None:
+        self.messages += messages
+        self.nbytes += nbytes
+
+    def models(self) -> Floats:
+        """Every node's model, nodes x outputs x features."""
+        parts = [block.models(self.run.average) for block in self.blocks]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def weights(self) -> Floats:
+        """Every node's last iterate, nodes x outputs x features."""
+        return self.blocks[0].w if len(self.blocks) == 1 else np.concatenate([block.w for block in self.blocks])
+
+    def sizes(self) -> Floats:
+        """n_i of every node."""
+        return np.concatenate([block.n for block in self.blocks])
+
+    def close(self) -> None:
+        """Let the blocks' threads go."""
+        for block in self.blocks:
+            block.team.close()
+
+
+def _send(party: Round, delivery: Delivery) -> Mail | None:
+    try:
+        return party.send(delivery)
+    except StopIteration:
+        return None

@@ -1,0 +1,124 @@
+"""When to stop: the rules by name. Each looks at the runtime at the iterations it asks for, and says yes or no."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gadget_svm.names import lookup
+from gadget_svm.runtimes.local import LocalRuntime
+
+Floats = NDArray[np.float64]
+STRIDE = 1.25
+"""Checks of slow rules come in geometric steps: an average moves ever less, so ever longer windows are compared."""
+
+
+class Stopping(Protocol):
+    """A stopping rule: ``value`` is the last figure it compared with ``tol``."""
+
+    tol: float
+    value: float
+    needs_objective: bool
+
+    def next_check(self, t: int) -> int:
+        """The next iteration after t at which to look."""
+
+    def fires(self, runtime: LocalRuntime, objective: float) -> bool:
+        """Whether to stop here."""
+
+
+def geometric(t: int, stride: float = STRIDE) -> int:
+    """The next mark after t of 1, 2, 3, ... that grows by ``stride`` once that is more than one."""
+    mark = 1
+    while mark <= t:
+        mark = max(mark + 1, int(mark * stride))
+    return mark
+
+
+@dataclass
+class WeightsStill:
+    """The paper's rule: "local weight vectors ... do not change more than" epsilon from one iteration to the next."""
+
+    tol: float = 1e-3
+    value: float = np.inf
+    before: Floats | None = None
+    needs_objective: bool = False
+
+    def next_check(self, t: int) -> int:
+        """Every iteration."""
+        return t + 1
+
+    def fires(self, runtime: LocalRuntime, objective: float) -> bool:  # noqa: ARG002
+        """Whether no node's vector moved by more than tol."""
+        now = runtime.weights().copy()
+        if self.before is not None:
+            self.value = max(_distance(a, b) for a, b in zip(now, self.before, strict=True))
+        self.before = now
+        return self.value <= self.tol
+
+
+@dataclass
+class AverageStill:
+    """Watches the averaged iterates: how far they moved since the last check, relative to their length.
+
+    The iterations between checks grow by a fixed factor, so an average cannot look still only because it is old.
+    """
+
+    tol: float = 0.05
+    value: float = np.inf
+    before: Floats | None = None
+    least: int = 100
+    needs_objective: bool = False
+
+    def next_check(self, t: int) -> int:
+        """In geometric steps."""
+        return max(geometric(t), self.least)
+
+    def fires(self, runtime: LocalRuntime, objective: float) -> bool:  # noqa: ARG002
+        """Whether every node's average moved by at most tol of its length."""
+        now = runtime.models()
+        if self.before is not None:
+            pairs = zip(now, self.before, strict=True)
+            self.value = max(_distance(a, b) / max(float(np.linalg.norm(a)), 1e-300) for a, b in pairs)
+        self.before = now
+        return self.value <= self.tol
+
+
+@dataclass
+class ObjectiveStill:
+    """Watches the objective of the average model: relative change between geometric checks, three times in a row."""
+
+    tol: float = 0.01
+    value: float = np.inf
+    before: float | None = None
+    quiet: int = 0
+    least: int = 100
+    needs_objective: bool = True
+
+    def next_check(self, t: int) -> int:
+        """In geometric steps."""
+        return max(geometric(t), self.least)
+
+    def fires(self, runtime: LocalRuntime, objective: float) -> bool:  # noqa: ARG002
+        """Whether the objective has come to rest."""
+        if self.before is not None:
+            self.value = abs(objective - self.before) / max(abs(objective), 1e-300)
+        self.before = objective
+        self.quiet = self.quiet + 1 if self.value <= self.tol else 0
+        return self.quiet >= 3
+
+
+def _distance(a: Floats, b: Floats) -> float:
+    return float(np.linalg.norm(a - b))
+
+
+RULES: dict[str, type[Stopping]] = {"weights": WeightsStill, "average": AverageStill, "objective": ObjectiveStill}
+
+
+def stopping_rule(name: str | None, tol: float | None) -> Stopping | None:
+    """The rule called ``name``, at its own tolerance unless told; None never fires."""
+    if name is None:
+        return None
+    rule = lookup("stopping rule", name, RULES)
+    return rule() if tol is None else rule(tol=tol)

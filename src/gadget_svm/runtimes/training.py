@@ -1,0 +1,135 @@
+"""The training loop around a runtime: when to look, when to record, when to stop. Observes; never touches a weight."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gadget_svm.objective import Objective
+from gadget_svm.runtimes.local import LocalRuntime
+from gadget_svm.runtimes.stopping import Stopping, geometric
+
+Floats = NDArray[np.float64]
+Record = dict[str, Any]
+"""iteration, seconds, objective, worst_objective, error, disagreement, messages, bytes (and what observers add)."""
+
+BREATH = 0.05
+"""Seconds between looks at the clock and at requests to stop: results never depend on it, only manners do."""
+MOST_JUDGED = 200
+"""The worst of more nodes than this is the worst of an even sample of so many: judging costs nodes times rows."""
+
+
+@dataclass
+class Outcome:
+    """How a training ended: ``reason`` is converged, max_iter, max_seconds or interrupted."""
+
+    reason: str
+    n_iter: int
+    seconds: float
+    movement: float  # the figure the stopping rule last compared with its tolerance
+    history: list[Record] = field(default_factory=list)
+
+    @property
+    def converged(self) -> bool:
+        """Whether the stopping rule fired, and not a limit."""
+        return self.reason == "converged"
+
+
+@dataclass
+class Limits:
+    """What ends a training whatever the rule says."""
+
+    max_iter: int
+    max_seconds: float | None = None
+    should_stop: Callable[[], bool] = lambda: False
+
+
+def train(
+    runtime: LocalRuntime,
+    objective: Objective,
+    rule: Stopping | None,
+    limits: Limits,
+    record_every: int | None = None,
+    observe: Callable[[Record, Floats], None] = lambda record, mean: None,
+) -> Outcome:
+    """Iterate until the rule fires or a limit is reached. An interruption keeps the models so far.
+
+    ``record_every``: every so many iterations; None thins them geometrically; 0 keeps only the last.
+    ``observe`` sees each record, and the network's average model, and may add to the record.
+    """
+    begin, spent, history, reason = runtime.t, 0.0, list[Record](), ""
+    pace = BREATH  # seconds an iteration takes, as far as is known
+    while not reason:
+        done = runtime.t - begin
+        marks = [limits.max_iter, _next_record(done, record_every)]
+        marks += [] if rule is None else [rule.next_check(done)]
+        goal = min(mark for mark in marks if mark > done)
+        while runtime.t - begin < goal and not (reason := _cut_short(limits, spent)):
+            leap = min(goal - (runtime.t - begin), max(1, int(BREATH / pace)))
+            started = time.perf_counter()
+            runtime.advance(leap)
+            took = time.perf_counter() - started
+            spent, pace = spent + took, max(took / leap, 1e-7)
+        done = runtime.t - begin
+        checking = rule is not None and not reason and done >= rule.next_check(done - 1)
+        ending = bool(reason) or done >= limits.max_iter
+        if checking and rule is not None:
+            value = _mean_objective(runtime, objective) if rule.needs_objective else 0.0
+            reason = "converged" if rule.fires(runtime, value) else reason
+        if not reason and done >= limits.max_iter:
+            reason = "max_iter"
+        if reason or ending or done == _next_record(done - 1, record_every):
+            history.append(_record(runtime, objective, begin, spent, observe))
+    return Outcome(reason, runtime.t - begin, spent, np.inf if rule is None else rule.value, history)
+
+
+def _next_record(done: int, record_every: int | None) -> int:
+    if record_every is None:
+        return geometric(done, 1.5)
+    return (done // record_every + 1) * record_every if record_every > 0 else 2**62
+
+
+def _cut_short(limits: Limits, spent: float) -> str:
+    if limits.should_stop():
+        return "interrupted"
+    return "max_seconds" if limits.max_seconds is not None and spent >= limits.max_seconds else ""
+
+
+def network_mean(models: Floats, sizes: Floats) -> Floats:
+    """The paper's w: the nodes' models averaged by n_i, outputs x features."""
+    return np.asarray(np.tensordot(sizes / sizes.sum(), models, axes=1), dtype=np.float64)
+
+
+def _mean_objective(runtime: LocalRuntime, objective: Objective) -> float:
+    return float(objective(network_mean(runtime.models(), runtime.sizes())[None]).objective[0])
+
+
+def _record(
+    runtime: LocalRuntime, objective: Objective, begin: int, spent: float, observe: Callable[[Record, Floats], None]
+) -> Record:
+    models = runtime.models()
+    mean = network_mean(models, runtime.sizes())
+    judged = models if len(models) <= MOST_JUDGED else models[:: -(-len(models) // MOST_JUDGED)]
+    ours, theirs = objective(mean[None]), objective(judged)
+    record: Record = {
+        "iteration": runtime.t - begin,
+        "seconds": spent,
+        "objective": float(ours.objective[0]),
+        "worst_objective": float(theirs.objective.max()),
+        "error": float(ours.error[0]),
+        "disagreement": disagreement(models, mean),
+        "messages": runtime.messages,
+        "bytes": runtime.nbytes,
+    }
+    observe(record, mean)
+    return record
+
+
+def disagreement(models: Floats, mean: Floats) -> float:
+    """How far the node farthest from the average is from it, as a part of the average's length."""
+    farthest = max(float(np.linalg.norm(model - mean)) for model in models)
+    length = float(np.linalg.norm(mean))
+    return farthest / length if length > 0 else 0.0

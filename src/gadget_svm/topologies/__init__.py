@@ -1,0 +1,5 @@
+"""Graphs by name: `build` makes a Network from a name, a networkx graph or an adjacency matrix."""
+
+from gadget_svm.topologies.registry import TOPOLOGIES, Topology, build
+
+__all__ = ["TOPOLOGIES", "Topology", "build"]

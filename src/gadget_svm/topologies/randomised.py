@@ -1,0 +1,168 @@
+"""The graphs that are drawn, each with the random generator it is given; the caller redraws unconnected ones.
+
+All but scale-free and the smaller random-regular ones are whole-array work, a million nodes in seconds.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gadget_svm.network import Ints
+from gadget_svm.topologies.edges import (
+    Graph,
+    from_keys,
+    from_pairs,
+    from_rows,
+    integer,
+    pair_keys,
+    probability,
+)
+from gadget_svm.topologies.structured import complete, line, refuse_dense
+
+Rng = np.random.Generator
+LARGE = 100_000  # above, networkx takes seconds to minutes
+
+
+def k_out(n: int, text: str | None, rng: Rng) -> Graph:
+    """Directed: each node draws k distinct others, every set of k being equally likely."""
+    k = integer("k-out", text, 20)
+    if k >= n - 1:
+        return complete(n)
+    refuse_dense(n, n * k / 2, f"k-out:{k}")
+    if 2 * k > n:  # so many that redrawing would not end: rank the others by chance
+        drawn = rng.random((n, n - 1)).argsort(axis=1)[:, :k]
+    else:
+        drawn = _distinct(rng.integers(0, n - 1, (n, k)), n - 1, rng)
+    drawn += drawn >= np.arange(n)[:, None]  # no one draws itself
+    return from_rows(drawn, directed=True)
+
+
+def _distinct(drawn: Ints, upper: int, rng: Rng) -> Ints:
+    """Redraw repetitions within a row until there are none; the rows come out sorted."""
+    drawn.sort(axis=1)
+    rows = np.flatnonzero((drawn[:, 1:] == drawn[:, :-1]).any(axis=1))
+    while len(rows):
+        part = drawn[rows]
+        again = np.zeros(part.shape, dtype=bool)
+        again[:, 1:] = part[:, 1:] == part[:, :-1]
+        part[again] = rng.integers(0, upper, int(again.sum()))
+        part.sort(axis=1)
+        drawn[rows] = part
+        rows = rows[(part[:, 1:] == part[:, :-1]).any(axis=1)]
+    return drawn
+
+
+def random_regular(n: int, text: str | None, rng: Rng) -> Graph:
+    """Every node has the same number of neighbours; with too few nodes for that, the complete graph."""
+    degree = integer("random-regular", text, 4)
+    if n <= degree + 1:
+        return complete(n)
+    if n * degree % 2:
+        raise ValueError(
+            f"no graph gives each of {n} nodes {degree} neighbours, since {n} x {degree} is odd: "
+            f"use 'random-regular:{degree + 1}' or {n + 1} nodes"
+        )
+    if degree == 2 or n > LARGE:
+        return from_keys(n, _regular_keys(n, degree, rng))
+    import networkx as nx
+
+    return _from_networkx(nx.random_regular_graph(degree, n, seed=int(rng.integers(2**31))))
+
+
+def _regular_keys(n: int, degree: int, rng: Rng) -> Ints:
+    """Random Hamiltonian cycles, and a perfect matching if the degree is odd, made simple by swaps."""
+    orders = [rng.permutation(n) for _ in range(-(-degree // 2))]
+    steps = [np.stack([order, np.roll(order, -1)]) for order in orders]
+    if degree % 2:
+        steps[-1] = orders[-1].reshape(2, -1)
+    u, v = np.concatenate(steps, axis=1)
+    for _ in range(1000):
+        keys = pair_keys(n, u, v)
+        bad = _repeated(keys)
+        if len(bad) == 0:
+            return keys
+        # u1-v1, u2-v2 become u1-v2, u2-v1: degrees stay, and a new repetition is unlikely.
+        other = rng.permutation(len(u))[: len(bad)]
+        swap = ~np.isin(other, bad)
+        a, b = bad[swap], other[swap]
+        v[a], v[b] = v[b], v[a]
+    raise ValueError(f"no simple graph of degree {degree} on {n} nodes was found: choose a lower degree")
+
+
+def _repeated(keys: Ints) -> Ints:
+    """The positions of self-loops and of every occurrence but one of a key."""
+    ranked = np.sort(keys)  # sorting values is several times quicker than sorting positions
+    twice = np.unique(ranked[1:][ranked[1:] == ranked[:-1]])
+    suspects = np.flatnonzero(np.isin(keys, twice))
+    first = np.unique(keys[suspects], return_index=True)[1]
+    return np.union1d(np.delete(suspects, first), np.flatnonzero(keys < 0))
+
+
+def erdos_renyi(n: int, text: str | None, rng: Rng) -> Graph:
+    """Each pair is an edge with probability p."""
+    p = probability("erdos-renyi", text, min(1.0, 2 * math.log(n) / n))
+    pairs = n * (n - 1) // 2
+    refuse_dense(n, p * pairs, "erdos-renyi")
+    place = _hits(pairs, p, rng)
+    # Pair number v(v-1)/2 + u stands for u < v; the square root may be off by one either way.
+    v = ((1 + np.sqrt(1 + 8 * place.astype(np.float64))) / 2).astype(np.int64)
+    v -= v * (v - 1) // 2 > place
+    v += v * (v + 1) // 2 <= place
+    return from_keys(n, (place - v * (v - 1) // 2) * n + v)
+
+
+def _hits(total: int, p: float, rng: Rng) -> Ints:
+    """Which of ``total`` independent trials succeed, by drawing the gaps between successes."""
+    size = int(total * p + 6 * math.sqrt(total * p) + 10)
+    found = np.empty(0, dtype=np.int64)
+    last = -1
+    while last < total:
+        gaps = np.minimum(rng.geometric(p, size), total + 1)
+        found = np.concatenate([found, last + np.cumsum(gaps)])
+        last = int(found[-1])
+    return found[found < total]
+
+
+def small_world(n: int, text: str | None, rng: Rng) -> Graph:
+    """Watts-Strogatz: a ring with k neighbours a node, each edge's far end redrawn with probability p."""
+    degree, _, chance = (text or "").partition(",")
+    k = integer("small-world", degree or None, 4, least=2)
+    p = probability("small-world", chance or None, 0.1, zero=True)
+    if k % 2:
+        raise ValueError(f"small-world:{text} needs an even number of neighbours: use {k - 1} or {k + 1}")
+    if n < 3:
+        return line(n)
+    half = min(k // 2, (n - 1) // 2)
+    u = np.repeat(np.arange(n, dtype=np.int64), half)
+    v = (u + np.tile(np.arange(1, half + 1), n)) % n
+    moving = np.flatnonzero(rng.random(len(u)) < p)
+    for _ in range(20):  # an edge whose every draw is taken stays where it is, as in a complete graph
+        moving = _rewired(n, u, v, moving, rng)
+    return from_pairs(n, u, v)
+
+
+def _rewired(n: int, u: Ints, v: Ints, moving: Ints, rng: Rng) -> Ints:
+    """Redraw the far ends of edges ``moving``; those that hit a loop or an edge are put back and returned."""
+    drawn = rng.integers(0, n, len(moving))
+    keys = np.concatenate([pair_keys(n, u, v), pair_keys(n, u[moving], drawn)])
+    taken = np.zeros(len(keys), dtype=bool)
+    taken[_repeated(keys)] = True
+    again = taken[len(u) :]
+    v[moving[~again]] = drawn[~again]
+    return moving[again]
+
+
+def scale_free(n: int, text: str | None, rng: Rng) -> Graph:
+    """Barabasi-Albert: each new node links to m earlier ones, the well-linked being likelier."""
+    import networkx as nx
+
+    m = min(integer("scale-free", text, 2), n - 1)
+    return _from_networkx(nx.barabasi_albert_graph(n, m, seed=int(rng.integers(2**31))))
+
+
+def _from_networkx(graph: Any) -> Graph:
+    """The arrays of an undirected networkx graph whose nodes are 0..n-1."""
+    n = len(graph)
+    ends = np.fromiter((end for edge in graph.edges() for end in edge), np.int64)
+    return from_pairs(n, ends[::2], ends[1::2])

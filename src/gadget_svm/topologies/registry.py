@@ -1,0 +1,136 @@
+"""The table of topologies and `build`, the one way from what a user writes to a Network.
+
+It refuses unknown names and drawn graphs that stay unconnected; graphs the user brings are taken as they are.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from gadget_svm.names import lookup
+from gadget_svm.network import Network
+from gadget_svm.spectral import check_connected
+from gadget_svm.topologies import randomised, structured
+from gadget_svm.topologies.edges import Graph
+
+DRAWS = 20
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A named generator: exactly one of the three forms makes the graph."""
+
+    help: str
+    plain: Callable[[int], Graph] | None = None
+    shaped: Callable[[int, str | None], Graph] | None = None
+    drawn: Callable[[int, str | None, np.random.Generator], Graph] | None = None
+
+
+TOPOLOGIES: dict[str, Topology] = {
+    "complete": Topology("everyone with everyone", plain=structured.complete),
+    "ring": Topology("each node with the next, closed", plain=structured.ring),
+    "line": Topology("each node with the next", plain=structured.line),
+    "star": Topology("node 0 with all others", plain=structured.star),
+    "grid": Topology("rows and columns, grid:5x4; default: as square as can be", shaped=structured.grid),
+    "torus": Topology("a grid that closes, torus:5x4; default: as square as can be", shaped=structured.torus),
+    "tree": Topology("tree:B children a node; default 2", shaped=structured.tree),
+    "hypercube": Topology("binary numbers one digit apart", plain=structured.hypercube),
+    "exponential": Topology("directed, to i + 1, 2, 4, ... mod n", plain=structured.exponential),
+    "k-out": Topology("directed, k-out:K drawn others a node; default 20", drawn=randomised.k_out),
+    "random-regular": Topology(
+        "random-regular:D drawn neighbours a node; default 4", drawn=randomised.random_regular
+    ),
+    "erdos-renyi": Topology(
+        "erdos-renyi:P the chance of each edge; default 2 ln(n)/n", drawn=randomised.erdos_renyi
+    ),
+    "small-world": Topology(
+        "small-world:K,P ring of K neighbours, a share P rewired; default 4,0.1", drawn=randomised.small_world
+    ),
+    "scale-free": Topology("scale-free:M links of a new node; default 2", drawn=randomised.scale_free),
+}
+
+
+def build(topology: object, n: int, *, seed: int = 0, transition: str = "lazy") -> Network:
+    """The network of ``n`` nodes that ``topology`` names or holds.
+
+    Parameters
+    ----------
+    topology : str, networkx graph, scipy sparse or square numpy array, or Network
+        A name, with an optional parameter after a colon ("k-out:20"); or a graph, whose nodes are numbered in
+        the order it lists them. A Network is returned as it is, with its own transition.
+    n : int
+        How many nodes; a graph must have as many.
+    seed : int
+        Decides the drawn graphs: the same seed gives the same graph, bit for bit.
+    transition : str
+        How edges are weighed: "lazy", "random-walk", "metropolis" or "max-degree".
+    """
+    if n < 1:
+        raise ValueError(f"a network has at least one node, not {n}")
+    if isinstance(topology, str):
+        return _named(topology, n, seed, transition)
+    network = topology if isinstance(topology, Network) else _given(topology, transition)
+    if network.n != n:
+        raise ValueError(f"the graph has {network.n} nodes and {n} are asked for: give n_nodes={network.n}")
+    return network
+
+
+def _named(topology: str, n: int, seed: int, transition: str) -> Network:
+    name, colon, rest = topology.partition(":")
+    entry = lookup("topology", name, TOPOLOGIES)
+    text = rest if colon else None
+    if n == 1:
+        return _network(Graph(np.zeros(2, np.int64), np.empty(0, np.int64)), topology, transition)
+    if entry.plain is not None:
+        if text is not None:
+            raise ValueError(f"{name!r} takes no parameter: write {name!r} instead of {topology!r}")
+        return _network(entry.plain(n), topology, transition)
+    if entry.shaped is not None:
+        return _network(entry.shaped(n, text), topology, transition)
+    assert entry.drawn is not None
+    drawn = entry.drawn
+    return _connected(lambda rng: _network(drawn(n, text, rng), topology, transition), seed)
+
+
+def _connected(draw_network: Callable[[np.random.Generator], Network], seed: int) -> Network:
+    """The first connected graph of a bounded number of draws, each with a seed derived from ``seed``."""
+    for draw in range(DRAWS):
+        network = draw_network(np.random.default_rng([seed, draw]))
+        try:
+            check_connected(network)
+        except ValueError as error:
+            fault = error
+        else:
+            return network
+    raise ValueError(
+        f"{DRAWS} draws of {network.name!r} on {network.n} nodes were all unconnected: raise its parameter so "
+        "that each node has more neighbours, or choose 'random-regular'"
+    ) from fault
+
+
+def _network(graph: Graph, name: str, transition: str) -> Network:
+    return Network.from_csr(
+        graph.indptr, graph.indices, name=name, directed=graph.directed, transition=transition
+    )
+
+
+def _given(topology: Any, transition: str) -> Network:
+    """The network of a graph the user brings: matrix or networkx."""
+    if isinstance(topology, np.ndarray):
+        if topology.ndim != 2:
+            raise ValueError(f"an adjacency matrix has two dimensions, this array has {topology.ndim}")
+        return Network.from_adjacency(sp.csr_array(topology), transition=transition)
+    if sp.issparse(topology):
+        return Network.from_adjacency(topology, transition=transition)
+    if not hasattr(topology, "adjacency"):
+        raise TypeError(
+            f"a topology is a name such as 'ring', a networkx graph or a sparse adjacency, "
+            f"not {type(topology).__name__}"
+        )
+    import networkx as nx
+
+    matrix = nx.to_scipy_sparse_array(topology, weight=None, format="csr")
+    return Network.from_adjacency(matrix, transition=transition)
