@@ -7,7 +7,6 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "GadgetSVC": "gadget_svm.estimator",
-    "NodeModel": "gadget_svm.estimator",
     "load_model": "gadget_svm.estimator",
     "save_model": "gadget_svm.estimator",
     "Gadget": "gadget_svm.algorithms",

@@ -1,6 +1,6 @@
-"""The scikit-learn face: `GadgetSVC`, the model of one node, and model files."""
+"""The scikit-learn face: `GadgetSVC` and model files."""
 
 from gadget_svm.estimator.files import load_model, save_model
-from gadget_svm.estimator.svc import GadgetSVC, NodeModel
+from gadget_svm.estimator.svc import GadgetSVC
 
-__all__ = ["GadgetSVC", "NodeModel", "load_model", "save_model"]
+__all__ = ["GadgetSVC", "load_model", "save_model"]

@@ -5,7 +5,8 @@ Owns validation and wiring. The constructor only stores; the algorithm, the netw
 
 import numbers
 import warnings
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
@@ -28,16 +29,6 @@ from gadget_svm.runtimes.training import Limits, Record
 
 Floats = NDArray[np.float64]
 ENGINES = {"local": "all nodes in this process"}
-
-
-class NodeModel(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """One node's linear classifier, usable by itself: predict, decision_function, score."""
-
-    def __init__(self, node: int = 0) -> None:
-        self.node = node
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "coef_")
 
 
 class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -185,16 +176,16 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X, y, sites = stack_shards(shards)
         return self.fit(X, y, sites=sites)
 
-    def node(self, i: int) -> NodeModel:
-        """Node i's model, usable by itself."""
+    def node(self, i: int) -> "GadgetSVC":
+        """Node i's model, usable by itself: it predicts, scores and can be saved like any other."""
         check_is_fitted(self)
         if not 0 <= i < len(self.node_coef_):
             raise IndexError(f"there is no node {i}: the nodes are 0 to {len(self.node_coef_) - 1}")
-        model = NodeModel(i)
-        model.coef_ = np.atleast_2d(self.node_coef_[i])
-        model.intercept_ = np.atleast_1d(self.node_intercept_[i])
-        model.classes_, model.n_features_in_ = self.classes_, self.n_features_in_
-        return model
+        alone = copy(self)
+        alone.coef_, alone.intercept_ = np.atleast_2d(self.node_coef_[i]), np.atleast_1d(self.node_intercept_[i])
+        for name in ("node_coef_", "node_intercept_", "sites_"):
+            setattr(alone, name, getattr(self, name)[i : i + 1])
+        return alone
 
     def _begin_network(self, sites: ArrayLike | None) -> None:
         """The nodes of a network that learns batch by batch: as many as asked, or 10, or the sites of this batch."""
