@@ -4,7 +4,7 @@ Owns the arrays and how they are laid out. Everything a checkpoint would need is
 """
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +65,7 @@ class Block:
     steps: Ints  # local steps taken: the paper's t, on every node's own clock
     alive: NDArray[np.bool_]
     exchanges: int = 0  # how often this block has sent: the sequence number of its mail
-    edge: dict[str, NDArray[np.generic]] = field(default_factory=dict)  # per-edge state of protocols that keep any
+    edge: dict[str, NDArray[Any]] = field(default_factory=dict)  # per-edge state of protocols that keep any
     team: Team = field(default_factory=Team)
 
     @classmethod
@@ -79,7 +79,8 @@ class Block:
         shape = (k, n_outputs, n_features)
         return cls(
             first, seed, n, Links.of(network, first, last), rows,
-            np.zeros(shape), np.zeros((k, n_outputs * n_features)), np.zeros(k), np.zeros((k, n_outputs * n_features)), np.zeros(shape),
+            np.zeros(shape), np.zeros((k, n_outputs * n_features)), np.zeros(k), np.zeros((k, n_outputs * n_features)),
+            np.zeros(shape),
             np.zeros(k, dtype=np.int64), np.zeros(k, dtype=np.int64), np.ones(k, dtype=np.bool_),
             team=team or Team(),
         )  # fmt: skip

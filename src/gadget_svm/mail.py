@@ -25,7 +25,7 @@ class Mail(NamedTuple):
     note: Floats | None = None
 
     @property
-    def count(self) -> int:
+    def n_messages(self) -> int:
         """How many messages there are."""
         return len(self.sender)
 
@@ -33,7 +33,7 @@ class Mail(NamedTuple):
     def nbytes(self) -> int:
         """What the batch would take on a wire, as float64."""
         notes = 0 if self.note is None else self.note.nbytes
-        return self.count * ENVELOPE + self.vector.nbytes + self.weight.nbytes + notes
+        return self.n_messages * ENVELOPE + self.vector.nbytes + self.weight.nbytes + notes
 
     def select(self, which: NDArray[np.bool_] | Ints) -> "Mail":
         """Some of the messages, in the order given."""

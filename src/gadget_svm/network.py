@@ -184,9 +184,7 @@ def _sources(indptr: Ints) -> Ints:
 def _simple(adjacency: Sparse) -> tuple[Ints, Ints]:
     """CSR arrays of a square matrix with sorted columns, without self-loops, duplicates or stored zeros."""
     if adjacency.shape[0] != adjacency.shape[1]:
-        raise ValueError(
-            f"an adjacency matrix is square, this one is {adjacency.shape[0]} x {adjacency.shape[1]}"
-        )
+        raise ValueError(f"an adjacency matrix is square, this one is {adjacency.shape[0]} x {adjacency.shape[1]}")
     graph = sp.csr_array(adjacency)
     if not graph.has_canonical_format:
         graph = graph.copy()  # what the caller gave stays as it was
@@ -208,9 +206,7 @@ def _check_csr(indptr: Ints, indices: Ints) -> None:
     """Refuse arrays that are no simple graph, with the first node at fault."""
     n = len(indptr) - 1
     if n < 1 or indptr[0] != 0 or indptr[-1] != len(indices) or np.any(indptr[1:] < indptr[:-1]):
-        raise ValueError(
-            f"indptr must rise from 0 to the {len(indices)} edges, with one entry more than nodes"
-        )
+        raise ValueError(f"indptr must rise from 0 to the {len(indices)} edges, with one entry more than nodes")
     source = _sources(indptr)
     wrong = (indices < 0) | (indices >= n) | (indices == source)
     wrong[1:] |= (indices[1:] <= indices[:-1]) & (source[1:] == source[:-1])

@@ -202,9 +202,7 @@ def _largest_modulus(network: Network) -> float:
     from scipy.sparse.linalg import ArpackNoConvergence, eigs
 
     S, root = _symmetrised(network)
-    thin = (
-        _swept_bound(network) > THIN
-    )  # then the large moduli crowd around 1, where the inverse spreads them
+    thin = _swept_bound(network) > THIN  # then the large moduli crowd around 1, where the inverse spreads them
     apply = _factor(sp.eye_array(network.n) * (1 + SHIFT) - S) if thin else lambda x: S @ x
     matrix, v0 = _deflated(apply, root), _start(network.n)
     try:

@@ -18,7 +18,9 @@ def resolve(algorithm: Any) -> Gadget:
     if isinstance(algorithm, str):
         return lookup("algorithm", algorithm, ALGORITHMS)()
     if not hasattr(algorithm, "bind"):
-        raise TypeError(f"algorithm is a name ({', '.join(ALGORITHMS)}) or an instance such as Gadget(), got {algorithm!r}")
+        raise TypeError(
+            f"algorithm is a name ({', '.join(ALGORITHMS)}) or an instance such as Gadget(), got {algorithm!r}"
+        )
     return algorithm  # type: ignore[no-any-return]
 
 

@@ -73,7 +73,7 @@ def pick(rows: Rows, i: int, u: float) -> int:
     """The row of node i that u in [0, 1) falls on: evenly, or by weight where rows have one."""
     lo, hi = rows.start[i], rows.start[i + 1]
     if len(rows.mass) == 0:
-        return rows.order[lo + int(u * (hi - lo))]
+        return int(rows.order[lo + int(u * (hi - lo))])
     at = u * rows.mass[hi - 1]
     while lo < hi - 1:
         middle = (lo + hi - 1) // 2
@@ -81,7 +81,7 @@ def pick(rows: Rows, i: int, u: float) -> int:
             hi = middle + 1
         else:
             lo = middle + 1
-    return rows.order[lo]
+    return int(rows.order[lo])
 
 
 @compiled
@@ -145,8 +145,9 @@ class GadgetRun:
         links = block.links
         sent = leap(
             count, block.exchanges, self.rounds, self.persist, self.local_steps, self.batch_size, self.implicit,
-            self.lam, inner,            outer, self.average, block.seed, block.alive, block.n, links.indptr, links.target, links.table,
-            block.rows, block.w, block.flat, block.s, block.phi, block.held, block.w_sum, block.iterates, block.steps,
+            self.lam, inner, outer, self.average, block.seed, block.alive, block.n, links.indptr, links.target,
+            links.table, block.rows, block.w, block.flat, block.s, block.phi, block.held, block.w_sum, block.iterates,
+            block.steps,
         )  # fmt: skip
         block.exchanges += count * self.rounds
         return sent

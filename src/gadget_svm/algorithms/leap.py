@@ -19,9 +19,9 @@ Ints = NDArray[np.int64]
 @compiled
 def leap(
     count: int, exchanges: int, rounds: int, persist: bool, n_steps: int, batch: int, implicit: bool,
-    lam: float, inner: float, outer: float, average: bool, seed: int, alive: NDArray[np.bool_], n: Floats, indptr: Ints, target: Ints,
-    table: Floats, rows: Rows, w: Floats, flat: Floats, s: Floats, phi: Floats, held: Floats, w_sum: Floats,
-    iterates: Ints, steps: Ints,
+    lam: float, inner: float, outer: float, average: bool, seed: int, alive: NDArray[np.bool_], n: Floats,
+    indptr: Ints, target: Ints, table: Floats, rows: Rows, w: Floats, flat: Floats, s: Floats, phi: Floats,
+    held: Floats, w_sum: Floats, iterates: Ints, steps: Ints,
 ) -> int:  # fmt: skip
     """``count`` iterations of all nodes, Push-Sum in its randomised form; returns how many messages were sent."""
     k, sent = len(n), 0

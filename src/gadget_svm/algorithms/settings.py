@@ -84,7 +84,9 @@ class Gadget(BaseEstimator):  # type: ignore[misc]
             spectral.check_diffusion(network)
         inner, outer = self._projections()
         batch, steps = _count(self.batch_size, "batch_size"), _count(self.local_steps, "local_steps")
-        return GadgetRun(lam, radius, protocol, rounds, persist, batch, steps, implicit, inner, outer, self.average, still)
+        return GadgetRun(
+            lam, radius, protocol, rounds, persist, batch, steps, implicit, inner, outer, self.average, still
+        )
 
     def _protocol(self, lossy: bool) -> gossip.Gossip:
         name = self.gossip

@@ -4,7 +4,7 @@ Even dealing goes by a hash of what a row says, not by where it stands: neither 
 row is repeated or weighted changes what a node learns.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,9 @@ Ints = NDArray[np.int64]
 ONCE = np.empty(0)
 
 
-def deal_evenly(X: sp.csr_matrix, label: NDArray[np.int32], n_nodes: int, seed: int, times: Floats | None = None) -> Shares:
+def deal_evenly(
+    X: sp.csr_matrix, label: NDArray[np.int32], n_nodes: int, seed: int, times: Floats | None = None
+) -> Shares:
     """Rows in the order of their hash, one to each node in turn.
 
     ``times`` are the rows' weights. Whole numbers count as repetitions, and the copies are dealt like rows;
@@ -117,9 +119,9 @@ def _label_skew(labels: NDArray[Any], n_nodes: int, rng: np.random.Generator, al
         cuts = np.round(np.cumsum(rng.dirichlet(np.full(n_nodes, alpha)))[:-1] * len(rows)).astype(np.int64)
         for node, part in enumerate(np.split(rows, cuts)):
             site[part] = node
-    for node in np.flatnonzero(np.bincount(site, minlength=n_nodes) == 0):  # nobody is left without a row
+    for bare in np.flatnonzero(np.bincount(site, minlength=n_nodes) == 0):  # nobody is left without a row
         richest = np.bincount(site, minlength=n_nodes).argmax()
-        site[rng.choice(np.flatnonzero(site == richest))] = node
+        site[rng.choice(np.flatnonzero(site == richest))] = bare
     return site
 
 
@@ -132,4 +134,4 @@ def _sorted(labels: NDArray[Any], n_nodes: int, rng: np.random.Generator) -> Int
     return site
 
 
-SCHEMES = {"even": _even, "sizes": _sizes, "label-skew": _label_skew, "sorted": _sorted}
+SCHEMES: dict[str, Callable[..., Ints]] = {"even": _even, "sizes": _sizes, "label-skew": _label_skew, "sorted": _sorted}

@@ -50,9 +50,13 @@ def load_model(path: str | Path) -> GadgetSVC:
             about = json.loads((file.metadata() or {}).get("gadget", "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
     except (SafetensorError, json.JSONDecodeError, OSError) as error:
-        raise ValueError(f"{source} is truncated, damaged or not a model file ({error}): copy or train it again") from error
+        raise ValueError(
+            f"{source} is truncated, damaged or not a model file ({error}): copy or train it again"
+        ) from error
     if about.get("format") != FORMAT or set(tensors) != set(ARRAYS):
-        raise ValueError(f"{source} is not a model of this program (format {about.get('format')!r}, expected {FORMAT!r})")
+        raise ValueError(
+            f"{source} is not a model of this program (format {about.get('format')!r}, expected {FORMAT!r})"
+        )
     return _revive(about, tensors)
 
 
@@ -61,7 +65,9 @@ def _revive(about: dict[str, Any], tensors: dict[str, Any]) -> GadgetSVC:
     model = GadgetSVC(**{key: value for key, value in about["parameters"].items() if key in known})
     for name, value in tensors.items():
         setattr(model, name, value)
-    model.classes_ = np.array(about["classes"], dtype=None if about["classes_dtype"] == "str" else about["classes_dtype"])
+    model.classes_ = np.array(
+        about["classes"], dtype=None if about["classes_dtype"] == "str" else about["classes_dtype"]
+    )
     model.n_iter_, model.converged_, model.sites_ = about["n_iter"], about["converged"], about["sites"]
     model.n_features_in_, model.history_ = model.coef_.shape[1], []
     if about["feature_names"]:

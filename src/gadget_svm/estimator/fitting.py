@@ -1,7 +1,7 @@
 """From a problem to models: builds the network, the blocks and the runtime, and runs the loop."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from gadget_svm.kernels import Team
 from gadget_svm.network import Network
 from gadget_svm.runtimes.local import LocalRuntime
 from gadget_svm.runtimes.stopping import Stopping
-from gadget_svm.runtimes.training import Limits, Outcome, Record, network_mean, train
+from gadget_svm.runtimes.training import Limits, Observe, Outcome, network_mean, train, unobserved
 
 Floats = NDArray[np.float64]
 
@@ -46,7 +46,7 @@ class Plan:
     faults: Any = None
     blocks: int = 1
     n_jobs: int | None = None
-    observe: Callable[[Record, Floats], None] = lambda record, mean: None
+    observe: Observe = unobserved
 
 
 @dataclass
@@ -72,7 +72,12 @@ def fit_network(problem: Problem, plan: Plan, memory: Memory | None = None) -> F
         _recall(runtime, memory)
     try:
         outcome = train(
-            runtime, problem.objective(plan.lam, blocks[0].team), plan.rule, plan.limits, plan.record_every, plan.observe
+            runtime,
+            problem.objective(plan.lam, blocks[0].team),
+            plan.rule,
+            plan.limits,
+            plan.record_every,
+            plan.observe,
         )
     finally:
         runtime.close()
@@ -86,7 +91,7 @@ def make_blocks(problem: Problem, network: Network, seed: int, parts: int, team:
     bounds = [network.n * part // parts for part in range(parts + 1)]
     rows, sizes = problem.rows, problem.shares.sizes
     blocks = []
-    for first, last in zip(bounds[:-1], bounds[1:], strict=True):
+    for first, last in pairwise(bounds):
         shape = (problem.n_outputs, problem.X.shape[1])
         mine = rows.of_nodes(first, last)
         blocks.append(

@@ -70,7 +70,12 @@ def row_costs(class_weight: Any, classes: NDArray[Any], label: NDArray[np.int32]
 
 
 def share_rows(
-    X: sp.csr_matrix, label: NDArray[np.int32], n_nodes: int | None, seed: int, times: Floats | None, sites: ArrayLike | None
+    X: sp.csr_matrix,
+    label: NDArray[np.int32],
+    n_nodes: int | None,
+    seed: int,
+    times: Floats | None,
+    sites: ArrayLike | None,
 ) -> tuple[Shares, list[Hashable]]:
     """Who owns which rows: by ``sites``, else dealt out evenly over ``n_nodes``. Nobody is left without rows."""
     if sites is not None:
@@ -87,7 +92,12 @@ def share_rows(
 
 
 def share_batch(
-    X: sp.csr_matrix, label: NDArray[np.int32], nodes: list[Hashable], seed: int, times: Floats | None, sites: ArrayLike | None
+    X: sp.csr_matrix,
+    label: NDArray[np.int32],
+    nodes: list[Hashable],
+    seed: int,
+    times: Floats | None,
+    sites: ArrayLike | None,
 ) -> Shares:
     """Who owns which rows of a further batch, among the nodes there are; some may get none."""
     if sites is not None:

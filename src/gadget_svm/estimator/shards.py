@@ -37,4 +37,5 @@ def _load(i: int, shard: Any) -> tuple[sp.csr_matrix, NDArray[Any]]:
     if not isinstance(shard, tuple | list) or len(shard) != 2:
         raise TypeError(f"shard {i} is neither an (X, y) pair nor a path: {type(shard).__name__}")
     X, y = shard
-    return sp.csr_matrix(X if sp.issparse(X) else np.atleast_2d(np.asarray(X, dtype=np.float64))), np.asarray(y)
+    dense_or_sparse: Any = X if sp.issparse(X) else np.atleast_2d(np.asarray(X, dtype=np.float64))
+    return sp.csr_matrix(dense_or_sparse), np.asarray(y)

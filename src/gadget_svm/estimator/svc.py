@@ -5,7 +5,7 @@ Owns validation and wiring. The constructor only stores; the algorithm, the netw
 
 import numbers
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from copy import copy
 from typing import Any, Self
 
@@ -20,12 +20,12 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from gadget_svm import algorithms, topologies
 from gadget_svm.data.partition import deal_by_sites
-from gadget_svm.estimator.fitting import Fitted, Plan, fit_network
+from gadget_svm.estimator.fitting import Fitted, Memory, Plan, fit_network
 from gadget_svm.estimator.problem import Problem, as_csr, checked_nodes, row_costs, share_batch, share_rows
 from gadget_svm.estimator.shards import stack_shards
 from gadget_svm.names import lookup
 from gadget_svm.runtimes.stopping import stopping_rule
-from gadget_svm.runtimes.training import Limits, Record
+from gadget_svm.runtimes.training import Limits, Observe, Record, unobserved
 
 Floats = NDArray[np.float64]
 ENGINES = {"local": "all nodes in this process"}
@@ -107,20 +107,18 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, sites: ArrayLike | None = None
-    ) -> Self:
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, sites: ArrayLike | None = None) -> Self:
         """Learn from rows X with labels y; ``sites`` says which node owns each row."""
         return self.fit_observed(X, y, sample_weight=sample_weight, sites=sites)
 
     def fit_observed(
         self,
-        X: ArrayLike,
+        X: Any,
         y: ArrayLike,
         *,
         sample_weight: ArrayLike | None = None,
         sites: ArrayLike | None = None,
-        observe: Callable[[Record, Floats], None] | None = None,
+        observe: Observe = unobserved,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> Self:
         """`fit` under observation: ``observe(record, mean_model)`` at every record; it ends when ``should_stop()``."""
@@ -137,7 +135,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.network_ = topologies.build(
             self.topology, len(self.sites_), seed=seed, transition=getattr(algorithm, "transition", "lazy")
         )
-        self._memory, self._fit_seed, self.history_, self.n_iter_ = None, seed, [], 0
+        self._forget(seed)
         self._learn(X, label, times, shares, self.max_iter, self.stopping, observe, should_stop)
         if self.stopping is not None and not self.converged_ and self.stopped_by_ == "max_iter":
             warnings.warn(
@@ -150,7 +148,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def partial_fit(
         self,
-        X: ArrayLike,
+        X: Any,
         y: ArrayLike,
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
@@ -168,7 +166,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         algorithm = algorithms.resolve(self.algorithm)
         per_iteration = getattr(algorithm, "batch_size", 1) * getattr(algorithm, "local_steps", 1)
         one_pass = max(1, -(-int(shares.sizes.max()) // per_iteration))
-        self._learn(X, label, times, shares, min(one_pass, self.max_iter), None, None, lambda: False)
+        self._learn(X, label, times, shares, min(one_pass, self.max_iter), None)
         return self
 
     def fit_shards(self, shards: Iterable[Any]) -> Self:
@@ -189,12 +187,17 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _begin_network(self, sites: ArrayLike | None) -> None:
         """The nodes of a network that learns batch by batch: as many as asked, or 10, or the sites of this batch."""
-        self._fit_seed = self._seed()
-        nodes = list(range(10 if self.n_nodes is None else checked_nodes(self.n_nodes)))
+        self._forget(self._seed())
+        nodes: list[Hashable] = list(range(10 if self.n_nodes is None else checked_nodes(self.n_nodes)))
         self.sites_ = nodes if sites is None else deal_by_sites(sites)[1]
         transition = getattr(algorithms.resolve(self.algorithm), "transition", "lazy")
         self.network_ = topologies.build(self.topology, len(self.sites_), seed=self._fit_seed, transition=transition)
-        self._memory, self.history_, self.n_iter_ = None, [], 0
+
+    def _forget(self, seed: int) -> None:
+        self._fit_seed = seed
+        self._memory: Memory | None = None
+        self.history_: list[Record] = []
+        self.n_iter_ = 0
 
     def _validated(
         self, X: Any, y: Any, sample_weight: Any, *, reset: bool, classes: ArrayLike | None = None
@@ -217,7 +220,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _learn(
         self, X: Any, label: Any, times: Any, shares: Any, max_iter: int, stopping: str | None,
-        observe: Callable[[Record, Floats], None] | None, should_stop: Callable[[], bool],
+        observe: Observe = unobserved, should_stop: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
         outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
         cost = row_costs(self.class_weight, self.classes_, label, times)
@@ -229,10 +232,9 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )  # fmt: skip
         self._keep(fit_network(problem, plan, self._memory))
 
-    def _observer(self, observe: Callable[[Record, Floats], None] | None) -> Callable[[Record, Floats], None]:
+    def _observer(self, observe: Observe) -> Observe:
         def tell(record: Record, mean: Floats) -> None:
-            if observe is not None:
-                observe(record, mean)
+            observe(record, mean)
             if self.verbose:
                 print(
                     f"iteration {record['iteration']:>8}  objective {record['objective']:.6f}  "
@@ -261,14 +263,13 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """What no other part checks: numbers in their range, and an engine that exists."""
         lookup("engine", self.engine, ENGINES)
         _positive(self.lam, "lam", "the regulariser's weight, for example 1e-4")
-        if isinstance(self.max_iter, bool) or not isinstance(self.max_iter, numbers.Integral) or self.max_iter < 1:
-            raise ValueError(f"max_iter must be a whole number of at least 1, got {self.max_iter!r}")
+        _whole(self.max_iter, "max_iter", 1)
         if self.tol is not None:
             _positive(self.tol, "tol", "a tolerance, or None for the stopping rule's own")
         if self.max_seconds is not None:
             _positive(self.max_seconds, "max_seconds", "a time budget in seconds, or None")
-        if self.record_every is not None and (not isinstance(self.record_every, numbers.Integral) or self.record_every < 0):
-            raise ValueError(f"record_every must be a whole number of iterations, or None; got {self.record_every!r}")
+        if self.record_every is not None:
+            _whole(self.record_every, "record_every", 0)
         if self.stopping == "average" and getattr(algorithms.resolve(self.algorithm), "average", True) is False:
             raise ValueError(
                 "stopping='average' watches the averaged iterates, which average=False does not keep: "
@@ -286,6 +287,11 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
+def _whole(value: Any, name: str, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+
+
 def _positive(value: Any, name: str, meaning: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < value < np.inf:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) < np.inf:
         raise ValueError(f"{name} must be a positive number ({meaning}), got {value!r}")

@@ -1,4 +1,4 @@
-"""What can go wrong between nodes, as wrappers of `exchange`. By name, and composable: the first is nearest the nodes."""
+"""What can go wrong between nodes: wrappers of `exchange`, by name, composable; the first is nearest the nodes."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -38,12 +38,8 @@ def _parse(text: str) -> Fault:
 
 def _named(name: str, value: Any) -> Fault:
     kind = lookup("fault", name, FAULTS)
-    if value is None:
-        fault = kind()
-    elif isinstance(value, dict):
-        fault = kind(**value)
-    else:
-        fault = kind(value)
+    arguments, named = ((), value) if isinstance(value, dict) else (() if value is None else (value,), {})
+    fault: Fault = kind(*arguments, **named)
     return fault
 
 
@@ -56,5 +52,6 @@ def wrap_all(faults: Iterable[Fault], world: World) -> Exchange:
 
 
 __all__ = [
-    "FAULTS", "Bounce", "Churn", "Crash", "Delay", "Fault", "Loss", "Partition", "Slow", "World", "make_faults", "wrap_all",
+    "FAULTS", "Bounce", "Churn", "Crash", "Delay", "Fault", "Loss", "Partition", "Slow", "World", "make_faults",
+    "wrap_all",
 ]  # fmt: skip

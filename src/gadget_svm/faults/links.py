@@ -57,7 +57,7 @@ class Delay:
             lag = least + np.floor(chance(mail, world, DELAY) * (most - least + 1)).astype(np.int64)
             for wait in np.unique(lag):
                 waiting.setdefault(now + int(wait), []).append(mail.select(lag == wait))
-            due = waiting.pop(now, [mail.select(np.zeros(mail.count, dtype=np.bool_))])
+            due = waiting.pop(now, [mail.select(np.zeros(mail.n_messages, dtype=np.bool_))])
             now += 1
             return exchange(Mail.merge(due)._replace(time=mail.time))
 

@@ -87,9 +87,7 @@ def _members(nodes: Sequence[int], world: World) -> Flags:
     return chosen
 
 
-def _absences(
-    exchange: Exchange, world: World, away: Callable[[int, Flags], Flags], hold: bool = False
-) -> Exchange:
+def _absences(exchange: Exchange, world: World, away: Callable[[int, Flags], Flags], hold: bool = False) -> Exchange:
     """The exchange under absences: asked once per iteration who is away in the next one."""
     gone, clock = np.zeros(world.n_nodes, dtype=np.bool_), -1
     kept: list[Mail] = []

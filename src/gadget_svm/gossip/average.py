@@ -44,7 +44,13 @@ def rounds(gossip: Gossip, block: Block, exchange: Exchange = Delivery) -> Itera
 
 
 def average(
-    values: ArrayLike, network: Network, gossip: Gossip, n_rounds: int, *, weights: ArrayLike | None = None, seed: int = 0
+    values: ArrayLike,
+    network: Network,
+    gossip: Gossip,
+    n_rounds: int,
+    *,
+    weights: ArrayLike | None = None,
+    seed: int = 0,
 ) -> Floats:
     """What every node believes the (weighted) average of ``values`` to be, after ``n_rounds`` rounds.
 

@@ -20,7 +20,9 @@ Floats = NDArray[np.float64]
 class Gossip(Protocol):
     """A way to average vectors over the network. All its state lives in the block."""
 
-    loss_proof: bool
+    @property
+    def loss_proof(self) -> bool:
+        """Whether lost messages do no lasting harm."""
 
     def take_in(self, block: Block, persist: bool) -> None:
         """Let the vectors in ``block.w`` into the sums."""
@@ -32,7 +34,16 @@ class Gossip(Protocol):
 def take_in(block: Block, persist: bool) -> None:
     """s += n (w - s/phi): a step with mass that persists, s = n w with mass that starts anew."""
     block.team.run(
-        moves.take_in, block.k, block.s.shape[1], block.alive, block.n, block.flat, block.s, block.phi, block.held, persist
+        moves.take_in,
+        block.k,
+        block.s.shape[1],
+        block.alive,
+        block.n,
+        block.flat,
+        block.s,
+        block.phi,
+        block.held,
+        persist,
     )
 
 
@@ -48,14 +59,22 @@ def draw_edges(block: Block) -> Ints:
 
 
 def post(
-    block: Block, time: int, senders: Ints | None, edges: Ints, vector: Floats, weight: Floats, note: Floats | None = None
+    block: Block,
+    time: int,
+    senders: Ints | None,
+    edges: Ints,
+    vector: Floats,
+    weight: Floats,
+    note: Floats | None = None,
 ) -> Mail:
     """Mail along ``edges`` (one per row of ``vector``; -1 sends nothing), numbered by the block's exchanges."""
     if senders is None:
         senders = np.arange(block.first, block.first + block.k, dtype=np.int64)
     seq = np.full(len(edges), block.exchanges, dtype=np.int64)
     block.exchanges += 1
-    mail = Mail(time, senders, block.links.target[edges] if len(block.links.target) else edges, seq, vector, weight, note)
+    mail = Mail(
+        time, senders, block.links.target[edges] if len(block.links.target) else edges, seq, vector, weight, note
+    )
     return mail if len(edges) == 0 or edges.min() >= 0 else mail.select(edges >= 0)
 
 

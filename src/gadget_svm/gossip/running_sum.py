@@ -27,7 +27,7 @@ class RunningSum:
             )
         take_in(block, persist)
 
-    def round(self, block: Block, time: int, since: int) -> Round:
+    def round(self, block: Block, time: int, since: int) -> Round:  # noqa: ARG002
         """One running sum from every node; ``since`` is not needed, every message says all there is to say."""
         if "sigma" not in block.edge:
             _open_edges(block)

@@ -6,11 +6,10 @@ The technique of Kempe, Dobra and Gehrke (2003) that the paper mentions: no node
 import numpy as np
 
 from gadget_svm.block import Block
-from gadget_svm.gossip.protocol import Round
-from gadget_svm.gossip.push_sum import Diffusion
+from gadget_svm.gossip.protocol import Gossip, Round
 
 
-def until_still(gossip: Diffusion, block: Block, time: int, diameter: int, gamma: float, most: int) -> Round:
+def until_still(gossip: Gossip, block: Block, time: int, diameter: int, gamma: float, most: int) -> Round:
     """Rounds in epochs of ``diameter``, until no node's estimate moved by more than gamma of itself in an epoch.
 
     In each epoch every node floods the largest movement it knows of the epoch before; after ``diameter`` rounds

@@ -50,9 +50,7 @@ def pick_edge(table: Floats, first: int, last: int, u: float) -> int:
 
 
 @compiled
-def draw_edges(
-    alive: Flags, first: int, indptr: Ints, table: Floats, seed: int, time: int
-) -> Ints:
+def draw_edges(alive: Flags, first: int, indptr: Ints, table: Floats, seed: int, time: int) -> Ints:
     """The out-edge every node draws at this time; -1 for the silent (dead, or without neighbours)."""
     edges = np.empty(len(alive), dtype=np.int64)
     for i in range(len(alive)):
@@ -78,7 +76,15 @@ def halve(lo: int, hi: int, edges: Ints, s: Floats, phi: Floats, vector: Floats,
 
 @compiled
 def halve_running(
-    lo: int, hi: int, edges: Ints, s: Floats, phi: Floats, sigma: Floats, sigma_phi: Floats, vector: Floats, weight: Floats
+    lo: int,
+    hi: int,
+    edges: Ints,
+    s: Floats,
+    phi: Floats,
+    sigma: Floats,
+    sigma_phi: Floats,
+    vector: Floats,
+    weight: Floats,
 ) -> None:
     """Keep half, add half to the drawn edge's running sum, put that sum on the wire."""
     for i in range(lo, hi):
@@ -99,7 +105,7 @@ def halve_running(
 def share_out(
     lo: int, hi: int, alive: Flags, indptr: Ints, share: Floats, keep: Floats, s: Floats, phi: Floats,
     vector: Floats, weight: Floats,
-) -> None:
+) -> None:  # fmt: skip
     """A share b_ij to every neighbour, b_ii to itself; message e belongs to edge e."""
     for i in range(lo, hi):
         if not alive[i]:
@@ -145,7 +151,7 @@ def arrange(receiver: Ints, sender: Ints, seq: Ints, first: int, count: int) -> 
 def absorb(
     lo: int, hi: int, order: Ints, start: Ints, seq: Ints, since: int, vector: Floats, weight: Floats,
     s: Floats, phi: Floats,
-) -> None:
+) -> None:  # fmt: skip
     """Add to every node's own share what was sent to it; mail of before ``since`` is stale and left out."""
     for i in range(lo, hi):
         for p in range(start[i], start[i + 1]):
@@ -162,7 +168,7 @@ def absorb_running(
     lo: int, hi: int, order: Ints, start: Ints, sender: Ints, seq: Ints, vector: Floats, weight: Floats,
     in_ptr: Ints, source: Ints,
     seen: Floats, seen_phi: Floats, seen_seq: Ints, s: Floats, phi: Floats,
-) -> None:
+) -> None:  # fmt: skip
     """Add what is new in each running sum since the last one seen; old, repeated or returned mail is ignored."""
     for i in range(lo, hi):
         for p in range(start[i], start[i + 1]):
@@ -212,9 +218,7 @@ def meet(lo: int, hi: int, partner: Ints, vector: Floats, s: Floats) -> None:
 
 
 @compiled
-def pick_one(
-    first: int, order: Ints, start: Ints, seq: Ints, since: int, willing: Flags, seed: int, time: int
-) -> Ints:
+def pick_one(first: int, order: Ints, start: Ints, seq: Ints, since: int, willing: Flags, seed: int, time: int) -> Ints:
     """For every willing node one of the messages to it not older than ``since``, drawn evenly; -1 for none."""
     chosen = np.full(len(willing), -1, dtype=np.int64)
     for i in range(len(willing)):

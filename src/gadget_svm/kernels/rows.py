@@ -30,7 +30,7 @@ def hash_rows(
 def losses(
     lo: int, hi: int, chunk: int, indptr: NDArray[np.int32], indices: NDArray[np.int32], data: Floats,
     label: NDArray[np.int32], weight: Floats, times: Floats, W: Floats, n_outputs: int, hinge: Floats, wrong: Floats,
-) -> None:
+) -> None:  # fmt: skip
     """Chunks lo:hi of rows: summed hinge of every model and output, and weight of its wrong answers.
 
     ``W`` is features x (models * outputs), so that one feature's weights in all models lie side by side.

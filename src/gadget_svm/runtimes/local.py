@@ -17,7 +17,9 @@ Floats = NDArray[np.float64]
 class Run(Protocol):
     """An algorithm with every choice made, as a runtime needs it."""
 
-    average: bool
+    @property
+    def average(self) -> bool:
+        """Whether models are averages of iterates."""
 
     def iteration(self, block: Block, t: int) -> Round:
         """One iteration of a block's nodes: yields mail, is sent deliveries."""
@@ -58,11 +60,10 @@ class LocalRuntime:
         outgoing: list[Mail | None] = [next(party, None) for party in parties]
         while batches := [mail for mail in outgoing if mail is not None]:
             mail = Mail.merge(batches)
-            self._count(mail.count, mail.nbytes)
+            self._count(mail.n_messages, mail.nbytes)
             delivery = exchange(mail)
             outgoing = [
-                None if mine is None else _send(party, delivery)
-                for party, mine in zip(parties, outgoing, strict=True)
+                None if mine is None else _send(party, delivery) for party, mine in zip(parties, outgoing, strict=True)
             ]
 
     def _count(self, messages: int, nbytes: int) -> None:

@@ -1,5 +1,6 @@
 """When to stop: the rules by name. Each looks at the runtime at the iterations it asks for, and says yes or no."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -113,7 +114,11 @@ def _distance(a: Floats, b: Floats) -> float:
     return float(np.linalg.norm(a - b))
 
 
-RULES: dict[str, type[Stopping]] = {"weights": WeightsStill, "average": AverageStill, "objective": ObjectiveStill}
+RULES: dict[str, Callable[..., Stopping]] = {
+    "weights": WeightsStill,
+    "average": AverageStill,
+    "objective": ObjectiveStill,
+}
 
 
 def stopping_rule(name: str | None, tol: float | None) -> Stopping | None:

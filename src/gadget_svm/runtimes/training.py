@@ -16,6 +16,14 @@ Floats = NDArray[np.float64]
 Record = dict[str, Any]
 """iteration, seconds, objective, worst_objective, error, disagreement, messages, bytes (and what observers add)."""
 
+Observe = Callable[[Record, Floats], None]
+"""Sees each record and the network's average model; may add to the record."""
+
+
+def unobserved(record: Record, mean: Floats) -> None:
+    """Nobody looks."""
+
+
 BREATH = 0.05
 """Seconds between looks at the clock and at requests to stop: results never depend on it, only manners do."""
 MOST_JUDGED = 200
@@ -53,7 +61,7 @@ def train(
     rule: Stopping | None,
     limits: Limits,
     record_every: int | None = None,
-    observe: Callable[[Record, Floats], None] = lambda record, mean: None,
+    observe: Observe = unobserved,
 ) -> Outcome:
     """Iterate until the rule fires or a limit is reached. An interruption keeps the models so far.
 
@@ -107,9 +115,7 @@ def _mean_objective(runtime: LocalRuntime, objective: Objective) -> float:
     return float(objective(network_mean(runtime.models(), runtime.sizes())[None]).objective[0])
 
 
-def _record(
-    runtime: LocalRuntime, objective: Objective, begin: int, spent: float, observe: Callable[[Record, Floats], None]
-) -> Record:
+def _record(runtime: LocalRuntime, objective: Objective, begin: int, spent: float, observe: Observe) -> Record:
     models = runtime.models()
     mean = network_mean(models, runtime.sizes())
     judged = models if len(models) <= MOST_JUDGED else models[:: -(-len(models) // MOST_JUDGED)]
