@@ -108,7 +108,6 @@ class Network:
         start, end = total[self.indptr[:-1]], total[self.indptr[1:]]
         table: Floats = total[1:] - np.repeat(start, self.degree)
         table /= np.repeat(np.where(end > start, end - start, 1.0), self.degree)
-        table[self.indptr[1:][self.degree > 0] - 1] = 1.0
         return table
 
     def matrix(self) -> sp.csr_array:

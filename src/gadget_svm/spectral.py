@@ -206,7 +206,7 @@ def _largest_modulus(network: Network) -> float:
     apply = _factor(sp.eye_array(network.n) * (1 + SHIFT) - S) if thin else lambda x: S @ x
     matrix, v0 = _deflated(apply, root), _start(network.n)
     try:
-        found = eigs(matrix, k=4, v0=v0, ncv=80, maxiter=100, tol=1e-8, return_eigenvectors=False)
+        found = eigs(matrix, k=4 if thin else 2, v0=v0, ncv=80, maxiter=20, tol=1e-7, return_eigenvectors=False)
     except ArpackNoConvergence as error:
         raise TooLarge(
             f"the eigenvalues of {network.name!r} crowd too closely to be told apart at {network.n:,} nodes: "

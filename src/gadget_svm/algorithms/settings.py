@@ -1,6 +1,5 @@
 """The choices GADGET leaves open, by name: what a user writes, a grid search turns, and `bind` makes definite."""
 
-import math
 from typing import Any
 
 from sklearn.base import BaseEstimator
@@ -73,7 +72,7 @@ class Gadget(BaseEstimator):  # type: ignore[misc]
         implicit = lookup("solver", self.solver, SOLVERS)
         protocol = self._protocol(lossy)
         rounds, still = self._rounds(network, protocol)
-        persist = isinstance(self.gossip_rounds, int) if self.persist is None else self.persist
+        persist = not isinstance(self.gossip_rounds, str) if self.persist is None else self.persist
         if protocol.loss_proof and not persist:
             raise ValueError(
                 "gossip='running-sum' carries mass from one iteration to the next: it cannot start anew. "
@@ -104,8 +103,8 @@ class Gadget(BaseEstimator):  # type: ignore[misc]
         if not 0 < self.gamma < 1:
             raise ValueError(f"gamma is a relative error between 0 and 1, got {self.gamma}")
         if self.gossip_rounds == "mix":
-            factor = 1 if isinstance(protocol, gossip.Diffusion) else spectral.RANDOMISED_FACTOR
-            return max(1, math.ceil(factor * spectral.rounds_to(network, self.gamma))), None
+            needed = spectral.rounds_to if isinstance(protocol, gossip.Diffusion) else spectral.randomised_rounds
+            return max(1, needed(network, self.gamma)), None
         if not isinstance(protocol, gossip.Diffusion):
             raise ValueError(
                 "gossip_rounds='diameter' floods a flag to every neighbour, so it needs gossip='diffusion'; "

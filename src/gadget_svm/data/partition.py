@@ -33,10 +33,15 @@ def deal_evenly(
         return Shares(*_in_turn(order, np.arange(len(order)) % n_nodes, n_nodes), ONCE)
     order = order[times[order] > 0]
     count = times[order]
-    if not np.array_equal(count, np.round(count)):
+    if not are_counts(count):
         rows, start = _in_turn(order, np.arange(len(order)) % n_nodes, n_nodes)
         return Shares(rows, start, times[rows])
     return _deal_copies(order, count.astype(np.int64), n_nodes)
+
+
+def are_counts(weights: Floats) -> bool:
+    """Whether weights are whole numbers, so that each says how often its row stands there."""
+    return bool(weights.sum() < 2**53) and np.array_equal(weights, np.round(weights))
 
 
 def _deal_copies(order: Ints, count: Ints, n_nodes: int) -> Shares:
@@ -79,6 +84,8 @@ def _codes(sites: ArrayLike) -> tuple[list[Hashable], Ints]:
     """Distinct labels (sorted where they can be, else in order of appearance) and every row's place among them."""
     labels = sites.tolist() if isinstance(sites, np.ndarray) else list(sites)  # type: ignore[arg-type]
     distinct: list[Any] = list(dict.fromkeys(labels))
+    if any(isinstance(name, float) and name != name for name in distinct):
+        raise ValueError("sites has missing values (NaN): say for every row which node owns it")
     try:
         distinct.sort()
     except TypeError:  # labels of mixed kinds have no order: keep that of appearance
@@ -102,7 +109,7 @@ def _even(labels: NDArray[Any], n_nodes: int, rng: np.random.Generator) -> Ints:
 def _sizes(labels: NDArray[Any], n_nodes: int, rng: np.random.Generator, sizes: Sequence[float]) -> Ints:
     """Shards in proportion to ``sizes``, none empty."""
     part = np.asarray(sizes, dtype=np.float64)
-    if len(part) != n_nodes or not (part > 0).all():
+    if len(part) != n_nodes or not ((part > 0) & (part < np.inf)).all():
         raise ValueError(f"sizes must be {n_nodes} positive numbers, one per node; got {list(sizes)}")
     counts = 1 + np.floor(part / part.sum() * (len(labels) - n_nodes)).astype(np.int64)
     counts[np.argsort(-part)[: len(labels) - counts.sum()]] += 1

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.class_weight import compute_class_weight
 
-from gadget_svm.data.partition import deal_by_sites, deal_evenly
+from gadget_svm.data.partition import are_counts, deal_by_sites, deal_evenly
 from gadget_svm.kernels import Team
 from gadget_svm.objective import Objective
 from gadget_svm.rows import Rows, Shares
@@ -53,6 +53,9 @@ def as_csr(X: Any, intercept: bool) -> sp.csr_matrix:
         csr = sp.hstack([csr, sp.csr_matrix(np.ones((csr.shape[0], 1)))], format="csr")
     if csr.nnz < 2**31 and csr.indices.dtype != np.int32:
         csr = sp.csr_matrix((csr.data, csr.indices.astype(np.int32), csr.indptr.astype(np.int32)), shape=csr.shape)
+    if not csr.has_canonical_format:  # entries named twice would count as two features in |x|^2
+        csr = csr.copy()
+        csr.sum_duplicates()
     for part in (csr.data, csr.indices, csr.indptr):
         if not part.flags.writeable or not part.flags.c_contiguous:
             return csr.copy()  # a memory map: one kind of array keeps it at one compiled kernel
@@ -116,8 +119,7 @@ def _countable(label: NDArray[np.int32], times: Floats | None) -> int:
     if times is None:
         return len(label)
     positive = times[times > 0]
-    whole = np.array_equal(positive, np.round(positive))
-    return int(positive.sum()) if whole else len(positive)
+    return int(positive.sum()) if are_counts(positive) else len(positive)
 
 
 def checked_nodes(n_nodes: Any) -> int:

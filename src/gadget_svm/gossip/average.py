@@ -28,8 +28,9 @@ def carrier(network: Network, values: Floats, weights: Floats, seed: int = 0, te
 
 
 def rounds(gossip: Gossip, block: Block, exchange: Exchange = Delivery) -> Iterator[Block]:
-    """The block after each round of gossip, without end."""
+    """The block with its sums set up, then after each round of gossip, without end."""
     gossip.take_in(block, persist=True)
+    yield block
     time = 0
     while True:
         time += 1
@@ -64,7 +65,7 @@ def average(
         raise ValueError(f"weights must be {network.n} numbers, none negative and not all zero")
     block = carrier(network, start.reshape(network.n, -1), mass, seed)
     running = rounds(gossip, block)
-    for _ in range(n_rounds):
+    for _ in range(n_rounds + 1):
         next(running)
     belief = block.s / np.where(block.phi > 0, block.phi, np.nan)[:, None]
     return np.asarray(belief.reshape(start.shape), dtype=np.float64)

@@ -30,7 +30,10 @@ class Pairwise:
         block.s[block.alive] = block.flat[block.alive]
 
     def round(self, block: Block, time: int, since: int) -> Round:
-        """Call, answer, meet. A call nobody takes up, or an answer that is lost, leaves its node as it was."""
+        """Call, answer, meet. A call nobody takes up leaves its caller as it was, an answer that comes back its host.
+
+        Only an answer that is lost or late moves one of the two without the other, and so the mean.
+        """
         ids, clock = np.arange(block.first, block.first + block.k), np.full(block.k, block.exchanges)
         calls = (uniform(block.seed, ids, clock, ROLE) < 0.5) & block.alive
         edges = np.where(calls, draw_edges(block), -1)
@@ -44,6 +47,7 @@ class Pairwise:
         _meet(block, taken, delivery.mail)
         delivery = yield answers
         block.note_presence(delivery)
+        _take_back(block, delivery.mail)
         _meet(block, _one_each(block, delivery.mail, since, calls & block.alive), delivery.mail)
 
 
@@ -58,6 +62,13 @@ def _one_each(block: Block, mail: Mail, since: int, willing: NDArray[np.bool_]) 
     order, start = arranged(block, mail)
     since = max(since, block.exchanges - 1)
     return moves.pick_one(block.first, order, start, mail.seq, since, willing, block.seed, block.exchanges)
+
+
+def _take_back(block: Block, mail: Mail) -> None:
+    """A host whose answer came back goes on with what it said there: what it had before."""
+    mine = (mail.sender >= block.first) & (mail.sender < block.first + block.k)
+    returned = mine & (mail.sender == mail.receiver) & (mail.seq == block.exchanges - 1)
+    block.s[mail.sender[returned] - block.first] = mail.vector[returned]
 
 
 def _meet(block: Block, partner: Ints, mail: Mail) -> None:

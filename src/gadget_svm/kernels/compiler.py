@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core.registry import cpu_target
+
+cpu_target.target_context.refresh()  # numba imports its other half on the first call; here the first fit need not wait
 
 F = TypeVar("F", bound=Callable[..., Any])
 PACKAGE = Path(__file__).parent.parent

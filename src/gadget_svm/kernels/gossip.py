@@ -10,6 +10,10 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
+LEAST = 1e-250
+"""A node cut off for a thousand rounds has halved its mass so often that s/phi would lose its digits, and then be
+0/0: with less than this it keeps what it has."""
+
 
 @compiled
 def take_in(
@@ -62,8 +66,10 @@ def draw_edges(alive: Flags, first: int, indptr: Ints, table: Floats, seed: int,
 
 @compiled
 def halve(lo: int, hi: int, edges: Ints, s: Floats, phi: Floats, vector: Floats, weight: Floats) -> None:
-    """Keep half, put half on the wire."""
+    """Keep half, put half on the wire. A node with next to no mass falls silent: its entry of ``edges`` becomes -1."""
     for i in range(lo, hi):
+        if phi[i] < LEAST:
+            edges[i] = -1
         if edges[i] < 0:
             continue
         phi[i] *= 0.5
@@ -91,13 +97,13 @@ def halve_running(
         e = edges[i]
         if e < 0:
             continue
-        phi[i] *= 0.5
-        sigma_phi[e] += phi[i]
+        part = 0.5 if phi[i] >= LEAST else 0.0
+        sigma_phi[e] += part * phi[i]
+        phi[i] -= part * phi[i]
         weight[i] = sigma_phi[e]
         for j in range(s.shape[1]):
-            half = 0.5 * s[i, j]
-            s[i, j] = half
-            sigma[e, j] += half
+            sigma[e, j] += part * s[i, j]
+            s[i, j] -= part * s[i, j]
             vector[i, j] = sigma[e, j]
 
 
@@ -110,13 +116,16 @@ def share_out(
     for i in range(lo, hi):
         if not alive[i]:
             continue
+        sends = phi[i] >= LEAST
         for e in range(indptr[i], indptr[i + 1]):
-            weight[e] = share[e] * phi[i]
+            part = share[e] if sends else 0.0
+            weight[e] = part * phi[i]
             for j in range(s.shape[1]):
-                vector[e, j] = share[e] * s[i, j]
-        phi[i] *= keep[i]
+                vector[e, j] = part * s[i, j]
+        part = keep[i] if sends else 1.0
+        phi[i] *= part
         for j in range(s.shape[1]):
-            s[i, j] *= keep[i]
+            s[i, j] *= part
 
 
 @compiled
@@ -226,6 +235,6 @@ def pick_one(first: int, order: Ints, start: Ints, seq: Ints, since: int, willin
         for p in range(start[i], start[i + 1]):
             if willing[i] and seq[order[p]] >= since:
                 seen += 1
-                if draw(seed, first + i, time * 64 + seen, ANSWER) * seen < 1.0:  # each of them with chance 1/seen
+                if draw(seed, first + i, (time << 24) + seen, ANSWER) * seen < 1.0:  # each of them with chance 1/seen
                     chosen[i] = order[p]
     return chosen

@@ -40,12 +40,8 @@ TOPOLOGIES: dict[str, Topology] = {
     "hypercube": Topology("binary numbers one digit apart", plain=structured.hypercube),
     "exponential": Topology("directed, to i + 1, 2, 4, ... mod n", plain=structured.exponential),
     "k-out": Topology("directed, k-out:K drawn others a node; default 20", drawn=randomised.k_out),
-    "random-regular": Topology(
-        "random-regular:D drawn neighbours a node; default 4", drawn=randomised.random_regular
-    ),
-    "erdos-renyi": Topology(
-        "erdos-renyi:P the chance of each edge; default 2 ln(n)/n", drawn=randomised.erdos_renyi
-    ),
+    "random-regular": Topology("random-regular:D drawn neighbours a node; default 4", drawn=randomised.random_regular),
+    "erdos-renyi": Topology("erdos-renyi:P the chance of each edge; default 2 ln(n)/n", drawn=randomised.erdos_renyi),
     "small-world": Topology(
         "small-world:K,P ring of K neighbours, a share P rewired; default 4,0.1", drawn=randomised.small_world
     ),
@@ -106,15 +102,13 @@ def _connected(draw_network: Callable[[np.random.Generator], Network], seed: int
         else:
             return network
     raise ValueError(
-        f"{DRAWS} draws of {network.name!r} on {network.n} nodes were all unconnected: raise its parameter so "
-        "that each node has more neighbours, or choose 'random-regular'"
+        f"{DRAWS} draws of {network.name!r} on {network.n} nodes were all unconnected: raise its parameter "
+        "so that each node has more neighbours, or choose 'random-regular'"
     ) from fault
 
 
 def _network(graph: Graph, name: str, transition: str) -> Network:
-    return Network.from_csr(
-        graph.indptr, graph.indices, name=name, directed=graph.directed, transition=transition
-    )
+    return Network.from_csr(graph.indptr, graph.indices, name=name, directed=graph.directed, transition=transition)
 
 
 def _given(topology: Any, transition: str) -> Network:

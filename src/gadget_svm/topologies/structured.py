@@ -66,9 +66,7 @@ def torus(n: int, text: str | None) -> Graph:
     rows, cols = _sides("torus", n, text)
     if min(rows, cols) < 2 or rows * cols != n:
         near = min((m for m in (n - 1, n + 1, n + 2) if _factor(m) > 1), key=lambda m: abs(m - n))
-        raise ValueError(
-            f"a torus needs two sides of at least 2 and {n} has none: use {near} nodes, or 'ring'"
-        )
+        raise ValueError(f"a torus needs two sides of at least 2 and {n} has none: use {near} nodes, or 'ring'")
     node = _nodes(n)
     right = node - node % cols + (node + 1) % cols
     return from_pairs(n, np.concatenate([node, node]), np.concatenate([right, (node + cols) % n]))
@@ -102,9 +100,7 @@ def _sides(name: str, n: int, text: str | None) -> tuple[int, int]:
     if text is not None:
         sides = [int(part) if part.isdecimal() else 0 for part in text.lower().split("x")]
         if len(sides) != 2 or math.prod(sides) != n:
-            raise ValueError(
-                f"{name}:{text} needs sides whose product is the {n} nodes, as in '{name}:5x4' for 20"
-            )
+            raise ValueError(f"{name}:{text} needs sides whose product is the {n} nodes, as in '{name}:5x4' for 20")
         return sides[0], sides[1]
     rows = _factor(n)
     if rows > 1:

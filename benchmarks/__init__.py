@@ -1,0 +1,1 @@
+"""Timings and memory, measured beside a peer in the same run. `python -m benchmarks` runs all; none is a test."""

@@ -1,0 +1,11 @@
+"""The command `gadget`: arguments in, tables and files out. Owns no mathematics; what is heavy waits for its command."""
+
+
+def main() -> None:
+    """Run the command line."""
+    from gadget_svm.cli.app import app
+
+    app(prog_name="gadget")
+
+
+__all__ = ["main"]

@@ -1,0 +1,143 @@
+"""The commands and their arguments. Owns the names a user types; each command imports its work when it is called."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gadget_svm.cli import options as o
+from gadget_svm.cli.errors import PlainErrors
+
+HELP = "Linear support vector machines learned by gossip: every node keeps its rows and shares only weights."
+app = typer.Typer(
+    cls=PlainErrors, help=HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+)
+data_app = typer.Typer(help="The named data sets: what there is, where it is, how to get it.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+DatasetName = Annotated[str, typer.Argument(metavar="NAME", help="A named data set, such as adult.")]
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from gadget_svm import __version__
+
+        typer.echo(f"gadget-svm {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def gadget(
+    version: Annotated[  # noqa: ARG001 - its callback does the work
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Nothing of its own: the commands do the work."""
+
+
+@app.command()
+def demo(out: Annotated[Path, typer.Option(help="The folder for the model and report.html.")] = Path("demo")) -> None:
+    """Ten gossiping nodes learn to tell a handwritten 0 from all other digits."""
+    from gadget_svm.cli.demo import run_demo
+
+    raise typer.Exit(run_demo(out))
+
+
+@app.command()
+def train(
+    data: o.Data,
+    test: o.Test = None,
+    positive: o.Positive = None,
+    label: o.Label = None,
+    data_dir: o.DataDir = None,
+    partition: o.Partition = "even",
+    nodes: o.Nodes = None,
+    topology: o.Topology = "random-regular",
+    lam: o.Lam = None,
+    algorithm: o.Algorithm = "auto",
+    gossip: o.Gossip = None,
+    rounds: o.Rounds = None,
+    local_steps: o.LocalSteps = None,
+    batch_size: o.BatchSize = None,
+    average: o.Average = None,
+    project: o.Project = None,
+    intercept: o.Intercept = None,
+    settings: o.Settings = None,
+    seed: o.Seed = 0,
+    jobs: o.Jobs = None,
+    stopping: o.Stopping = None,
+    tol: o.Tol = None,
+    max_iter: o.MaxIter = 10_000,
+    max_seconds: o.MaxSeconds = None,
+    drop: o.Drop = None,
+    fault: o.Fault = None,
+    json: o.Json = False,
+    out: o.Out = None,
+    report: o.Report = None,
+    record_every: o.RecordEvery = None,
+    quiet: o.Quiet = False,
+) -> None:
+    """Train a network of nodes. Ctrl-C stops it cleanly and keeps the models so far (exit code 130)."""
+    order = dict(locals())  # every option under its own name
+    from gadget_svm.cli.order import Order
+    from gadget_svm.cli.training import run_training
+
+    raise typer.Exit(run_training(Order(**order)))
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(help="A model file, or the folder that 'gadget train --out' wrote.")],
+    data: Annotated[str, typer.Argument(help="A file, or a named data set, of which the test part is taken.")],
+    node: Annotated[int | None, typer.Option(help="Answer with this node's model, not the network average.")] = None,
+    out: Annotated[str | None, typer.Option(help="A file for the predictions, one per line; - is stdout.")] = None,
+    label: o.Label = None,
+    positive: o.Positive = None,
+    zero_based: Annotated[
+        bool | None, typer.Option("--zero-based/--one-based", help="How an svmlight file counts. Default: it shows.")
+    ] = None,
+    data_dir: o.DataDir = None,
+) -> None:
+    """Predict with a trained model, and say how many answers were right."""
+    from gadget_svm.cli.predicting import run_prediction
+
+    run_prediction(model, data, node, out, label, positive, zero_based, data_dir)
+
+
+@app.command()
+def topology(
+    name: Annotated[str, typer.Argument(help="Such as ring, torus:5x4 or random-regular:4.")],
+    nodes: Annotated[int, typer.Option(help="How many nodes.")] = 10,
+    transition: Annotated[str, typer.Option(help="lazy, random-walk, metropolis or max-degree.")] = "lazy",
+    gamma: Annotated[float, typer.Option(help="The relative error asked of Push-Sum.")] = 0.01,
+    seed: Annotated[int, typer.Option(help="Decides the graphs that are drawn.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Measure a network: degree, diameter, spectral gap, mixing time, rounds of Push-Sum."""
+    from gadget_svm.cli.graphs import show_topology
+
+    show_topology(name, nodes, transition, gamma, seed, json)
+
+
+@data_app.command("list")
+def list_data(data_dir: o.DataDir = None) -> None:
+    """List the named data sets, and where each was found or comes from."""
+    from gadget_svm.cli.datasets import show_list
+
+    show_list(data_dir)
+
+
+@data_app.command("path")
+def data_path(name: DatasetName, data_dir: o.DataDir = None) -> None:
+    """Print the folder that holds a named data set."""
+    from gadget_svm.cli.datasets import show_path
+
+    show_path(name, data_dir)
+
+
+@data_app.command("fetch")
+def fetch_data(name: DatasetName, data_dir: o.DataDir = None) -> None:
+    """Download a named data set from its official home."""
+    from gadget_svm.cli.datasets import fetch_named
+
+    fetch_named(name, data_dir)

@@ -1,0 +1,35 @@
+"""What a user did wrong, in one line and exit code 2. Owns which errors those are; GADGET_DEBUG=1 shows the traceback."""
+
+import os
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+WRONG_USE, INTERRUPTED = 2, 130
+USERS_ERRORS = (ValueError, TypeError, OSError, ImportError, IndexError)
+
+
+class PlainErrors(TyperGroup):
+    """A group of commands whose users read sentences, not tracebacks."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; its errors become a line on stderr."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # the reader of a pipe has seen enough: typer knows how to leave quietly
+            raise
+        except USERS_ERRORS as error:
+            if os.environ.get("GADGET_DEBUG"):
+                raise
+            complain(error)
+            raise typer.Exit(WRONG_USE) from None
+        except KeyboardInterrupt:
+            typer.echo("aborted", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+
+
+def complain(error: BaseException) -> None:
+    """The error's own sentence, on one line."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    typer.echo(f"error: {text}", err=True)

@@ -1,0 +1,45 @@
+"""The files a training leaves: checked before it begins, written when it ends. Owns their names and their text."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from gadget_svm.cli.order import Order
+
+MODEL, HISTORY, SUMMARY = "model.safetensors", "history.jsonl", "summary.json"
+
+
+def check_targets(order: Order) -> None:
+    """Fail now, and not after an hour of training, where something could not be written."""
+    if order.out is not None:
+        _writable(order.out, "--out")
+    if order.report is not None:
+        from gadget_svm.report import require_plotly
+
+        require_plotly()
+        if order.report.is_dir():
+            raise IsADirectoryError(f"--report {order.report} is a folder: name a file, such as report.html, in it")
+        _writable(order.report.parent, "--report")
+
+
+def _writable(folder: Path, option: str) -> None:
+    probe = folder / ".gadget-probe"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise OSError(f"{option}: cannot write to {folder} ({error.strerror}): name another folder") from error
+
+
+def write_history(folder: Path, history: Iterable[dict[str, Any]]) -> None:
+    """One record per line."""
+    lines = [json.dumps(record, allow_nan=False) + "\n" for record in history]
+    (folder / HISTORY).write_text("".join(lines), encoding="utf-8")
+
+
+def write_summary(folder: Path, summary: dict[str, Any]) -> None:
+    """The run in one JSON object."""
+    text = json.dumps(summary, allow_nan=False, indent=2)
+    (folder / SUMMARY).write_text(text + "\n", encoding="utf-8")

@@ -1,0 +1,100 @@
+"""How good the models are: every node and the network average, on the training rows and the test rows. Only measures."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gadget_svm.data import Dataset
+from gadget_svm.estimator import GadgetSVC
+from gadget_svm.estimator.problem import as_csr
+from gadget_svm.kernels import Team
+from gadget_svm.objective import Objective, Scores
+
+Floats = NDArray[np.float64]
+MOST_JUDGED = 1000
+"""Of more nodes than this an even sample of so many is judged: it costs nodes times rows."""
+TOGETHER = 50
+
+
+@dataclass(frozen=True)
+class Judge:
+    """The training rows and, where there are some, the test rows, to measure models by."""
+
+    train: Objective
+    test: Objective | None
+
+    @classmethod
+    def of(cls, data: Dataset, lam: float, intercept: bool, n_jobs: int | None = None) -> "Judge":
+        """Fails where the test rows have a label that no training row has."""
+        classes, team = np.unique(data.y), Team.of(n_jobs)
+        train = _objective(data.X, data.y, classes, lam, intercept, team)
+        if data.X_test is None or data.y_test is None:
+            return cls(train, None)
+        strangers = np.setdiff1d(data.y_test, classes)
+        if len(strangers):
+            raise ValueError(
+                f"the test rows have the label {strangers[0]!s}, which no training row has: the labels are "
+                f"{', '.join(map(str, classes[:20].tolist()))}"
+            )
+        return cls(train, _objective(data.X_test, data.y_test, classes, lam, intercept, team))
+
+    def test_error(self, mean: Floats) -> float | None:
+        """The zero-one error of one model (outputs x features) on the test rows."""
+        return None if self.test is None else float(self.test(mean[None]).error[0])
+
+    def nodes(self, model: GadgetSVC, rows: NDArray[np.int64]) -> list[dict[str, Any]]:
+        """One entry per node, or per node of an even sample."""
+        chosen = sampled(len(model.node_coef_))
+        entries: list[dict[str, Any]] = []
+        for start in range(0, len(chosen), TOGETHER):
+            some = chosen[start : start + TOGETHER]
+            scores = list(self._scores(_stacked(model.node_coef_[some], model.node_intercept_[some], model)))
+            entries += [
+                {"node": int(node), "rows": int(rows[node]), **score}
+                for node, score in zip(some, scores, strict=True)
+            ]
+        return entries
+
+    def average(self, model: GadgetSVC) -> dict[str, Any]:
+        """The network average's scores."""
+        return self.model(model.coef_, model.intercept_, model.fit_intercept)
+
+    def model(self, coef: Floats, bias: Floats, intercept: bool) -> dict[str, Any]:
+        """The scores of any linear model (outputs x features)."""
+        whole = np.hstack([coef, np.reshape(bias, (-1, 1))]) if intercept else coef
+        return next(self._scores(whole[None]))
+
+    def _scores(self, models: Floats) -> Iterator[dict[str, Any]]:
+        train: Scores = self.train(models)
+        test = [None] * len(models) if self.test is None else (1 - self.test(models).error).tolist()
+        accuracy = (1 - train.error).tolist()
+        for objective, right, test_right in zip(train.objective.tolist(), accuracy, test, strict=True):
+            yield {"train_objective": objective, "train_accuracy": right, "test_accuracy": test_right}
+
+
+def sampled(n_nodes: int) -> NDArray[np.int64]:
+    """The nodes that are judged."""
+    return np.unique(np.linspace(0, n_nodes - 1, min(n_nodes, MOST_JUDGED)).astype(np.int64))
+
+
+def rows_of_nodes(n_rows: int, n_nodes: int, sites: NDArray[Any] | None) -> NDArray[np.int64]:
+    """How many rows each node owns."""
+    if sites is not None:
+        return np.bincount(sites, minlength=n_nodes)
+    return n_rows // n_nodes + (np.arange(n_nodes) < n_rows % n_nodes)
+
+
+def _objective(X: Any, y: Any, classes: NDArray[Any], lam: float, intercept: bool, team: Team) -> Objective:
+    ones, label = np.ones(len(y)), np.searchsorted(classes, y).astype(np.int32)
+    outputs = 1 if len(classes) == 2 else len(classes)
+    return Objective(as_csr(X, intercept), label, ones, ones, lam, outputs, team)
+
+
+def _stacked(coef: Floats, bias: Floats, model: GadgetSVC) -> Floats:
+    """Models as nodes x outputs x features, the constant feature's weight last."""
+    if coef.ndim == 2:
+        coef, bias = coef[:, None, :], bias[:, None]
+    return np.concatenate([coef, bias[..., None]], axis=2) if model.fit_intercept else np.asarray(coef)

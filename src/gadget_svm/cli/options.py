@@ -1,0 +1,122 @@
+"""The options of `gadget train`, with their help: owns words and names only, what they mean is decided in `order`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+DATA, NETWORK, ALGORITHM = "Data", "Network", "Algorithm"
+STOP, FAULTS, OUTPUT = "When to stop", "Faults", "Output"
+
+
+def _option(*names: str, panel: str, help: str, metavar: str | None = None) -> typer.models.OptionInfo:
+    found: typer.models.OptionInfo = typer.Option(*names, help=help, rich_help_panel=panel, metavar=metavar)
+    return found
+
+
+Data = Annotated[
+    str, typer.Argument(help="A named data set (see: gadget data list) or a file: svmlight, CSV, Parquet, npz.")
+]
+Test = Annotated[
+    Path | None, _option("--test", panel=DATA, help="A file with test rows. Named data sets bring their own.")
+]
+Positive = Annotated[
+    str | None,
+    _option("--positive", panel=DATA, help="This label becomes +1, all others -1. Default: what the paper does."),
+]
+Label = Annotated[str | None, _option("--label", panel=DATA, help="The label's column in a file, by name or number.")]
+DataDir = Annotated[
+    Path | None, _option("--data-dir", panel=DATA, help="A folder to look for named data sets in, before all others.")
+]
+Partition = Annotated[
+    str,
+    _option("--partition", panel=DATA, help="Who gets which rows: even, sorted, label-skew:0.1 or sizes:1,2,3."),
+]
+
+Nodes = Annotated[int | None, _option("--nodes", panel=NETWORK, help="How many nodes. Default: min(10, rows).")]
+Topology = Annotated[
+    str, _option("--topology", panel=NETWORK, help="Who gossips with whom, such as ring, k-out:20 or random-regular:4.")
+]
+
+Lam = Annotated[
+    float | None,
+    _option("--lam", panel=ALGORITHM, help="The regulariser's weight. Default: the paper's for the data set, else 1e-4."),
+]
+Algorithm = Annotated[
+    str, _option("--algorithm", panel=ALGORITHM, help="auto, or gadget for the paper's Algorithm 2 as printed.")
+]
+Gossip = Annotated[
+    str | None,
+    _option("--gossip", panel=ALGORITHM, help="How vectors are averaged: push-sum, diffusion, pairwise, running-sum."),
+]
+Rounds = Annotated[
+    str | None, _option("--rounds", panel=ALGORITHM, help="Gossip rounds in an iteration: a number, mix or diameter.")
+]
+LocalSteps = Annotated[int | None, _option("--local-steps", panel=ALGORITHM, help="Local steps between two gossips.")]
+BatchSize = Annotated[int | None, _option("--batch-size", panel=ALGORITHM, help="Examples in a local step.")]
+Average = Annotated[
+    bool | None,
+    _option("--average/--last", panel=ALGORITHM, help="Answer with the averaged iterates (default) or the last ones."),
+]
+Project = Annotated[
+    bool | None,
+    _option("--project/--no-project", panel=ALGORITHM, help="Whether to project into the ball, steps (f) and (h)."),
+]
+Intercept = Annotated[
+    bool | None,
+    _option(
+        "--intercept/--no-intercept",
+        panel=ALGORITHM,
+        help="A constant feature that travels with the weights. Default: off for the paper's data sets "
+        "(the paper has no bias), on for all other data.",
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    _option("--set", panel=ALGORITHM, metavar="NAME=VALUE", help="Any other setting of the algorithm. Repeatable."),
+]
+Seed = Annotated[int, _option("--seed", panel=ALGORITHM, help="Same seed, same result, bit for bit.")]
+Jobs = Annotated[
+    int | None, _option("--jobs", panel=ALGORITHM, help="Threads; the result does not depend on it. Default: all cores.")
+]
+
+Stopping = Annotated[
+    str | None,
+    _option(
+        "--stopping",
+        panel=STOP,
+        help="What must come to rest: average (default), weights (the paper's rule), objective, or none. "
+        "With --last the default is objective.",
+    ),
+]
+Tol = Annotated[float | None, _option("--tol", panel=STOP, help="The rule's tolerance. Default: the rule's own.")]
+MaxIter = Annotated[int, _option("--max-iter", panel=STOP, help="At most so many iterations.")]
+MaxSeconds = Annotated[float | None, _option("--max-seconds", panel=STOP, help="At most so much training time.")]
+
+Drop = Annotated[
+    float | None, _option("--drop", panel=FAULTS, metavar="P", help="Each message is lost with this probability.")
+]
+Fault = Annotated[
+    list[str] | None,
+    _option(
+        "--fault",
+        panel=FAULTS,
+        metavar="NAME=VALUE",
+        help="loss=P, bounce=P, delay=N, partition=T, churn=P, slow=N; several values as JSON: "
+        """'crash={"nodes": [3], "at": 100}'. Repeatable.""",
+    ),
+]
+
+Json = Annotated[bool, _option("--json", panel=OUTPUT, help="One JSON object on stdout, and nothing else.")]
+Out = Annotated[
+    Path | None,
+    _option("--out", panel=OUTPUT, help="A folder for model.safetensors, history.jsonl and summary.json."),
+]
+Report = Annotated[
+    Path | None, _option("--report", panel=OUTPUT, help="An HTML report, one file that opens offline.")
+]
+RecordEvery = Annotated[
+    int | None,
+    _option("--record-every", panel=OUTPUT, help="Iterations between records. Default: ever rarer; 0: only the last."),
+]
+Quiet = Annotated[bool, _option("--quiet", panel=OUTPUT, help="No progress and no remarks.")]

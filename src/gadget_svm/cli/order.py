@@ -1,0 +1,199 @@
+"""What the user asked of `gadget train`, and what it means: settings, faults, shares, stopping. Pure: no files, no screen."""
+
+import json as jsonlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gadget_svm.names import unknown
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gadget_svm.algorithms import Gadget
+    from gadget_svm.data import Dataset
+    from gadget_svm.estimator import GadgetSVC
+    from gadget_svm.faults import Fault
+
+SETTINGS = {
+    "gossip": "gossip",
+    "rounds": "gossip_rounds",
+    "local_steps": "local_steps",
+    "batch_size": "batch_size",
+    "average": "average",
+    "project": "project",
+}
+"""Options that belong to the algorithm, and what it calls them."""
+DEFAULT_LAM = 1e-4
+WORDS: dict[str, Any] = {"true": True, "false": False, "none": None}
+
+
+@dataclass(frozen=True)
+class Order:
+    """The options of one training, as given: None where the user said nothing."""
+
+    data: str
+    test: Path | None = None
+    positive: str | None = None
+    label: str | None = None
+    data_dir: Path | None = None
+    partition: str = "even"
+    nodes: int | None = None
+    topology: str = "random-regular"
+    lam: float | None = None
+    algorithm: str = "auto"
+    gossip: str | None = None
+    rounds: str | None = None
+    local_steps: int | None = None
+    batch_size: int | None = None
+    average: bool | None = None
+    project: bool | None = None
+    intercept: bool | None = None
+    settings: list[str] | None = None
+    seed: int = 0
+    jobs: int | None = None
+    stopping: str | None = None
+    tol: float | None = None
+    max_iter: int = 10_000
+    max_seconds: float | None = None
+    drop: float | None = None
+    fault: list[str] | None = None
+    json: bool = False
+    out: Path | None = None
+    report: Path | None = None
+    record_every: int | None = None
+    quiet: bool = False
+
+    @property
+    def fault_texts(self) -> list[str]:
+        """All faults as the user may write them; --drop P is loss=P, nearest the nodes."""
+        return ([] if self.drop is None else [f"loss={self.drop}"]) + list(self.fault or [])
+
+
+def make_model(order: Order, data: "Dataset") -> "GadgetSVC":
+    """The estimator the order describes, for this data."""
+    from gadget_svm.estimator import GadgetSVC
+
+    return GadgetSVC(
+        n_nodes=order.nodes,
+        topology=order.topology,
+        lam=lam_for(order, data),
+        algorithm=make_algorithm(order),
+        fit_intercept=wants_intercept(order),
+        tol=order.tol,
+        stopping=stopping_for(order),
+        max_iter=order.max_iter,
+        max_seconds=order.max_seconds,
+        record_every=order.record_every,
+        faults=make_faults(order.fault_texts) or None,
+        n_jobs=order.jobs,
+        random_state=order.seed,
+    )
+
+
+def make_algorithm(order: Order) -> "Gadget":
+    """The named algorithm with the settings given beside it."""
+    from gadget_svm import algorithms
+
+    algorithm = algorithms.resolve(order.algorithm)
+    given = {name: getattr(order, option) for option, name in SETTINGS.items()}
+    wanted = {name: _value(value) for name, value in given.items() if value is not None}
+    wanted |= dict(_setting(text) for text in order.settings or [])
+    known = algorithm.get_params(deep=False)
+    for name in wanted:
+        if name not in known:
+            raise ValueError(unknown(f"setting of the algorithm {order.algorithm!r}", name, known))
+    algorithm.set_params(**wanted)
+    return algorithm
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ValueError(f"--set {text}: write NAME=VALUE, for example --set gamma=0.001")
+    return name.strip().replace("-", "_"), _value(value.strip())
+
+
+def _value(text: Any) -> Any:
+    """A number, true, false or none where the text is one; else the text."""
+    if not isinstance(text, str) or text.lower() in WORDS:
+        return WORDS[text.lower()] if isinstance(text, str) else text
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def lam_for(order: Order, data: "Dataset") -> float:
+    """The one given, else the data set's own, else 1e-4."""
+    if order.lam is not None:
+        return order.lam
+    return DEFAULT_LAM if data.lam is None else data.lam
+
+
+def wants_intercept(order: Order) -> bool:
+    """As told; else not for the paper's data sets, since the paper has no bias."""
+    from gadget_svm.data.sources import ENTRIES
+
+    if order.intercept is not None:
+        return order.intercept
+    entry = ENTRIES.get(order.data)
+    return entry is None or entry.builtin is not None
+
+
+def stopping_for(order: Order) -> str | None:
+    """The rule's name; what is not kept cannot be watched, so --last watches the objective unless told."""
+    if order.stopping is None:
+        return "objective" if order.average is False else "average"
+    return None if order.stopping.lower() == "none" else order.stopping
+
+
+def make_faults(texts: list[str]) -> "list[Fault]":
+    """Faults from "loss=0.1" or, where one takes several values, 'crash={"nodes": [3], "at": 100}'."""
+    return [fault for text in texts for fault in _fault(text)]
+
+
+def _fault(text: str) -> "list[Fault]":
+    from gadget_svm import faults
+
+    name, _, value = text.partition("=")
+    name = name.strip()
+    if name not in faults.FAULTS:
+        raise ValueError(unknown("fault", name, faults.FAULTS))
+    try:
+        return faults.make_faults({name: jsonlib.loads(value) if value.strip() else None})
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"--fault {text} is not understood ({error}): write for example --fault loss=0.1, or with several "
+            """values --fault 'crash={"nodes": [3], "at": 100}'"""
+        ) from error
+
+
+def share_out(order: Order, y: "NDArray[Any]") -> "NDArray[Any] | None":
+    """The site of every row, or None where the estimator deals them out evenly."""
+    from gadget_svm.data.partition import SCHEMES, assign_sites
+
+    scheme, _, text = order.partition.partition(":")
+    if scheme not in SCHEMES:
+        raise ValueError(unknown("partition scheme", scheme, SCHEMES))
+    if scheme == "even":
+        return None
+    options = _scheme_options(scheme, text)
+    count = order.nodes or len(options.get("sizes", [])) or min(10, len(y))
+    return assign_sites(y, count, scheme, seed=order.seed, **options)
+
+
+def _scheme_options(scheme: str, text: str) -> dict[str, Any]:
+    try:
+        if scheme == "sizes":
+            return {"sizes": [float(size) for size in text.split(",")]}
+        return {"alpha": float(text)} if scheme == "label-skew" and text else {}
+    except ValueError as error:
+        raise ValueError(f"--partition {scheme}:{text}: write sizes:1,2,3 or label-skew:0.1") from error
+
+
+def with_nodes(order: Order, sites: "NDArray[Any] | None") -> Order:
+    """The order with as many nodes as there are sites."""
+    return order if sites is None else replace(order, nodes=int(sites.max()) + 1)

@@ -1,0 +1,91 @@
+"""`gadget predict`: a model file and rows in, answers out. Owns how rows of another width meet the model."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from gadget_svm.cli.files import MODEL
+from gadget_svm.cli.tables import percent
+from gadget_svm.data import load_dataset, read_table
+from gadget_svm.data.catalog import against_rest
+from gadget_svm.data.files import plain_name
+from gadget_svm.data.paper import Parts
+from gadget_svm.data.sources import ENTRIES
+from gadget_svm.estimator import GadgetSVC, load_model
+
+FIXED_WIDTH = (".csv", ".tsv", ".parquet", ".pq", ".npz")
+"""Tables that write every column: one that is narrower than the model has other columns."""
+
+
+def run_prediction(
+    path: Path,
+    data: str,
+    node: int | None,
+    out: str | None,
+    label: str | None,
+    positive: str | None,
+    zero_based: bool | None,
+    data_dir: Path | None,
+) -> None:
+    """Predict, write, and say how many were right."""
+    model = load_model(path / MODEL if path.is_dir() else path)
+    X, y = load_rows(data, label, positive, zero_based, data_dir)
+    X = fit_width(X, data, model.n_features_in_)
+    answers = (model if node is None else model.node(node)).predict(X)
+    whose = "the network average" if node is None else f"node {node}"
+    typer.echo(f"{verdict(model, answers, y)} by {whose}", err=out == "-")
+    if out is not None:
+        write_answers(out, answers)
+
+
+def load_rows(
+    data: str, label: str | None, positive: str | None, zero_based: bool | None, data_dir: Path | None
+) -> tuple[Any, NDArray[Any]]:
+    """A named data set's test part, or all rows of a file."""
+    if data in ENTRIES:
+        chosen: dict[str, Any] = {} if positive is None else {"positive": positive}
+        named = load_dataset(data, label=label, data_dir=data_dir, **chosen)
+        assert named.y_test is not None, "every named data set has a test part"
+        return named.X_test, named.y_test
+    if not Path(data).is_file():
+        load_dataset(data)  # which knows the sentence for a name or file that is not there
+    X, y = read_table(data, label=label, zero_based=zero_based)
+    parts = against_rest(Parts(X, y, None, None), positive)
+    return parts.X, parts.y
+
+
+def fit_width(X: Any, name: str, width: int) -> Any:
+    """The rows as wide as the model: svmlight leaves out features that do not occur, so a narrower file is padded."""
+    from scipy.sparse import csr_matrix
+
+    fixed = plain_name(Path(name)).suffix.lower() in FIXED_WIDTH
+    if X.shape[1] > width or (X.shape[1] < width and fixed):
+        raise ValueError(f"{name} has {X.shape[1]} features, the model was trained on {width}: is it the right file?")
+    return csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], width))
+
+
+def verdict(model: GadgetSVC, answers: NDArray[Any], y: NDArray[Any]) -> str:
+    """The accuracy, if the rows have labels the model knows."""
+    known = {str(label) for label in model.classes_.tolist()}
+    strange = sorted({str(label) for label in np.unique(y).tolist()} - known)
+    if len(strange) == len(np.unique(y)):
+        return (
+            f"{len(y):,} rows predicted; no accuracy, as their labels ({', '.join(strange[:5])}) are none of the "
+            f"model's ({', '.join(sorted(known)[:5])}): --positive says which label is +1. Predicted"
+        )
+    note = f" (the model does not know the label {strange[0]}, which counts as wrong)" if strange else ""
+    right = float(np.mean([str(a) == str(b) for a, b in zip(answers.tolist(), y.tolist(), strict=True)]))
+    return f"accuracy {percent(right)} of {len(y):,} rows{note}"
+
+
+def write_answers(out: str, answers: NDArray[Any]) -> None:
+    """One per line."""
+    text = "".join(f"{answer}\n" for answer in answers.tolist())
+    if out == "-":
+        sys.stdout.write(text)
+    else:
+        Path(out).write_text(text, encoding="utf-8")

@@ -1,0 +1,170 @@
+"""What is seen while something runs: a bar on a terminal, a few plain lines elsewhere; and what Ctrl-C means meanwhile."""
+
+import signal
+import threading
+import time
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console
+
+Record = dict[str, Any]
+
+
+class Meter(Protocol):
+    """Shows a training's progress."""
+
+    def __enter__(self) -> Self:
+        """Begin to show."""
+
+    def __exit__(self, *failure: Any) -> None:
+        """Leave the screen tidy."""
+
+    def record(self, record: Record) -> None:
+        """A new record of the history."""
+
+    def tick(self) -> None:
+        """Some time has passed."""
+
+
+class Silent:
+    """Shows nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        pass
+
+    def record(self, record: Record) -> None:
+        """Nothing is shown."""
+
+    def tick(self) -> None:
+        """Nothing is shown."""
+
+
+class Lines(Silent):
+    """A plain line now and then: when the iterations have grown fourfold, or five seconds have passed."""
+
+    def __init__(self, console: "Console") -> None:
+        self.console = console
+        self.shown, self.at = 0, time.monotonic()
+
+    def record(self, record: Record) -> None:
+        """A line, if it is time for one."""
+        now = time.monotonic()
+        if record["iteration"] >= 4 * self.shown or now - self.at > 5:
+            self.shown, self.at = record["iteration"], now
+            self.console.print(sentence(record), highlight=False, soft_wrap=True)
+
+
+class Bar:
+    """A progress bar. Records get rarer as a training goes on; in between the bar moves by the last known pace."""
+
+    def __init__(self, console: "Console", max_iter: int, max_seconds: float | None) -> None:
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        columns = (SpinnerColumn(), BarColumn(bar_width=24), TextColumn("{task.description}"), TimeElapsedColumn())
+        self.progress = Progress(*columns, console=console)
+        self.max_iter, self.max_seconds = max_iter, max_seconds
+        self.iteration, self.began, self.at = 0, time.monotonic(), 0.0
+        self.task = self.progress.add_task("starting (the first run ever compiles for some seconds)", total=1.0)
+
+    def __enter__(self) -> Self:
+        self.progress.start()
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        self.progress.stop()
+
+    def record(self, record: Record) -> None:
+        """The figures, and the bar where they say."""
+        self.iteration, self.at = record["iteration"], self._elapsed()
+        self.progress.update(self.task, description=sentence(record), completed=self._share(self.iteration))
+
+    def tick(self) -> None:
+        """The bar where it should be by now, never at its end."""
+        if self.at > 0:
+            guess = self.iteration * self._elapsed() / self.at
+            self.progress.update(self.task, completed=min(0.99, self._share(guess)))
+
+    def _share(self, iteration: float) -> float:
+        spent = 0.0 if self.max_seconds is None else self._elapsed() / self.max_seconds
+        return min(1.0, max(iteration / self.max_iter, spent))
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self.began
+
+
+def sentence(record: Record) -> str:
+    """One record in words."""
+    return (
+        f"iteration {record['iteration']:>7,}  objective {record['objective']:.5g}  "
+        f"disagreement {record['disagreement']:.1e}  {record['seconds']:.2f} s"
+    )
+
+
+def meter(console: "Console", max_iter: int, max_seconds: float | None, quiet: bool) -> Meter:
+    """The right one for this screen."""
+    if quiet:
+        return Silent()
+    return Bar(console, max_iter, max_seconds) if console.is_terminal else Lines(console)
+
+
+class Interruption:
+    """The first Ctrl-C asks for a clean stop, the second aborts; afterwards Ctrl-C means what it meant before."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._before: Any = None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():  # elsewhere signals cannot be caught
+            self._before = signal.signal(signal.SIGINT, self._on_signal)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+class Download:
+    """A bar for downloads, which appears with the first bytes; silent where there is no terminal."""
+
+    def __init__(self, console: "Console", name: str) -> None:
+        self.console, self.name = console, name
+        self.progress: Any = None
+        self.done = 0
+
+    def __enter__(self) -> "Callable[[int, int | None], None]":
+        return self._show
+
+    def __exit__(self, *failure: Any) -> None:
+        if self.progress is not None:
+            self.progress.stop()
+
+    def _show(self, done: int, total: int | None) -> None:
+        if self.progress is None:
+            self._begin()
+        if done < self.done:  # the next file of the data set
+            self.progress.reset(self.task)
+        self.done = done
+        self.progress.update(self.task, completed=done, total=total)
+
+    def _begin(self) -> None:
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+        columns = (TextColumn(f"fetching {self.name}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        self.progress = Progress(*columns, console=self.console, disable=not self.console.is_terminal)
+        self.task = self.progress.add_task("", total=None)
+        self.progress.start()

@@ -1,0 +1,97 @@
+"""What a training came to, as one plain object for people, JSON and the report; and the sentence why it ended."""
+
+import math
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from gadget_svm.cli.order import Order
+from gadget_svm.data import Dataset
+from gadget_svm.estimator import GadgetSVC
+from gadget_svm.runtimes.stopping import stopping_rule
+
+Summary = dict[str, Any]
+NOT_PARAMETERS = ("data", "json", "out", "report", "quiet", "settings", "drop", "fault", "data_dir")
+
+
+def summarise(
+    order: Order, data: Dataset, model: GadgetSVC, nodes: list[dict[str, Any]], average: dict[str, Any]
+) -> Summary:
+    """Everything about a run but its history; only what JSON can hold."""
+    last = model.history_[-1]
+    summary = {
+        "dataset": describe_data(data),
+        "parameters": parameters(order, model),
+        "nodes": nodes,
+        "nodes_judged": len(nodes),
+        "average": average,
+        "n_iter": model.n_iter_,
+        "converged": model.converged_,
+        "stopped_by": model.stopped_by_,
+        "why": why_stopped(model),
+        "messages": last["messages"],
+        "bytes": last["bytes"],
+        "disagreement": last["disagreement"],
+        "seconds": last["seconds"],
+    }
+    return dict(plain(summary))
+
+
+def describe_data(data: Dataset) -> dict[str, Any]:
+    """Name and sizes."""
+    return {
+        "name": data.name,
+        "note": data.note,
+        "rows": data.X.shape[0],
+        "features": data.X.shape[1],
+        "classes": np.unique(data.y).tolist(),
+        "test_rows": None if data.X_test is None else data.X_test.shape[0],
+    }
+
+
+def parameters(order: Order, model: GadgetSVC) -> dict[str, Any]:
+    """The options with every default filled in, and all settings of the algorithm."""
+    given = {f.name: getattr(order, f.name) for f in fields(order) if f.name not in NOT_PARAMETERS}
+    filled = {
+        "nodes": len(model.node_coef_),
+        "topology": model.network_.name,
+        "lam": model.lam,
+        "intercept": model.fit_intercept,
+        "stopping": model.stopping,
+        "tol": None if model.stopping is None else stopping_rule(model.stopping, model.tol).tol,  # type: ignore[union-attr]
+        "faults": order.fault_texts,
+    }
+    settings = model.algorithm.get_params(deep=False)
+    inner = {"gossip", "rounds", "local_steps", "batch_size", "average", "project"}
+    return {key: value for key, value in given.items() if key not in inner} | filled | {"settings": settings}
+
+
+def why_stopped(model: GadgetSVC) -> str:
+    """How the training ended, and what to do if that was too early."""
+    n, rule = model.n_iter_, model.stopping
+    if model.stopped_by_ == "converged":
+        return f"converged after {n:,} iterations: the rule {rule!r} saw {model.movement_:.3g}"
+    if model.stopped_by_ == "interrupted":
+        return f"interrupted at iteration {n:,}"
+    if model.stopped_by_ == "max_seconds":
+        return f"not converged: the {model.max_seconds:g} s of --max-seconds were over at iteration {n:,}"
+    if rule is None:
+        return f"ran all {n:,} iterations, as no stopping rule was asked for"
+    return (
+        f"not converged in --max-iter {n:,} iterations: the rule {rule!r} last saw {model.movement_:.3g} and waits "
+        f"for {stopping_rule(rule, model.tol).tol:g}. Raise --max-iter or --tol, or give --stopping none"  # type: ignore[union-attr]
+    )
+
+
+def plain(value: Any) -> Any:
+    """The value with numpy's scalars as Python's, and None where a number is not finite: JSON knows neither."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)

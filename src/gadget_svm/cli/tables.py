@@ -1,0 +1,93 @@
+"""Results for the eye: tables and lines. Owns how numbers look; measures nothing."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+MOST_SHOWN = 20
+Row = dict[str, Any]
+
+
+def percent(share: float | None) -> str:
+    """0.97 is 97.00 %."""
+    return "-" if share is None else f"{100 * share:.2f} %"
+
+
+def number(value: float | None) -> str:
+    """Five digits."""
+    return "-" if value is None else f"{value:.5g}"
+
+
+def size(nbytes: float) -> str:
+    """Bytes in the unit that suits them."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if nbytes < 1000:
+            return f"{nbytes:.3g} {unit}"
+        nbytes /= 1000
+    return f"{nbytes:.3g} TB"
+
+
+def nodes_table(summary: dict[str, Any]) -> Table:
+    """Every node up to twenty, else the span of them; then the network average."""
+    nodes, average = summary["nodes"], summary["average"]
+    table = Table(title=summary["dataset"]["name"], title_justify="left")
+    table.add_column("node")
+    for name in ("rows", "train accuracy", "test accuracy", "objective"):
+        table.add_column(name, justify="right")
+    for name, row in shown_rows(nodes, summary["parameters"]["nodes"]):
+        rows = f"{row['rows']:,.0f}"
+        table.add_row(
+            name, rows, percent(row["train_accuracy"]), percent(row["test_accuracy"]), number(row["train_objective"])
+        )
+    table.add_section()
+    table.add_row(
+        "average",
+        f"{summary['dataset']['rows']:,}",
+        percent(average["train_accuracy"]),
+        percent(average["test_accuracy"]),
+        number(average["train_objective"]),
+    )
+    return table
+
+
+def shown_rows(nodes: Sequence[Row], n_nodes: int) -> list[tuple[str, Row]]:
+    """The nodes themselves, or the least, mean and greatest of each column."""
+    if len(nodes) <= MOST_SHOWN:
+        return [(str(row["node"]), row) for row in nodes]
+    among = f" of {len(nodes):,}" if len(nodes) == n_nodes else f" of {len(nodes):,} judged of {n_nodes:,}"
+    spans: dict[str, Callable[[Sequence[float]], float]] = {
+        "min": min,
+        "mean": lambda values: sum(values) / len(values),
+        "max": max,
+    }
+    return [(name + among, _span(nodes, of)) for name, of in spans.items()]
+
+
+def _span(nodes: Sequence[Row], of: Callable[[Sequence[float]], float]) -> Row:
+    return {
+        key: None if nodes[0][key] is None else of([row[key] for row in nodes]) for key in nodes[0] if key != "node"
+    }
+
+
+def show_training(console: "Console", summary: dict[str, Any]) -> None:
+    """The table and the line below it."""
+    console.print(nodes_table(summary))
+    if summary["dataset"]["test_rows"] is None:
+        say(console, "No test rows (--test FILE gives some): accuracy is that on the training rows.")
+    if "reference" in summary:
+        say(console, f"For comparison, {summary['reference']['name']}: {summary['reference']['text']}.")
+    say(console, summary["why"][0].upper() + summary["why"][1:] + ".")
+    say(
+        console,
+        f"{summary['messages']:,} messages, {size(summary['bytes'])}, {summary['seconds']:.2f} s of training; "
+        f"the nodes differ from their average by at most {100 * (summary['disagreement'] or 0):.2g} % of its length.",
+    )
+
+
+def say(console: "Console", text: str) -> None:
+    """A line as it is: a user's words are no markup, and a path is not broken."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)

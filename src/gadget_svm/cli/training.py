@@ -1,0 +1,125 @@
+"""`gadget train`: from an order to models, files and a table. Owns the order of things: what can fail fails first."""
+
+import json
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from sklearn.exceptions import ConvergenceWarning
+
+from gadget_svm.cli.errors import INTERRUPTED
+from gadget_svm.cli.files import MODEL, check_targets, write_history, write_summary
+from gadget_svm.cli.judging import Judge, rows_of_nodes
+from gadget_svm.cli.order import Order, make_model, share_out, with_nodes
+from gadget_svm.cli.progress import Download, Interruption, meter
+from gadget_svm.cli.results import Summary, plain, summarise
+from gadget_svm.cli.tables import say, show_training
+from gadget_svm.data import Dataset, load_dataset
+from gadget_svm.estimator import GadgetSVC, save_model
+
+Reference = Callable[[Dataset, GadgetSVC, Judge], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished training."""
+
+    model: GadgetSVC
+    history: list[dict[str, Any]]
+    summary: Summary
+
+
+def run_training(order: Order, reference: Reference | None = None) -> int:
+    """Train as ordered; the exit code. ``reference`` says what another method makes of the same data."""
+    aside = Console(stderr=True, quiet=order.quiet)
+    check_targets(order)
+    trained = train_models(order, aside, reference)
+    show(order, trained, aside)
+    return INTERRUPTED if trained.model.stopped_by_ == "interrupted" else 0
+
+
+def train_models(order: Order, aside: Console, reference: Reference | None) -> Trained:
+    """Load, train, save, judge: the model is on disk before anything is measured."""
+    data = load(order, aside)
+    sites = share_out(order, data.y)
+    order = with_nodes(order, sites)
+    model = make_model(order, data)
+    remark(order, data, model, aside)
+    judge = Judge.of(data, model.lam, model.fit_intercept, order.jobs)
+    fit(model, data, sites, judge, meter(aside, order.max_iter, order.max_seconds, order.quiet))
+    history = [plain(record) for record in model.history_]
+    if order.out is not None:
+        save_model(model, order.out / MODEL)
+        write_history(order.out, history)
+    rows = rows_of_nodes(len(data.y), len(model.node_coef_), sites)
+    summary = summarise(order, data, model, judge.nodes(model, rows), judge.average(model))
+    if reference is not None:
+        summary["reference"] = plain(reference(data, model, judge))
+    return Trained(model, history, summary)
+
+
+def load(order: Order, aside: Console) -> Dataset:
+    """The data, downloaded if need be."""
+    chosen = {} if order.positive is None else {"positive": order.positive}
+    with Download(aside, order.data) as progress:
+        return load_dataset(
+            order.data, test=order.test, label=order.label, data_dir=order.data_dir, progress=progress, **chosen
+        )  # type: ignore[arg-type]  # `positive` is left out where it was not given, which means the paper's
+
+
+def remark(order: Order, data: Dataset, model: GadgetSVC, aside: Console) -> None:
+    """What a user would like to know before it begins."""
+    say(aside, f"{data.name}: {data.X.shape[0]:,} rows, {data.X.shape[1]:,} features, lam {model.lam:g} ({data.note})")
+    lossy = any(fault.loses for fault in model.faults or [])
+    if lossy and getattr(model.algorithm, "gossip", None) == "auto":
+        say(aside, "Messages get lost, so the nodes gossip by running sums, which a loss cannot corrupt "
+            "(--gossip push-sum insists on the paper's form).")  # fmt: skip
+
+
+def fit(model: GadgetSVC, data: Dataset, sites: Any, judge: Judge, shown: Any) -> None:
+    """Train under observation; Ctrl-C ends it after the current leap."""
+
+    def observe(record: dict[str, Any], mean: Any) -> None:
+        error = judge.test_error(mean)
+        if error is not None:
+            record["test_error"] = error
+        shown.record(record)
+
+    with Interruption() as ctrl_c, shown, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # said in words below the table
+
+        def should_stop() -> bool:
+            shown.tick()
+            return ctrl_c.asked
+
+        model.fit_observed(data.X, data.y, sites=sites, observe=observe, should_stop=should_stop)
+
+
+def show(order: Order, trained: Trained, aside: Console) -> None:
+    """Everything a training leaves to see: files, report, JSON or a table."""
+    summary = trained.summary
+    if order.out is not None:
+        write_summary(order.out, summary)
+    if order.report is not None:
+        from gadget_svm.report import write_report
+
+        write_report(order.report, summary=summary, history=trained.history, network=trained.model.network_)
+    if order.json:
+        print(json.dumps({**summary, "history": trained.history}, allow_nan=False), file=sys.stdout)
+    else:
+        show_training(Console(), summary)
+    if trained.model.stopped_by_ == "interrupted":
+        say(aside, interrupted(order, trained.model.n_iter_))
+    elif order.out is not None:
+        say(aside, f"The model is in {order.out / MODEL}.")
+    if order.report is not None:
+        say(aside, f"The report is {order.report}.")
+
+
+def interrupted(order: Order, n_iter: int) -> str:
+    """What is left after Ctrl-C."""
+    kept = "not kept, as no --out DIR was given" if order.out is None else f"kept in {order.out / MODEL}"
+    return f"interrupted at iteration {n_iter:,}: the models so far are {kept}"

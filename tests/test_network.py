@@ -1,0 +1,103 @@
+"""The Network value: B is stochastic whatever the graph, and bad arrays are refused with a sentence."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gadget_svm.network import DOUBLY_STOCHASTIC, TRANSITIONS, Network
+
+
+@st.composite
+def symmetric_graphs(draw):
+    n = draw(st.integers(1, 12))
+    rng = np.random.default_rng(draw(st.integers(0, 10_000)))
+    upper = np.triu(rng.random((n, n)) < draw(st.floats(0, 1)), 1)
+    return sp.csr_array((upper | upper.T).astype(float))
+
+
+@settings(max_examples=60, deadline=None)
+@given(symmetric_graphs(), st.sampled_from(sorted(TRANSITIONS)))
+def test_rows_of_B_sum_to_one(graph, transition):
+    network = Network.from_adjacency(graph, transition=transition)
+    B = network.matrix().toarray()
+    assert not network.directed
+    assert (B >= 0).all()
+    np.testing.assert_allclose(B.sum(axis=1), 1, atol=1e-14)
+    assert ((B - np.diag(np.diag(B)) > 0) == (graph.toarray() > 0)).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(symmetric_graphs(), st.sampled_from(DOUBLY_STOCHASTIC))
+def test_metropolis_and_max_degree_are_doubly_stochastic(graph, transition):
+    B = Network.from_adjacency(graph, transition=transition).matrix().toarray()
+    np.testing.assert_array_equal(B, B.T)
+    np.testing.assert_allclose(B.sum(axis=0), 1, atol=1e-14)
+
+
+@settings(max_examples=60, deadline=None)
+@given(symmetric_graphs(), st.sampled_from(sorted(TRANSITIONS)))
+def test_the_draw_table_rises_to_exactly_one_in_every_row(graph, transition):
+    network = Network.from_adjacency(graph, transition=transition)
+    for i in range(network.n):
+        first, last = network.indptr[i], network.indptr[i + 1]
+        row, share = network.draw_table[first:last], network.share[first:last]
+        if len(row):
+            assert (np.diff(row) > 0).all()
+            assert row[0] > 0
+            assert row[-1] == 1.0
+            np.testing.assert_allclose(np.diff(row, prepend=0), share / share.sum(), atol=1e-12)
+
+
+def test_self_loops_weights_zeros_and_duplicates_leave_the_same_graph():
+    clean = Network.from_adjacency(sp.csr_array(np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]])))
+    indptr, indices = [0, 3, 6, 8], [1, 1, 0, 2, 0, 1, 2, 1]
+    data = [2.0, 3.0, 9.0, -1.0, 0.5, 4.0, 0.0, 7.0]
+    messy = sp.csr_array((data, indices, indptr), shape=(3, 3))
+    network = Network.from_adjacency(messy)
+    np.testing.assert_array_equal(network.indices, clean.indices)
+    np.testing.assert_array_equal(network.indptr, clean.indptr)
+    np.testing.assert_array_equal(messy.indices, indices)  # the caller's matrix stays as it was
+
+
+def test_direction_is_seen():
+    assert Network.from_adjacency(sp.csr_array(np.array([[0, 1], [0, 0]]))).directed
+    assert not Network.from_adjacency(sp.csr_array(np.array([[0, 5], [1, 0]]))).directed
+
+
+def test_refusals_name_the_fix():
+    one_way = sp.csr_array(np.array([[0, 1, 0], [0, 0, 1], [1, 0, 0]]))
+    with pytest.raises(ValueError, match="'lazy' or 'random-walk'"):
+        Network.from_adjacency(one_way, transition="metropolis")
+    with pytest.raises(ValueError, match="Did you mean 'lazy'"):
+        Network.from_adjacency(one_way, transition="lazzy")
+    with pytest.raises(ValueError, match="2 x 3"):
+        Network.from_adjacency(sp.csr_array(np.ones((2, 3))))
+
+
+@pytest.mark.parametrize(
+    ("indptr", "indices", "sentence"),
+    [
+        ([0, 2, 3, 4], [2, 1, 0, 0], "node 0"),  # not sorted
+        ([0, 1, 3, 4], [1, 0, 0, 0], "node 1"),  # twice the same
+        ([0, 1, 2, 3], [1, 0, 2], "node 2"),  # itself
+        ([0, 1, 2, 3], [1, 0, 3], "node 2"),  # not a node
+        ([0, 1, 2, 2], [1, 0, 1], "indptr"),
+    ],
+)
+def test_from_csr_refuses_what_is_no_simple_graph(indptr, indices, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        Network.from_csr(np.array(indptr), np.array(indices))
+
+
+def test_hops_and_components_of_a_directed_path_into_a_cycle():
+    # 0 -> 1 -> 2 -> 3 -> 1
+    graph = sp.csr_array((np.ones(4), ([0, 1, 2, 3], [1, 2, 3, 1])), shape=(5, 5))
+    network = Network.from_adjacency(graph)
+    assert network.hops(0).tolist() == [0, 1, 2, 3, -1]
+    assert network.hops(3, backward=True).tolist() == [3, 2, 1, 0, -1]
+    count, label = network.components()
+    assert count == 3
+    assert label[1] == label[2] == label[3]
+    assert len({label[0], label[1], label[4]}) == 3
