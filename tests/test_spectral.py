@@ -243,3 +243,15 @@ def test_the_summary_of_an_unconnected_graph_leaves_out_what_has_no_meaning():
 def test_gamma_must_be_positive(gamma):
     with pytest.raises(ValueError, match="means one per cent"):
         spectral.rounds_to(build("ring", 4), gamma)
+
+
+@settings(max_examples=150, deadline=None)
+@given(connected_networks())
+def test_contraction_is_one_exactly_where_a_round_mixes_nothing(network):
+    root = np.sqrt(spectral.stationary(network))
+    S = root[:, None] * network.matrix().toarray() / root
+    second = np.linalg.svd(S, compute_uv=False)[1]
+    found = spectral.contraction(network)
+    assert found == pytest.approx(second, abs=1e-9)
+    assert (found == 1) == (second > 1 - 1e-9)
+    assert found >= spectral.second_eigenvalue(network) - 1e-9

@@ -88,7 +88,11 @@ class Block:
     def __post_init__(self) -> None:
         self.away = np.zeros(len(self.n), dtype=np.int64)
         self.k = len(self.n)  # how many nodes the block holds
-        self.flat = self.w.reshape(self.s.shape)  # the weights as one vector per node, as they travel: a view of w
+
+    @property
+    def flat(self) -> Floats:
+        """The weights as one vector per node, as they travel: a view of w, also in a copy of the block."""
+        return self.w.reshape(self.s.shape)
 
     def models(self, average: bool = True) -> Floats:
         """The model every node would answer with now: the average of its iterates, or the last one."""

@@ -44,8 +44,9 @@ class Rows(NamedTuple):
     def of(cls, X: sp.csr_matrix, label: NDArray[np.int32], cost: Floats, shares: Shares) -> "Rows":
         """Rows of X dealt out by ``shares``. X is not copied."""
         mass = np.empty(len(shares.times))
-        for lo, hi in zip(shares.start[:-1], shares.start[1:], strict=True):
-            mass[lo:hi] = np.cumsum(shares.times[lo:hi])
+        if len(mass):
+            for lo, hi in zip(shares.start[:-1], shares.start[1:], strict=True):
+                mass[lo:hi] = np.cumsum(shares.times[lo:hi])
         return cls(X.indptr, X.indices, X.data, label, cost, shares.order, shares.start, mass)
 
     def of_nodes(self, first: int, last: int) -> "Rows":

@@ -28,7 +28,7 @@ def _show_version(asked: bool) -> None:
 
 @app.callback()
 def gadget(
-    version: Annotated[  # noqa: ARG001 - its callback does the work
+    version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:

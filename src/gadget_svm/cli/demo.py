@@ -30,7 +30,10 @@ def run_demo(out: Path) -> int:
         out=out,
         report=report,
     )
-    say(Console(), "Ten nodes, a tenth of the images each, learn to tell 0 from 1 to 9. They share weights, never images.")
+    say(
+        Console(),
+        "Ten nodes, a tenth of the images each, learn to tell 0 from 1 to 9. They share weights, never images.",
+    )
     return run_training(order, one_machine)
 
 

@@ -53,8 +53,7 @@ class Judge:
             some = chosen[start : start + TOGETHER]
             scores = list(self._scores(_stacked(model.node_coef_[some], model.node_intercept_[some], model)))
             entries += [
-                {"node": int(node), "rows": int(rows[node]), **score}
-                for node, score in zip(some, scores, strict=True)
+                {"node": int(node), "rows": int(rows[node]), **score} for node, score in zip(some, scores, strict=True)
             ]
         return entries
 

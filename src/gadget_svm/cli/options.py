@@ -40,7 +40,9 @@ Topology = Annotated[
 
 Lam = Annotated[
     float | None,
-    _option("--lam", panel=ALGORITHM, help="The regulariser's weight. Default: the paper's for the data set, else 1e-4."),
+    _option(
+        "--lam", panel=ALGORITHM, help="The regulariser's weight. Default: the paper's for the data set, else 1e-4."
+    ),
 ]
 Algorithm = Annotated[
     str, _option("--algorithm", panel=ALGORITHM, help="auto, or gadget for the paper's Algorithm 2 as printed.")
@@ -77,7 +79,8 @@ Settings = Annotated[
 ]
 Seed = Annotated[int, _option("--seed", panel=ALGORITHM, help="Same seed, same result, bit for bit.")]
 Jobs = Annotated[
-    int | None, _option("--jobs", panel=ALGORITHM, help="Threads; the result does not depend on it. Default: all cores.")
+    int | None,
+    _option("--jobs", panel=ALGORITHM, help="Threads; the result does not depend on it. Default: all cores."),
 ]
 
 Stopping = Annotated[
@@ -112,9 +115,7 @@ Out = Annotated[
     Path | None,
     _option("--out", panel=OUTPUT, help="A folder for model.safetensors, history.jsonl and summary.json."),
 ]
-Report = Annotated[
-    Path | None, _option("--report", panel=OUTPUT, help="An HTML report, one file that opens offline.")
-]
+Report = Annotated[Path | None, _option("--report", panel=OUTPUT, help="An HTML report, one file that opens offline.")]
 RecordEvery = Annotated[
     int | None,
     _option("--record-every", panel=OUTPUT, help="Iterations between records. Default: ever rarer; 0: only the last."),

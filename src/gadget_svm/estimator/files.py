@@ -33,8 +33,11 @@ def save_model(model: GadgetSVC, path: str | Path) -> Path:
         "parameters": {key: value for key, value in model.get_params(deep=False).items() if _plain(value)},
     }
     part = target.with_name(target.name + ".part")
-    part.write_bytes(save(tensors, metadata={"gadget": json.dumps(about)}))
-    part.replace(target)
+    try:
+        part.write_bytes(save(tensors, metadata={"gadget": json.dumps(about)}))
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
     return target
 
 
@@ -53,11 +56,13 @@ def load_model(path: str | Path) -> GadgetSVC:
         raise ValueError(
             f"{source} is truncated, damaged or not a model file ({error}): copy or train it again"
         ) from error
-    if about.get("format") != FORMAT or set(tensors) != set(ARRAYS):
-        raise ValueError(
-            f"{source} is not a model of this program (format {about.get('format')!r}, expected {FORMAT!r})"
-        )
-    return _revive(about, tensors)
+    written = about.get("format") if isinstance(about, dict) else None
+    if written != FORMAT or set(tensors) != set(ARRAYS):
+        raise ValueError(f"{source} is not a model of this program (format {written!r}, expected {FORMAT!r})")
+    try:
+        return _revive(about, tensors)
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise ValueError(f"{source} lacks a part of its description ({error!r}): copy or train it again") from error
 
 
 def _revive(about: dict[str, Any], tensors: dict[str, Any]) -> GadgetSVC:

@@ -24,12 +24,15 @@ Floats = NDArray[np.float64]
 class Memory:
     """What the nodes remember between two batches of rows."""
 
+    n: Floats  # the rows every node has seen: its weight in the network's average
     w: Floats
     w_sum: Floats
     iterates: NDArray[np.int64]
     steps: NDArray[np.int64]
     exchanges: int
     t: int
+    messages: int
+    nbytes: int
 
 
 @dataclass
@@ -103,17 +106,17 @@ def make_blocks(problem: Problem, network: Network, seed: int, parts: int, team:
 def _remember(runtime: LocalRuntime) -> Memory:
     blocks = runtime.blocks
     return Memory(
-        np.concatenate([b.w for b in blocks]), np.concatenate([b.w_sum for b in blocks]),
+        runtime.sizes(), np.concatenate([b.w for b in blocks]), np.concatenate([b.w_sum for b in blocks]),
         np.concatenate([b.iterates for b in blocks]), np.concatenate([b.steps for b in blocks]),
-        blocks[0].exchanges, runtime.t,
+        blocks[0].exchanges, runtime.t, runtime.messages, runtime.nbytes,
     )  # fmt: skip
 
 
 def _recall(runtime: LocalRuntime, memory: Memory) -> None:
-    """Put the nodes back where they were. Gossip's mass starts anew: the sizes of the shares are others now."""
-    runtime.t = memory.t
+    """Put the nodes back where they were. Gossip's mass starts anew, by all the rows a node has seen so far."""
+    runtime.t, runtime.messages, runtime.nbytes = memory.t, memory.messages, memory.nbytes
     for block in runtime.blocks:
         mine = slice(block.first, block.first + block.k)
         block.w[:], block.w_sum[:] = memory.w[mine], memory.w_sum[mine]
         block.iterates[:], block.steps[:] = memory.iterates[mine], memory.steps[mine]
-        block.exchanges = memory.exchanges
+        block.n, block.exchanges = block.n + memory.n[mine], memory.exchanges

@@ -8,12 +8,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from gadget_svm.data.formats import read_table
+from gadget_svm.data.formats import read_tables
 
 
 def stack_shards(shards: Iterable[Any]) -> tuple[sp.csr_matrix, NDArray[Any], NDArray[np.int64]]:
     """All rows, all labels, and the node of each row. A shard is (X, y) or a path."""
-    pairs = [_load(i, shard) for i, shard in enumerate(shards)]
+    shards = list(shards)
+    files = [fspath(shard) for shard in shards if isinstance(shard, str | PathLike)]
+    tables = iter(read_tables(files) if files else [])
+    pairs = [next(tables) if isinstance(shard, str | PathLike) else _pair(i, shard) for i, shard in enumerate(shards)]
     if not pairs:
         raise ValueError("fit_shards got no shards: give one (X, y) pair or one file per node")
     widest = max(X.shape[1] for X, _ in pairs)
@@ -31,9 +34,7 @@ def stack_shards(shards: Iterable[Any]) -> tuple[sp.csr_matrix, NDArray[Any], ND
     return X, np.concatenate([y for _, y in pairs]), np.repeat(np.arange(len(pairs)), sizes)
 
 
-def _load(i: int, shard: Any) -> tuple[sp.csr_matrix, NDArray[Any]]:
-    if isinstance(shard, str | PathLike):
-        return read_table(fspath(shard))
+def _pair(i: int, shard: Any) -> tuple[sp.csr_matrix, NDArray[Any]]:
     if not isinstance(shard, tuple | list) or len(shard) != 2:
         raise TypeError(f"shard {i} is neither an (X, y) pair nor a path: {type(shard).__name__}")
     X, y = shard

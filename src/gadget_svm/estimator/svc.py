@@ -20,15 +20,15 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from gadget_svm import algorithms, topologies
 from gadget_svm.data.partition import deal_by_sites
+from gadget_svm.estimator.checks import check_parameters
 from gadget_svm.estimator.fitting import Fitted, Memory, Plan, fit_network
 from gadget_svm.estimator.problem import Problem, as_csr, checked_nodes, row_costs, share_batch, share_rows
 from gadget_svm.estimator.shards import stack_shards
-from gadget_svm.names import lookup
 from gadget_svm.runtimes.stopping import stopping_rule
 from gadget_svm.runtimes.training import Limits, Observe, Record, unobserved
 
 Floats = NDArray[np.float64]
-ENGINES = {"local": "all nodes in this process"}
+SEEDS = 2**63 - 1
 
 
 class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -122,7 +122,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         should_stop: Callable[[], bool] = lambda: False,
     ) -> Self:
         """`fit` under observation: ``observe(record, mean_model)`` at every record; it ends when ``should_stop()``."""
-        self._check_parameters()
+        check_parameters(self)
         X, label, times = self._validated(X, y, sample_weight, reset=True)
         present = np.unique(label if times is None else label[times > 0])
         if len(present) < 2:
@@ -155,14 +155,13 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sites: ArrayLike | None = None,
     ) -> Self:
         """Go on learning, for one pass over these rows. The first call needs all ``classes``."""
-        self._check_parameters()
+        check_parameters(self)
         first = not hasattr(self, "coef_")
-        if first and classes is None and not hasattr(self, "classes_"):
-            raise ValueError("the first call of partial_fit needs classes: all labels that will ever occur")
+        self._check_batch(first, classes)
         X, label, times = self._validated(X, y, sample_weight, reset=first, classes=classes)
         if first:
             self._begin_network(sites)
-        shares = share_batch(X, label, self.sites_, self._fit_seed + self.n_iter_, times, sites)
+        shares = share_batch(X, label, self.sites_, (self._fit_seed + self.n_iter_) & SEEDS, times, sites)
         algorithm = algorithms.resolve(self.algorithm)
         per_iteration = getattr(algorithm, "batch_size", 1) * getattr(algorithm, "local_steps", 1)
         one_pass = max(1, -(-int(shares.sizes.max()) // per_iteration))
@@ -181,8 +180,10 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise IndexError(f"there is no node {i}: the nodes are 0 to {len(self.node_coef_) - 1}")
         alone = copy(self)
         alone.coef_, alone.intercept_ = np.atleast_2d(self.node_coef_[i]), np.atleast_1d(self.node_intercept_[i])
-        for name in ("node_coef_", "node_intercept_", "sites_"):
-            setattr(alone, name, getattr(self, name)[i : i + 1])
+        for name in ("node_coef_", "node_intercept_", "node_last_coef_", "node_last_intercept_", "sites_"):
+            if hasattr(self, name):  # a model read from a file has no last iterates
+                setattr(alone, name, getattr(self, name)[i : i + 1])
+        alone.__dict__.pop("_memory", None)  # it is the network that goes on learning
         return alone
 
     def _begin_network(self, sites: ArrayLike | None) -> None:
@@ -250,48 +251,34 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         binary = len(self.classes_) == 2
         nodes, last = (models[:, 0] if binary else models for models in (fitted.models, fitted.last))
         self.node_coef_, self.node_last_coef_ = nodes[..., :d].copy(), last[..., :d].copy()
-        self.node_intercept_ = nodes[..., d] if self.fit_intercept else np.zeros(nodes.shape[:-1])
-        self.node_last_intercept_ = last[..., d] if self.fit_intercept else np.zeros(last.shape[:-1])
+        self.node_intercept_ = nodes[..., d].copy() if self.fit_intercept else np.zeros(nodes.shape[:-1])
+        self.node_last_intercept_ = last[..., d].copy() if self.fit_intercept else np.zeros(last.shape[:-1])
         self.coef_ = fitted.mean[:, :d].copy()
         self.intercept_ = fitted.mean[:, d].copy() if self.fit_intercept else np.zeros(len(fitted.mean))
-        self.history_ = self.history_ + outcome.history
+        earlier = self.history_[-1]["seconds"] if self.history_ else 0.0
+        later = [{**record, "seconds": earlier + record["seconds"]} for record in outcome.history]
+        self.history_ = self.history_ + later
         self.n_iter_ += outcome.n_iter
         self.converged_, self.stopped_by_, self.movement_ = outcome.converged, outcome.reason, outcome.movement
         self._memory = fitted.memory
 
-    def _check_parameters(self) -> None:
-        """What no other part checks: numbers in their range, and an engine that exists."""
-        lookup("engine", self.engine, ENGINES)
-        _positive(self.lam, "lam", "the regulariser's weight, for example 1e-4")
-        _whole(self.max_iter, "max_iter", 1)
-        if self.tol is not None:
-            _positive(self.tol, "tol", "a tolerance, or None for the stopping rule's own")
-        if self.max_seconds is not None:
-            _positive(self.max_seconds, "max_seconds", "a time budget in seconds, or None")
-        if self.record_every is not None:
-            _whole(self.record_every, "record_every", 0)
-        if self.stopping == "average" and getattr(algorithms.resolve(self.algorithm), "average", True) is False:
-            raise ValueError(
-                "stopping='average' watches the averaged iterates, which average=False does not keep: "
-                "use stopping='weights', 'objective' or None"
-            )
+    def _check_batch(self, first: bool, classes: ArrayLike | None) -> None:
+        """Whether partial_fit can begin, or go on, with these classes."""
+        if first and classes is None:
+            raise ValueError("the first call of partial_fit needs classes: all labels that will ever occur")
+        if not first and not hasattr(self, "_memory"):
+            raise ValueError("a model of one node, or read from a file, does not go on learning: fit a network anew")
+        if not first and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(f"classes are fixed by the first call: {self.classes_.tolist()}, now {classes!r}")
+        if self.class_weight == "balanced":
+            raise ValueError("class_weight='balanced' needs all rows at once: give partial_fit a dict of weights")
 
     def _seed(self) -> int:
         if isinstance(self.random_state, numbers.Integral):
-            return int(self.random_state) & 0x7FFFFFFFFFFFFFFF
+            return int(self.random_state) & SEEDS
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def _whole(value: Any, name: str, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
-
-
-def _positive(value: Any, name: str, meaning: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) < np.inf:
-        raise ValueError(f"{name} must be a positive number ({meaning}), got {value!r}")

@@ -1,6 +1,7 @@
 """What can go wrong between nodes: wrappers of `exchange`, by name, composable; the first is nearest the nodes."""
 
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import Any
 
 from gadget_svm.faults.links import Bounce, Delay, Loss, Partition
@@ -28,25 +29,37 @@ def make_faults(spec: "Fault | str | dict[str, Any] | Iterable[Fault | str] | No
         return [_named(name, value) for name, value in spec.items()]
     if isinstance(spec, str) or not isinstance(spec, Iterable):
         spec = [spec]
-    return [_parse(item) if isinstance(item, str) else item for item in spec]
+    faults = [_parse(item) if isinstance(item, str) else item for item in spec]
+    for fault in faults:
+        if not hasattr(fault, "wrap"):
+            raise TypeError(f"a fault is a text such as 'loss=0.1' or an instance such as Loss(0.1), not {fault!r}")
+    return faults
 
 
 def _parse(text: str) -> Fault:
     name, _, value = text.partition("=")
-    return _named(name.strip(), float(value) if value else None)
+    try:
+        number = float(value) if value else None
+    except ValueError:
+        raise ValueError(f"the value of fault {text!r} is not a number: write for example 'loss=0.1'") from None
+    return _named(name.strip(), number)
 
 
 def _named(name: str, value: Any) -> Fault:
     kind = lookup("fault", name, FAULTS)
     arguments, named = ((), value) if isinstance(value, dict) else (() if value is None else (value,), {})
-    fault: Fault = kind(*arguments, **named)
+    try:
+        fault: Fault = kind(*arguments, **named)
+    except TypeError as error:
+        takes = ", ".join(field.name for field in fields(kind) if field.name != "loses")
+        raise ValueError(f"fault {name!r} takes {takes}, for example 'loss=0.1': {error}") from error
     return fault
 
 
 def wrap_all(faults: Iterable[Fault], world: World) -> Exchange:
-    """An exchange in this process that suffers all the faults."""
+    """An exchange in this process that suffers all the faults, mail meeting them in the order given."""
     exchange: Exchange = Delivery
-    for fault in faults:
+    for fault in reversed(list(faults)):
         exchange = fault.wrap(exchange, world)
     return exchange
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gadget_svm.faults.wrapping import World, bounced, chance, probability
-from gadget_svm.kernels.draws import DELAY, LOSS
+from gadget_svm.faults.wrapping import World, bounced, chance, members, probability
+from gadget_svm.kernels.draws import BOUNCE, DELAY, LOSS
 from gadget_svm.mail import Delivery, Exchange, Mail
 
 
@@ -33,7 +33,7 @@ class Bounce:
     def wrap(self, exchange: Exchange, world: World) -> Exchange:
         """The exchange with this fault."""
         p = probability(self.p, "bounce")
-        return lambda mail: exchange(bounced(mail, chance(mail, world, LOSS) < p))
+        return lambda mail: exchange(bounced(mail, chance(mail, world, BOUNCE) < p))
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,8 @@ class Delay:
 class Partition:
     """From iteration ``at`` until ``heal`` no mail crosses between groups: it bounces, or is lost.
 
-    ``groups`` lists the nodes of each group; by default the network falls into two halves.
+    ``groups`` lists the nodes of each group, and those not listed are one more; by default the network falls into
+    two halves.
     """
 
     at: float = 1
@@ -84,8 +85,10 @@ class Partition:
     def wrap(self, exchange: Exchange, world: World) -> Exchange:
         """The exchange with this fault."""
         side = (np.arange(world.n_nodes) >= world.n_nodes // 2).astype(np.int64)
+        if self.groups is not None:
+            side[:] = -1
         for number, group in enumerate(self.groups or []):
-            side[list(group)] = number
+            side[members(group, world)] = number
 
         def cut(mail: Mail) -> Delivery:
             if mail.time < self.at or (self.heal is not None and mail.time >= self.heal):

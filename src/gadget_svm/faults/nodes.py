@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gadget_svm.faults.wrapping import World, bounced, probability
+from gadget_svm.faults.wrapping import World, bounced, members, probability
 from gadget_svm.kernels.draws import CHURN, uniform
 from gadget_svm.mail import Delivery, Exchange, Mail
 
@@ -28,7 +28,7 @@ class Crash:
 
     def wrap(self, exchange: Exchange, world: World) -> Exchange:
         """The exchange with this fault."""
-        chosen = _members(self.nodes, world)
+        chosen = members(self.nodes, world)
 
         def away(time: int, before: Flags) -> Flags:  # noqa: ARG001
             down = time >= self.at and (self.back is None or time < self.back)
@@ -70,21 +70,12 @@ class Slow:
         every = int(self.every)
         if every < 1:
             raise ValueError(f"a slow node acts in every n-th iteration, n >= 1; got {self.every}")
-        chosen = _members(self.nodes, world)
+        chosen = members(self.nodes, world)
 
         def away(time: int, before: Flags) -> Flags:  # noqa: ARG001
             return chosen & (time % every != 0)
 
         return _absences(exchange, world, away, hold=True)
-
-
-def _members(nodes: Sequence[int], world: World) -> Flags:
-    chosen = np.zeros(world.n_nodes, dtype=np.bool_)
-    for node in nodes:
-        if not 0 <= node < world.n_nodes:
-            raise ValueError(f"there is no node {node}: the nodes are 0 to {world.n_nodes - 1}")
-        chosen[node] = True
-    return chosen
 
 
 def _absences(exchange: Exchange, world: World, away: Callable[[int, Flags], Flags], hold: bool = False) -> Exchange:

@@ -1,5 +1,6 @@
 """What a fault is: a value that wraps an exchange. Owns the contract and the draws they share."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -39,6 +40,16 @@ def probability(p: float, what: str) -> float:
     if not 0 <= p <= 1:
         raise ValueError(f"{what} is a probability, between 0 and 1; got {p}")
     return p
+
+
+def members(nodes: Sequence[int] | float, world: World) -> NDArray[np.bool_]:
+    """Which nodes are meant by one number or several."""
+    chosen = np.zeros(world.n_nodes, dtype=np.bool_)
+    for node in np.atleast_1d(np.asarray(nodes)).tolist():
+        if node not in range(world.n_nodes):
+            raise ValueError(f"there is no node {node}: the nodes are 0 to {world.n_nodes - 1}")
+        chosen[int(node)] = True
+    return chosen
 
 
 def bounced(mail: Mail, which: NDArray[np.bool_]) -> Mail:

@@ -23,6 +23,8 @@ SOURCES = ("kernels/*.py", "algorithms/*.py", "rows.py")
 def compiled(function: F) -> F:
     """Compile with numba: cached on disk, without the interpreter's lock, in strict IEEE arithmetic."""
     dispatcher = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=False)(function)
+    if not hasattr(dispatcher, "_cache"):  # NUMBA_DISABLE_JIT=1, for a debugger
+        return cast(F, dispatcher)
     store = dispatcher._cache._cache_file
     store._source_stamp = (store._source_stamp, source_stamp())
     return cast(F, dispatcher)

@@ -42,6 +42,14 @@ def scale(w: Floats, factor: float) -> None:
 
 
 @compiled
+def add_scaled(total: Floats, factors: Floats, vectors: Floats) -> None:
+    """total += factors[i] * vectors[i], one after another: always the same bits, which BLAS does not promise."""
+    for i in range(len(factors)):
+        for j in range(len(total)):
+            total[j] += factors[i] * vectors[i, j]
+
+
+@compiled
 def sq_norm(w: Floats) -> float:
     """|w|^2, in eight running sums of fixed order: as fast as a free reordering, but always the same bits."""
     a = b = c = d = e = f = g = h = 0.0

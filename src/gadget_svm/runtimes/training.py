@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gadget_svm.kernels.vectors import add_scaled
 from gadget_svm.objective import Objective
 from gadget_svm.runtimes.local import LocalRuntime
 from gadget_svm.runtimes.stopping import Stopping, geometric
@@ -90,7 +91,7 @@ def train(
         if not reason and done >= limits.max_iter:
             reason = "max_iter"
         if reason or ending or done == _next_record(done - 1, record_every):
-            history.append(_record(runtime, objective, begin, spent, observe))
+            history.append(_record(runtime, objective, spent, observe))
     return Outcome(reason, runtime.t - begin, spent, np.inf if rule is None else rule.value, history)
 
 
@@ -108,20 +109,22 @@ def _cut_short(limits: Limits, spent: float) -> str:
 
 def network_mean(models: Floats, sizes: Floats) -> Floats:
     """The paper's w: the nodes' models averaged by n_i, outputs x features."""
-    return np.asarray(np.tensordot(sizes / sizes.sum(), models, axes=1), dtype=np.float64)
+    mean = np.zeros(models[0].size)
+    add_scaled(mean, sizes / sizes.sum(), models.reshape(len(models), -1))
+    return mean.reshape(models.shape[1:])
 
 
 def _mean_objective(runtime: LocalRuntime, objective: Objective) -> float:
     return float(objective(network_mean(runtime.models(), runtime.sizes())[None]).objective[0])
 
 
-def _record(runtime: LocalRuntime, objective: Objective, begin: int, spent: float, observe: Observe) -> Record:
+def _record(runtime: LocalRuntime, objective: Objective, spent: float, observe: Observe) -> Record:
     models = runtime.models()
     mean = network_mean(models, runtime.sizes())
     judged = models if len(models) <= MOST_JUDGED else models[:: -(-len(models) // MOST_JUDGED)]
     ours, theirs = objective(mean[None]), objective(judged)
     record: Record = {
-        "iteration": runtime.t - begin,
+        "iteration": runtime.t,
         "seconds": spent,
         "objective": float(ours.objective[0]),
         "worst_objective": float(theirs.objective.max()),

@@ -1,0 +1,43 @@
+"""What a constructor's parameters may be, where no other part checks them: numbers in their range, known engines."""
+
+import numbers
+from typing import Any
+
+import numpy as np
+
+from gadget_svm import algorithms
+from gadget_svm.names import lookup
+
+ENGINES = {"local": {"blocks": 1}}
+"""The engines, and the options of each with what they are unless told."""
+
+
+def check_parameters(model: Any) -> None:
+    """What no other part checks: numbers in their range, and an engine that exists."""
+    options = lookup("engine", model.engine, ENGINES)
+    for name, value in (model.engine_options or {}).items():
+        lookup(f"option of engine {model.engine!r}", name, options)
+        _whole(value, name, 1)
+    _positive(model.lam, "lam", "the regulariser's weight, for example 1e-4")
+    _whole(model.max_iter, "max_iter", 1)
+    if model.tol is not None:
+        _positive(model.tol, "tol", "a tolerance, or None for the stopping rule's own")
+    if model.max_seconds is not None:
+        _positive(model.max_seconds, "max_seconds", "a time budget in seconds, or None")
+    if model.record_every is not None:
+        _whole(model.record_every, "record_every", 0)
+    if model.stopping == "average" and getattr(algorithms.resolve(model.algorithm), "average", True) is False:
+        raise ValueError(
+            "stopping='average' watches the averaged iterates, which average=False does not keep: "
+            "use stopping='weights', 'objective' or None"
+        )
+
+
+def _whole(value: Any, name: str, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+
+
+def _positive(value: Any, name: str, meaning: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) < np.inf:
+        raise ValueError(f"{name} must be a positive number ({meaning}), got {value!r}")

@@ -1,0 +1,240 @@
+"""The page: words, tables and figures in one HTML file that needs no network. Every word from outside is escaped."""
+
+import os
+import platform
+from collections.abc import Sequence
+from datetime import datetime
+from html import escape
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from gadget_svm.network import Network
+from gadget_svm.report import curves, graph
+from gadget_svm.report.needs import require_plotly
+from gadget_svm.report.style import CSS, SCRIPT
+
+CONFIG = {"displaylogo": False, "responsive": True, "displayModeBar": False}
+
+
+def write_report(
+    path: str | Path,
+    *,
+    summary: dict[str, Any],
+    history: Sequence[dict[str, Any]],
+    network: Network,
+    title: str | None = None,
+) -> Path:
+    """Write the report of one run.
+
+    ``summary`` is what `gadget train --json` prints: dataset, parameters, nodes, average, n_iter, why, messages,
+    bytes, seconds; ``history`` its records; ``network`` the graph the nodes gossiped on.
+    """
+    target = Path(path)
+    text = page(summary, history, network, title or f"Gossip on {summary['dataset']['name']}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(target.name + ".part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(target)
+    return target
+
+
+def page(summary: dict[str, Any], history: Sequence[dict[str, Any]], network: Network, title: str) -> str:
+    """The whole file as text."""
+    require_plotly()
+    body = "\n".join(
+        [
+            f"<h1>{escape(title)}</h1>",
+            f'<p class="lead">{escape(lead(summary, network))}</p>',
+            tiles(summary),
+            axis_switch(),
+            f'<div class="cards">{cards(summary, history, network)}</div>',
+            f"<footer>{escape(origin())}</footer>",
+        ]
+    )
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta name="color-scheme" content="light dark"><title>{escape(title)}</title><style>{CSS}</style>'
+    )
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n'
+        f"<body><main>{body}</main><script>{SCRIPT}</script></body></html>\n"
+    )
+
+
+def lead(summary: dict[str, Any], network: Network) -> str:
+    """What was done, in two sentences."""
+    data, why = summary["dataset"], str(summary["why"])
+    return (
+        f"{network.n:,} nodes on a {network.name} graph learned a linear support vector machine from "
+        f"{data['rows']:,} rows of {data['features']:,} features without sharing a row: they exchange weight "
+        f"vectors only. {why[:1].upper()}{why[1:]}."
+    )
+
+
+def tiles(summary: dict[str, Any]) -> str:
+    """The figures to remember."""
+    key = "train_accuracy" if summary["average"].get("test_accuracy") is None else "test_accuracy"
+    words = key.replace("_", " ")
+    known = [node[key] for node in summary["nodes"] if node.get(key) is not None]
+    shown = [
+        (percent(min(known, default=None)), f"{words}, worst node"),
+        (percent(summary["average"].get(key)), f"{words}, network average"),
+        (count(summary["n_iter"]), "iterations"),
+        (count(summary["messages"]), "messages"),
+        (size(summary["bytes"]), "sent in all"),
+        (f"{number(summary['seconds'], 3)} s", "of training"),
+    ]
+    parts = [f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>' for value, name in shown]
+    return f'<div class="tiles">{"".join(parts)}</div>'
+
+
+def axis_switch() -> str:
+    """The choice of the horizontal axis, for all curves at once."""
+    choices = {"iteration": "iterations", "seconds": "seconds", "messages": "messages"}
+    inputs = [
+        f'<label><input type="radio" name="axis" value="{name}"{" checked" * (name == "iteration")}> {words}</label>'
+        for name, words in choices.items()
+    ]
+    return f"<fieldset><legend>Curves against</legend>{''.join(inputs)}</fieldset>"
+
+
+def cards(summary: dict[str, Any], history: Sequence[dict[str, Any]], network: Network) -> str:
+    """Figures and tables, each with its caption; plotly's code comes with the first figure, once."""
+    reference = summary.get("reference")
+    drawn = [
+        ("Objective", curves.objective_figure(history, reference), OBJECTIVE + against(reference)),
+        ("Wrong answers", curves.error_figure(history, reference), ERROR),
+        ("Disagreement", curves.disagreement_figure(history), DISAGREEMENT),
+        ("Messages and bytes", curves.traffic_figure(history), TRAFFIC),
+        ("The network", graph.network_figure(network, summary["nodes"]), network_caption(summary, network)),
+    ]
+    parts = [
+        card(name, embed(figure, first=i == 0), caption, wide=name == "The network")
+        for i, (name, figure, caption) in enumerate(drawn)
+    ]
+    parts.append(card("Nodes", nodes_table(summary), nodes_caption(summary), wide=True))
+    parts.append(card("Data", facts_table(summary["dataset"]), "What was learned from."))
+    parts.append(card("Parameters", facts_table(summary["parameters"]), "Enough to repeat the run bit for bit."))
+    return "\n".join(parts)
+
+
+def embed(figure: Any, first: bool) -> str:
+    """The figure as HTML."""
+    import plotly.io
+
+    text: str = plotly.io.to_html(figure, full_html=False, include_plotlyjs=first, include_mathjax=False, config=CONFIG)
+    return text
+
+
+def card(name: str, inside: str, caption: str, wide: bool = False) -> str:
+    """A box with a heading, a sentence and something to see."""
+    kind = ' class="wide"' if wide else ""
+    return f'<section{kind}><h2>{escape(name)}</h2><p class="caption">{escape(caption)}</p>{inside}</section>'
+
+
+OBJECTIVE = "What the nodes minimise, over all rows: lower is better. Both curves meet when the nodes agree."
+ERROR = "How many rows the network's average model gets wrong. It often settles long before the objective does."
+DISAGREEMENT = "How far the node farthest from the average is from it, as a share of the average's length."
+TRAFFIC = "Everything sent by all nodes together since the start. Bytes are on the right."
+
+
+def against(reference: dict[str, Any] | None) -> str:
+    """Who the level line is."""
+    return "" if reference is None else f" The level line is {reference['name']}: {reference['text']}."
+
+
+def network_caption(summary: dict[str, Any], network: Network) -> str:
+    """What is seen, or why there is no graph."""
+    words, _ = graph.quality(summary["nodes"])
+    if network.n > graph.MOST_DRAWN:
+        return (
+            f"{network.n:,} nodes: a drawing of more than {graph.MOST_DRAWN} nodes is a blot, so this shows how many "
+            f"nodes reach which {words.rstrip(', %')}."
+        )
+    return f"Who gossips with whom. The colour is a node's {words.rstrip(', %')}; rest on a node for its details."
+
+
+def nodes_caption(summary: dict[str, Any]) -> str:
+    """Whether these are all nodes."""
+    total = summary["parameters"].get("nodes", len(summary["nodes"]))
+    if len(summary["nodes"]) < total:
+        return f"An even sample of {len(summary['nodes']):,} of the {total:,} nodes: judging all would take long."
+    return "Every node has a model of its own and can answer alone."
+
+
+def nodes_table(summary: dict[str, Any]) -> str:
+    """One row per node, and the network average."""
+    rows = [_node_row(str(node["node"]), node) for node in summary["nodes"]]
+    rows.append(_node_row("average", {**summary["average"], "rows": summary["dataset"]["rows"]}, ' class="total"'))
+    head = "".join(f"<th>{name}</th>" for name in ("node", "rows", "train accuracy", "test accuracy", "objective"))
+    table = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    return table if len(rows) <= 51 else f"<details><summary>{len(rows) - 1:,} nodes</summary>{table}</details>"
+
+
+def _node_row(name: str, node: dict[str, Any], kind: str = "") -> str:
+    cells = [
+        name,
+        count(node.get("rows")),
+        percent(node.get("train_accuracy")),
+        percent(node.get("test_accuracy")),
+        number(node.get("train_objective")),
+    ]
+    return f"<tr{kind}>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
+
+
+def facts_table(facts: dict[str, Any]) -> str:
+    """Names and values, nested ones flattened."""
+    rows = [
+        f"<tr><td>{escape(name.replace('_', ' '))}</td><td>{escape(value)}</td></tr>" for name, value in flat(facts)
+    ]
+    return f'<table class="facts"><tbody>{"".join(rows)}</tbody></table>'
+
+
+def flat(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """Pairs of name and text; what is not set is a dash."""
+    pairs: list[tuple[str, str]] = []
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            pairs += flat(value)
+        else:
+            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            pairs.append((str(name), "-" if value is None or text == "" else text))
+    return pairs
+
+
+def origin() -> str:
+    """Who made this, when and on what."""
+    try:
+        made_by = f"gadget-svm {version('gadget-svm')}"
+    except PackageNotFoundError:  # run from a checkout that is not installed
+        made_by = "gadget-svm"
+    when = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
+    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    return f"Written by {made_by} on {when}; {machine}."
+
+
+def percent(share: Any) -> str:
+    """0.97 is 97.00 %."""
+    return "-" if curves.finite(share) is None else f"{100 * share:.2f} %"
+
+
+def number(value: Any, digits: int = 5) -> str:
+    """A few digits."""
+    return "-" if curves.finite(value) is None else f"{value:.{digits}g}"
+
+
+def count(value: Any) -> str:
+    """A whole number with its thousands apart."""
+    return "-" if curves.finite(value) is None else f"{value:,}"
+
+
+def size(nbytes: Any) -> str:
+    """Bytes in the unit that suits them."""
+    if curves.finite(nbytes) is None:
+        return "-"
+    for unit in ("B", "kB", "MB", "GB"):
+        if nbytes < 1000:
+            return f"{nbytes:.3g} {unit}"
+        nbytes /= 1000
+    return f"{nbytes:.3g} TB"
