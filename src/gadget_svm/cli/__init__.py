@@ -1,4 +1,4 @@
-"""The command `gadget`: arguments in, tables and files out. Owns no mathematics; what is heavy waits for its command."""
+"""The command `gadget`: arguments in, tables and files out. Owns no mathematics; heavy imports wait for use."""
 
 
 def main() -> None:

@@ -32,7 +32,7 @@ def run_demo(out: Path) -> int:
     )
     say(
         Console(),
-        "Ten nodes, a tenth of the images each, learn to tell 0 from 1 to 9. They share weights, never images.",
+        "Ten nodes with a tenth of the images each learn to tell 0 from 1 to 9. They share weights, never images.",
     )
     return run_training(order, one_machine)
 

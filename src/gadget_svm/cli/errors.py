@@ -1,4 +1,4 @@
-"""What a user did wrong, in one line and exit code 2. Owns which errors those are; GADGET_DEBUG=1 shows the traceback."""
+"""What a user did wrong, in one line and exit code 2. Owns which errors those are; GADGET_DEBUG=1 shows tracebacks."""
 
 import os
 from typing import Any

@@ -1,4 +1,4 @@
-"""How good the models are: every node and the network average, on the training rows and the test rows. Only measures."""
+"""How good the models are: every node and the network average, on training and test rows. Only measures."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

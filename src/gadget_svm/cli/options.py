@@ -40,9 +40,7 @@ Topology = Annotated[
 
 Lam = Annotated[
     float | None,
-    _option(
-        "--lam", panel=ALGORITHM, help="The regulariser's weight. Default: the paper's for the data set, else 1e-4."
-    ),
+    _option("--lam", panel=ALGORITHM, help="The regulariser's weight. Default: the paper's for the data, else 1e-4."),
 ]
 Algorithm = Annotated[
     str, _option("--algorithm", panel=ALGORITHM, help="auto, or gadget for the paper's Algorithm 2 as printed.")
@@ -80,7 +78,7 @@ Settings = Annotated[
 Seed = Annotated[int, _option("--seed", panel=ALGORITHM, help="Same seed, same result, bit for bit.")]
 Jobs = Annotated[
     int | None,
-    _option("--jobs", panel=ALGORITHM, help="Threads; the result does not depend on it. Default: all cores."),
+    _option("--jobs", panel=ALGORITHM, help="Threads; the result does not depend on them. Default: all."),
 ]
 
 Stopping = Annotated[

@@ -1,4 +1,4 @@
-"""What the user asked of `gadget train`, and what it means: settings, faults, shares, stopping. Pure: no files, no screen."""
+"""What the user asked of `gadget train`, and what it means. Refuses what makes no sense; touches no file, no screen."""
 
 import json as jsonlib
 from dataclasses import dataclass, replace

@@ -88,4 +88,5 @@ def write_answers(out: str, answers: NDArray[Any]) -> None:
     if out == "-":
         sys.stdout.write(text)
     else:
+        Path(out).parent.mkdir(parents=True, exist_ok=True)
         Path(out).write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What is seen while something runs: a bar on a terminal, a few plain lines elsewhere; and what Ctrl-C means meanwhile."""
+"""What is seen while something runs (a bar on a terminal, plain lines elsewhere), and what Ctrl-C means meanwhile."""
 
 import signal
 import threading

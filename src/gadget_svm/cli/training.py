@@ -47,7 +47,7 @@ def train_models(order: Order, aside: Console, reference: Reference | None) -> T
     sites = share_out(order, data.y)
     order = with_nodes(order, sites)
     model = make_model(order, data)
-    remark(order, data, model, aside)
+    remark(data, model, aside)
     judge = Judge.of(data, model.lam, model.fit_intercept, order.jobs)
     fit(model, data, sites, judge, meter(aside, order.max_iter, order.max_seconds, order.quiet))
     history = [plain(record) for record in model.history_]
@@ -63,14 +63,14 @@ def train_models(order: Order, aside: Console, reference: Reference | None) -> T
 
 def load(order: Order, aside: Console) -> Dataset:
     """The data, downloaded if need be."""
-    chosen = {} if order.positive is None else {"positive": order.positive}
+    chosen: dict[str, Any] = {} if order.positive is None else {"positive": order.positive}  # else the paper's
     with Download(aside, order.data) as progress:
         return load_dataset(
             order.data, test=order.test, label=order.label, data_dir=order.data_dir, progress=progress, **chosen
-        )  # type: ignore[arg-type]  # `positive` is left out where it was not given, which means the paper's
+        )
 
 
-def remark(order: Order, data: Dataset, model: GadgetSVC, aside: Console) -> None:
+def remark(data: Dataset, model: GadgetSVC, aside: Console) -> None:
     """What a user would like to know before it begins."""
     say(aside, f"{data.name}: {data.X.shape[0]:,} rows, {data.X.shape[1]:,} features, lam {model.lam:g} ({data.note})")
     lossy = any(fault.loses for fault in model.faults or [])

@@ -1,4 +1,4 @@
-"""A run's history and nodes -> one HTML file that opens offline. Draws what it is given; trains and measures nothing."""
+"""A run's history and nodes -> one HTML file that opens offline. Draws what it is given, measures nothing."""
 
 from gadget_svm.report.needs import require_plotly
 from gadget_svm.report.page import write_report

@@ -59,7 +59,8 @@ def _axis(values: Values, words: str) -> dict[str, Any]:
 
 
 def dressed(figure: Any) -> Any:
-    """What all figures share: no background of their own, room for a finger, a legend above."""
+    """What all figures share: no background of their own, a legend above, titles no larger than the text."""
+    axis = {"automargin": True, "gridcolor": "rgba(128,128,128,.25)", "zeroline": False, "exponentformat": "SI"}
     figure.update_layout(
         height=340,
         margin={"l": 64, "r": 24, "t": 36, "b": 56},
@@ -68,8 +69,8 @@ def dressed(figure: Any) -> Any:
         font={"family": "system-ui, sans-serif", "size": 13, "color": "#6b7280"},
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         hovermode="closest",
-        xaxis={"automargin": True, "gridcolor": "rgba(128,128,128,.25)", "zeroline": False, "exponentformat": "SI"},
-        yaxis={"automargin": True, "gridcolor": "rgba(128,128,128,.25)", "zeroline": False},
+        xaxis={**axis, "title": {"font": {"size": 13}}},
+        yaxis={**axis, "title": {"font": {"size": 13}}},
     )
     return figure
 
@@ -108,10 +109,15 @@ def traffic_figure(history: Sequence[Record]) -> Any:
     nbytes = column(history, "bytes")
     line = {"color": ORANGE, "width": 2.5, "dash": "dot"}
     figure.add_scatter(x=column(history, "iteration"), y=nbytes, name="bytes", yaxis="y2", mode="lines", line=line)
-    right = {"title": {"text": "bytes"}, "overlaying": "y", "side": "right", "showgrid": False, "automargin": True}
-    figure.update_layout(
-        yaxis={"exponentformat": "SI"}, yaxis2={**right, "type": kind_of_axis(nbytes), "exponentformat": "SI"}
-    )
+    right = {
+        "title": {"text": "bytes", "font": {"size": 13}},
+        "overlaying": "y",
+        "side": "right",
+        "showgrid": False,
+        "automargin": True,
+        "tickmode": "auto",
+    }
+    figure.update_layout(yaxis2={**right, "type": kind_of_axis(nbytes), "exponentformat": "SI"})
     return figure
 
 

@@ -1,4 +1,4 @@
-"""The network as a picture, nodes coloured by how well they do; above 300 nodes a histogram, for nobody could read more."""
+"""The network as a picture, nodes coloured by how well they do; above 300 nodes a histogram."""
 
 from collections.abc import Sequence
 from html import escape
@@ -14,8 +14,8 @@ Node = dict[str, Any]
 
 
 def quality(nodes: Sequence[Node]) -> tuple[str, list[float | None]]:
-    """What nodes are compared by: test accuracy in per cent where there is one, else the objective."""
-    tested = any(finite(node.get("test_accuracy")) is not None for node in nodes)
+    """What nodes are compared by: test accuracy in per cent where they differ in it, else the objective."""
+    tested = len({finite(node.get("test_accuracy")) for node in nodes}) > 1
     key, factor, words = ("test_accuracy", 100, "test accuracy, %") if tested else ("train_objective", 1, "objective")
     values = [finite(node.get(key)) for node in nodes]
     return words, [None if value is None else factor * value for value in values]
@@ -59,7 +59,11 @@ def _markers(words: str, values: list[float | None], count: int) -> dict[str, An
         "cmax": most + room,
         "colorscale": [[0, "#b45309"], [0.5, "#7c3aed"], [1, "#1d4ed8"]],
         "reversescale": words == "objective",
-        "colorbar": {"title": {"text": words, "side": "right"}, "thickness": 12, "outlinewidth": 0},
+        "colorbar": {
+            "title": {"text": words, "side": "right", "font": {"size": 13}},
+            "thickness": 12,
+            "outlinewidth": 0,
+        },
         "line": {"width": 1.5, "color": "rgba(255,255,255,.8)"},
     }
 

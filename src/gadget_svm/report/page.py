@@ -114,8 +114,14 @@ def cards(summary: dict[str, Any], history: Sequence[dict[str, Any]], network: N
         for i, (name, figure, caption) in enumerate(drawn)
     ]
     parts.append(card("Nodes", nodes_table(summary), nodes_caption(summary), wide=True))
-    parts.append(card("Data", facts_table(summary["dataset"]), "What was learned from."))
-    parts.append(card("Parameters", facts_table(summary["parameters"]), "Enough to repeat the run bit for bit."))
+    parts.append(card("Data", facts_table(summary["dataset"]), "What the nodes learned from."))
+    parts.append(
+        card(
+            "Parameters",
+            facts_table(summary["parameters"]),
+            "Every choice of this run; the same choices give the same bits.",
+        )
+    )
     return "\n".join(parts)
 
 
@@ -192,14 +198,13 @@ def facts_table(facts: dict[str, Any]) -> str:
 
 
 def flat(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """Pairs of name and text; what is not set is a dash."""
+    """Pairs of name and text; what is not set is left out."""
     pairs: list[tuple[str, str]] = []
     for name, value in facts.items():
         if isinstance(value, dict):
             pairs += flat(value)
-        else:
-            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-            pairs.append((str(name), "-" if value is None or text == "" else text))
+        elif value is not None and value != []:
+            pairs.append((str(name), ", ".join(map(str, value)) if isinstance(value, list) else str(value)))
     return pairs
 
 

@@ -1,4 +1,4 @@
-"""How the report looks, and the script that switches axes and follows light or dark. Plain text, nothing from outside."""
+"""How the report looks, and the script that switches axes and follows light or dark. Nothing is loaded from outside."""
 
 CSS = """
 :root { --ink: #1f2937; --soft: #5b6472; --paper: #f6f7f9; --card: #ffffff; --line: #e3e6eb; --accent: #2563eb; }
@@ -17,6 +17,7 @@ p { margin: 0 0 10px; } p.lead { color: var(--soft); max-width: 75ch; }
 .tile span, .caption { color: var(--soft); font-size: .9rem; }
 .cards { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 16px; }
 section { padding: 16px 18px; min-width: 0; overflow: hidden; } section.wide { grid-column: 1 / -1; }
+section:has(> .facts) { align-self: start; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: .93rem; }
 th, td { text-align: right; padding: 5px 12px; border-bottom: 1px solid var(--line); white-space: nowrap; }

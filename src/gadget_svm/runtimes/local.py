@@ -89,6 +89,16 @@ class LocalRuntime:
             block.team.close()
 
 
+def distances(models: Floats, others: Floats) -> Floats:
+    """How far each model is from its other (or all from one), a few thousand at a time so that memory stays bounded."""
+    out = np.empty(len(models))
+    stride = max(1, 2**20 // max(1, models[0].size))
+    for i in range(0, len(models), stride):
+        apart = models[i : i + stride] - (others[i : i + stride] if others.ndim == models.ndim else others)
+        out[i : i + stride] = np.sqrt(np.einsum("mkd,mkd->m", apart, apart))
+    return out
+
+
 def _send(party: Round, delivery: Delivery) -> Mail | None:
     try:
         return party.send(delivery)

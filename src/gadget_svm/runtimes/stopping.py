@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm.names import lookup
-from gadget_svm.runtimes.local import LocalRuntime
+from gadget_svm.runtimes.local import LocalRuntime, distances
 
 Floats = NDArray[np.float64]
 STRIDE = 1.25
@@ -54,7 +54,7 @@ class WeightsStill:
         """Whether no node's vector moved by more than tol."""
         now = runtime.weights().copy()
         if self.before is not None:
-            self.value = max(_distance(a, b) for a, b in zip(now, self.before, strict=True))
+            self.value = float(distances(now, self.before).max())
         self.before = now
         return self.value <= self.tol
 
@@ -80,8 +80,8 @@ class AverageStill:
         """Whether every node's average moved by at most tol of its length."""
         now = runtime.models()
         if self.before is not None:
-            pairs = zip(now, self.before, strict=True)
-            self.value = max(_distance(a, b) / max(float(np.linalg.norm(a)), 1e-300) for a, b in pairs)
+            lengths = np.maximum(distances(now, np.zeros(now.shape[1:])), 1e-300)
+            self.value = float((distances(now, self.before) / lengths).max())
         self.before = now
         return self.value <= self.tol
 
@@ -108,10 +108,6 @@ class ObjectiveStill:
         self.before = objective
         self.quiet = self.quiet + 1 if self.value <= self.tol else 0
         return self.quiet >= 3
-
-
-def _distance(a: Floats, b: Floats) -> float:
-    return float(np.linalg.norm(a - b))
 
 
 RULES: dict[str, Callable[..., Stopping]] = {

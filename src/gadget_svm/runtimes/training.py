@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gadget_svm.kernels.vectors import add_scaled
 from gadget_svm.objective import Objective
-from gadget_svm.runtimes.local import LocalRuntime
+from gadget_svm.runtimes.local import LocalRuntime, distances
 from gadget_svm.runtimes.stopping import Stopping, geometric
 
 Floats = NDArray[np.float64]
@@ -139,6 +139,6 @@ def _record(runtime: LocalRuntime, objective: Objective, spent: float, observe: 
 
 def disagreement(models: Floats, mean: Floats) -> float:
     """How far the node farthest from the average is from it, as a part of the average's length."""
-    farthest = max(float(np.linalg.norm(model - mean)) for model in models)
+    farthest = float(distances(models, mean).max())
     length = float(np.linalg.norm(mean))
     return farthest / length if length > 0 else 0.0

@@ -1,0 +1,239 @@
+"""Gossip protocols by themselves: mass is conserved, estimates go to the weighted mean, stopping times hold."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from conftest import networks
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gadget_svm.gossip import PROTOCOLS, Diffusion, Pairwise, PushSum, average, carrier, rounds, until_still
+from gadget_svm.kernels.gossip import LEAST
+from gadget_svm.mail import Delivery, Mail
+from gadget_svm.network import Network
+from gadget_svm.spectral import diameter
+from gadget_svm.topologies import build
+
+NAMES = sorted(PROTOCOLS)
+
+
+def mass(block):
+    """All sums and weights there are: at the nodes, and under way in running sums (sigma less what was seen)."""
+    s, phi = block.s.sum(axis=0), block.phi.sum()
+    if "sigma" in block.edge:
+        s = s + block.edge["sigma"].sum(axis=0) - block.edge["seen"].sum(axis=0)
+        phi = phi + block.edge["sigma_phi"].sum() - block.edge["seen_phi"].sum()
+    return s, phi
+
+
+def some_block(network, width, seed, zeros=False):
+    rng = np.random.default_rng(seed)
+    n = rng.integers(0 if zeros else 1, 50, network.n).astype(float)
+    n[0] = max(n[0], 1.0)
+    return carrier(network, rng.normal(size=(network.n, width)) * 10, n, seed)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=40)
+@given(network=networks(), width=st.integers(1, 4), seed=st.integers(0, 2**32), steps=st.integers(1, 25))
+def test_mass_is_conserved_to_rounding_on_any_connected_graph(name, network, width, seed, steps):
+    """Kempe et al., Proposition 2.2: "the sum of all weights is always n"; with n_i, the sum of all n_i."""
+    block, protocol = some_block(network, width, seed, zeros=True), PROTOCOLS[name]()
+    weight = np.ones(network.n) if name == "pairwise" else block.n
+    wanted = weight @ block.flat
+    for _, block in zip(range(steps), rounds(protocol, block), strict=False):
+        s, phi = mass(block)
+        np.testing.assert_allclose(s, wanted, rtol=0, atol=1e-9)
+        assert phi == pytest.approx(weight.sum(), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=15)
+@given(network=networks(most=6), seed=st.integers(0, 2**32))
+def test_estimates_go_to_the_mean_weighted_by_n(name, network, seed):
+    rng = np.random.default_rng(seed)
+    x, n = rng.normal(size=(network.n, 2)), rng.integers(1, 20, network.n)
+    believed = average(x, network, PROTOCOLS[name](), 1500, weights=n, seed=seed)
+    wanted = x.mean(axis=0) if name == "pairwise" else n @ x / n.sum()  # pairwise averaging knows no weights
+    np.testing.assert_allclose(believed, np.tile(wanted, (network.n, 1)), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=20)
+@given(network=networks(), seed=st.integers(0, 2**32), steps=st.integers(0, 12))
+def test_scalars_are_averaged_as_columns_of_vectors(name, network, seed, steps):
+    """Push-Vector is Push-Sum in every coordinate."""
+    x = np.random.default_rng(seed).normal(size=(network.n, 3))
+    whole = average(x, network, PROTOCOLS[name](), steps, seed=seed)
+    for column in range(3):
+        alone = average(x[:, column], network, PROTOCOLS[name](), steps, seed=seed)
+        assert alone.shape == (network.n,)
+        np.testing.assert_array_equal(alone, whole[:, column])
+
+
+@settings(max_examples=30)
+@given(network=networks(transition="random-walk"), steps=st.integers(1, 6), seed=st.integers(0, 2**32))
+def test_diffusion_deterministically_simulates_a_random_walk(network, steps, seed):
+    """After t rounds the sums are (B^t)' s and the weights (B^t)' phi."""
+    block = some_block(network, 2, seed)
+    walk = np.linalg.matrix_power(network.matrix().toarray(), steps).T
+    s, phi = walk @ (block.n[:, None] * block.flat), walk @ block.n
+    for _, _ in zip(range(steps), rounds(Diffusion(), block), strict=False):
+        pass
+    np.testing.assert_allclose(block.s, s, atol=1e-9)
+    np.testing.assert_allclose(block.phi, phi, atol=1e-9)
+
+
+def test_push_sum_keeps_half_and_sends_half_to_one_neighbour():
+    network = build("ring", 6)
+    block = some_block(network, 3, 5)
+    start, sent = block.n[:, None] * block.flat, []
+
+    def exchange(mail):
+        sent.append(mail)
+        return Delivery(mail)
+
+    next(rounds(PushSum(), block, exchange))
+    (mail,) = sent
+    np.testing.assert_array_equal(mail.sender, np.arange(6))
+    np.testing.assert_array_equal(mail.vector, start / 2)
+    assert all(abs(a - b) in (1, 5) for a, b in zip(mail.sender, mail.receiver, strict=True))
+    arrived = np.zeros_like(start)
+    np.add.at(arrived, mail.receiver, mail.vector)
+    np.testing.assert_allclose(block.s, start / 2 + arrived)
+
+
+def test_neighbours_are_drawn_with_probability_b_ij():
+    """Of a node that sends, neighbour j is drawn b_ij / (1 - b_ii) of the time."""
+    star = sp.csr_array(np.array([[0, 1, 1, 1], [1, 0, 0, 0], [1, 0, 0, 1], [1, 0, 1, 0]]))
+    network = Network.from_adjacency(star, transition="metropolis")
+    block = carrier(network, np.ones((4, 1)), np.ones(4), seed=3)
+    drawn = np.zeros((4, 4))
+
+    def exchange(mail):
+        drawn[mail.sender, mail.receiver] += 1
+        return Delivery(mail)
+
+    for _ in zip(range(4000), rounds(PushSum(), block, exchange), strict=False):
+        pass
+    B = network.matrix().toarray() * (1 - np.eye(4))
+    np.testing.assert_allclose(drawn / 4000, B / B.sum(axis=1, keepdims=True), atol=0.03)
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=20)
+def test_pairwise_partners_both_go_on_with_the_middle(seed):
+    """Every vector after a round is one of before, or the middle of two: nobody is in two pairs at once."""
+    block = carrier(build("complete", 7), np.eye(7), np.ones(7), seed)
+    next(rounds(Pairwise(), block))
+    for row in block.s:
+        assert sorted(row[row != 0]) in ([1.0], [0.5, 0.5])
+    np.testing.assert_array_equal(block.s.sum(axis=0), np.ones(7))
+
+
+def test_a_node_of_a_star_answers_any_of_its_callers():
+    """The hub's choice is even over its callers, also over hundreds of them."""
+    n, chosen = 300, set()
+    block = carrier(build("star", n), np.arange(n, dtype=float)[:, None], np.ones(n), seed=1)
+
+    def exchange(mail):
+        chosen.update(mail.receiver[mail.sender == 0].tolist())  # the hub's calls and answers
+        return Delivery(mail)
+
+    for _ in zip(range(400), rounds(Pairwise(), block, exchange), strict=False):
+        pass
+    assert len(chosen) > 180
+
+
+def test_running_sums_ignore_mail_that_is_repeated_or_older():
+    """algorithms: "a repeated or older one (by sequence) is ignored"."""
+    network, kept = build("complete", 5), []
+
+    def stutter(mail):
+        kept.append(mail)
+        again = Mail.merge([mail, *kept[-4:]])
+        return Delivery(again.select(np.random.default_rng(len(kept)).permutation(len(again.sender))))
+
+    twins = [some_block(network, 2, 9) for _ in range(2)]
+    for _ in zip(range(30), *(rounds(PROTOCOLS["running-sum"](), b, e) for b, e in zip(twins, (Delivery, stutter))),
+                 strict=False):  # fmt: skip
+        np.testing.assert_array_equal(twins[0].s, twins[1].s)
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+@pytest.mark.parametrize("name", ["line", "ring", "star", "random-regular", "exponential"])
+def test_diameter_stopping_ends_in_one_round_everywhere_and_near_the_mean(name, blocks):
+    """Kempe et al. 2003: nodes that know a bound of the diameter stop together, without knowing tau_mix."""
+    network, gamma = build(name, 9, seed=1), 1e-3
+    whole = some_block(network, 3, 4)
+    whole.w += 20  # away from zero, so that an error relative to the estimate means something
+    mean = whole.n @ whole.flat / whole.n.sum()
+    parts = split(network, whole, blocks)
+    for block in parts:
+        Diffusion().take_in(block, persist=False)
+    parties = [until_still(Diffusion(), block, 1, diameter(network), gamma, 10_000) for block in parts]
+    taken = drive(parties)
+    assert len(set(taken)) == 1
+    assert taken[0] % diameter(network) == 0
+    assert taken[0] < 10_000
+    believed = np.concatenate([block.s / block.phi[:, None] for block in parts])
+    assert np.abs(believed / mean - 1).max() < 5 * gamma
+    assert all("flag" not in block.edge for block in parts)
+
+
+def split(network, whole, parts):
+    """The nodes of a carrier over several blocks."""
+    bounds = [network.n * p // parts for p in range(parts + 1)]
+    made = []
+    for first, last in zip(bounds[:-1], bounds[1:], strict=True):
+        rows = whole.rows.of_nodes(first, last)
+        block = type(whole).fresh(
+            network, rows, whole.n[first:last], 1, whole.w.shape[2], seed=whole.seed, first=first, last=last
+        )
+        block.w[:] = whole.w[first:last]
+        made.append(block)
+    return made
+
+
+def drive(parties):
+    """Hand mail around until every party has stopped; the rounds each took."""
+    outgoing, taken = [next(party, None) for party in parties], [0] * len(parties)
+    while any(mail is not None for mail in outgoing):
+        delivery = Delivery(Mail.merge([mail for mail in outgoing if mail is not None]))
+        for i, party in enumerate(parties):
+            if outgoing[i] is not None:
+                taken[i] += 1
+                try:
+                    outgoing[i] = party.send(delivery)
+                except StopIteration:
+                    outgoing[i] = None
+    return taken
+
+
+@pytest.mark.parametrize("name", ["push-sum", "diffusion", "running-sum"])
+def test_a_node_with_next_to_no_mass_keeps_it(name):
+    """Mass that has been halved a thousand times would end as 0/0; the node waits until some reaches it."""
+    block = carrier(build("ring", 4), np.ones((4, 2)), np.ones(4))
+    running = rounds(PROTOCOLS[name](), block, lambda mail: Delivery(mail.select(mail.sender < 0)))  # all is lost
+    for _ in zip(range(1200), running, strict=False):
+        pass
+    assert (block.phi >= LEAST / 2).all()
+    np.testing.assert_allclose(block.s / block.phi[:, None], 1.0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("n", [1, 2])
+def test_the_smallest_networks_work(name, n):
+    believed = average(np.arange(n, dtype=float) + 1, build("complete", n), PROTOCOLS[name](), 200)
+    np.testing.assert_allclose(believed, (n + 1) / 2, rtol=1e-6)
+
+
+def test_what_cannot_be_averaged_says_so():
+    ring = build("ring", 4)
+    with pytest.raises(ValueError, match="3 values for 4 nodes"):
+        average([1, 2, 3], ring, PushSum(), 1)
+    for wrong in ([1, 1, 1], [1, 1, 1, -1], [0, 0, 0, 0]):
+        with pytest.raises(ValueError, match="weights must be 4 numbers"):
+            average([1, 2, 3, 4], ring, PushSum(), 1, weights=wrong)
+    with pytest.raises(ValueError, match="cannot restart"):
+        PROTOCOLS["running-sum"]().take_in(carrier(ring, np.ones((4, 1)), np.ones(4)), persist=False)
