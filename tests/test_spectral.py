@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gadget_svm import spectral
+from gadget_svm.spectral import eigen
+from gadget_svm.spectral.connectivity import swept_bound
 from gadget_svm.network import TRANSITIONS, Network
 from gadget_svm.topologies import build
 
@@ -193,7 +195,7 @@ def test_the_diameter_is_the_longest_shortest_path(network):
     exact = nx.diameter(graph)
     assert spectral.diameter(network) == exact
     assert spectral.diameter_bound(network) == exact
-    assert exact <= spectral._swept_bound(network) <= 2 * exact
+    assert exact <= swept_bound(network) <= 2 * exact
 
 
 @pytest.mark.parametrize(
@@ -255,3 +257,19 @@ def test_contraction_is_one_exactly_where_a_round_mixes_nothing(network):
     assert found == pytest.approx(second, abs=1e-9)
     assert (found == 1) == (second > 1 - 1e-9)
     assert found >= spectral.second_eigenvalue(network) - 1e-9
+
+
+@pytest.mark.parametrize("name", ["tree", "grid", "scale-free", "small-world:4,0.02", "erdos-renyi", "k-out", "line"])
+def test_the_sparse_solvers_agree_with_the_dense_one(name, monkeypatch):
+    network = build(name, 420, seed=5)
+    measures = (spectral.contraction, spectral.second_eigenvalue)
+    sparse = [measure(network) for measure in measures]
+    monkeypatch.setattr(eigen, "DENSE", 10_000)
+    # 1e-7 is what the directed solver is asked for.
+    assert sparse == pytest.approx([measure(network) for measure in measures], abs=1e-7)
+
+
+def test_no_answer_is_better_than_a_wrong_one(monkeypatch):
+    monkeypatch.setattr(eigen, "_lanczos", lambda *_: None)
+    with pytest.raises(spectral.TooLarge, match="give the number of rounds"):
+        spectral.contraction(build("ring", 400))

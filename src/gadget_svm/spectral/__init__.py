@@ -1,0 +1,27 @@
+"""How well a network mixes: connectivity, period, diameter, eigenvalues, and the rounds Push-Sum needs.
+
+Owns every number that a graph alone decides and refuses those it cannot afford (`TooLarge`).
+"""
+
+from gadget_svm.spectral.connectivity import (
+    TooLarge,
+    check_connected,
+    check_diffusion,
+    diameter,
+    diameter_bound,
+    period,
+)
+from gadget_svm.spectral.eigen import contraction, second_eigenvalue, spectral_gap, stationary, tau_mix
+from gadget_svm.spectral.rounds import (
+    RANDOMISED_FACTOR,
+    push_sum_error_factor,
+    randomised_rounds,
+    rounds_to,
+    summary,
+)
+
+__all__ = [
+    "RANDOMISED_FACTOR", "TooLarge", "check_connected", "check_diffusion", "contraction", "diameter", "diameter_bound",
+    "period", "push_sum_error_factor", "randomised_rounds", "rounds_to", "second_eigenvalue", "spectral_gap",
+    "stationary", "summary", "tau_mix",
+]  # fmt: skip

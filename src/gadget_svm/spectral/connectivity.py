@@ -1,0 +1,88 @@
+"""Whether mass gets everywhere, and in how many hops: connectivity, period, diameter."""
+
+import numpy as np
+
+from gadget_svm.network import Network, flooding_rounds, hops
+
+DIAMETER_LIMIT = 4_000
+
+
+class TooLarge(ValueError):  # noqa: N818 - the name is the whole complaint
+    """The network is too large for this number; the sentence says what there is instead."""
+
+
+def check_connected(network: Network) -> None:
+    """Refuse a graph in which some node never hears of another (strongly connected, if directed)."""
+    count, label = network.components()
+    if count == 1:
+        return
+    sizes = np.bincount(label)
+    hub = int(np.argmax(label == np.argmax(sizes)))
+    cut = np.flatnonzero(label == (len(sizes) - 1 - np.argmin(sizes[::-1])))
+    others = f" (and {len(cut) - 1} more: {', '.join(map(str, cut[1:4]))}{', ...' * (len(cut) > 4)})"
+    node = f"node {cut[0]}{others if len(cut) > 1 else ''}"
+    heard = network.directed and network.hops(hub)[cut[0]] >= 0
+    fault = f"{node} cannot reach node {hub}" if heard else f"{node} cannot be reached from node {hub}"
+    largest = ", ".join(map(str, np.sort(sizes)[::-1][:5])) + (", ..." if count > 5 else "")
+    strongly = "strongly " if network.directed else ""
+    raise ValueError(
+        f"the network {network.name!r} is not {strongly}connected: {fault}; its {count} components have "
+        f"{largest} nodes. Add an edge between them or choose a connected topology such as 'ring'."
+    )
+
+
+def period(network: Network) -> int:
+    """The greatest common divisor of the cycle lengths of B's support, for a connected graph."""
+    if np.any(network.self_share > 0):
+        return 1
+    depth = network.hops(0)
+    # An edge u -> v closes cycles whose lengths differ by a multiple of depth[u] + 1 - depth[v].
+    return int(np.gcd.reduce(depth[network.sources] + 1 - depth[network.indices]))
+
+
+def check_diffusion(network: Network) -> None:
+    """Refuse a network on which the diffusion form of Push-Sum does not converge."""
+    check_connected(network)
+    p = period(network)
+    if p > 1:
+        kind = " (it is bipartite: mass swings between two halves)" if p == 2 else ""
+        raise ValueError(
+            f"the network {network.name!r} has period {p}{kind}, so diffusion with transition "
+            f"{network.transition!r} never settles: use transition='lazy', which keeps half at each node"
+        )
+
+
+def diameter(network: Network) -> int:
+    """The longest of all shortest paths, exactly; `TooLarge` above 4,000 nodes."""
+    if network.n > DIAMETER_LIMIT:
+        raise TooLarge(
+            f"the exact diameter is computed up to {DIAMETER_LIMIT:,} nodes and {network.name!r} has "
+            f"{network.n:,}: use diameter_bound"
+        )
+    check_connected(network)
+    if network.n_edges == network.n * (network.n - 1):
+        return min(network.n - 1, 1)
+    if swept_bound(network) <= 64:
+        return flooding_rounds(network)
+    graph = network.adjacency()
+    graph.indices, graph.indptr = graph.indices.astype(np.int32), graph.indptr.astype(np.int32)
+    return max(int(hops(graph, source).max()) for source in range(network.n))
+
+
+def diameter_bound(network: Network) -> int:
+    """The diameter up to 4,000 nodes; above, a bound of it: out and back through one well-placed node."""
+    if network.n <= DIAMETER_LIMIT:
+        return diameter(network)
+    check_connected(network)
+    return swept_bound(network)
+
+
+def swept_bound(network: Network) -> int:
+    if network.directed:
+        return int(network.hops(0).max() + network.hops(0, backward=True).max())
+    # Two sweeps find a long path; from its middle nothing is much further than half the diameter.
+    end = int(network.hops(0).argmax())
+    near = network.hops(end)
+    far = network.hops(int(near.argmax()))
+    middle = int(np.argmin(np.maximum(near, far)))
+    return 2 * int(network.hops(middle).max())
