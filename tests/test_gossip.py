@@ -1,5 +1,7 @@
 """Gossip protocols by themselves: mass is conserved, estimates go to the weighted mean, stopping times hold."""
 
+from itertools import islice
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -26,6 +28,11 @@ def mass(block):
     return s, phi
 
 
+def gossiped(protocol, block, steps, exchange=Delivery):
+    """The block after each of so many rounds."""
+    return islice(rounds(protocol, block, exchange), 1, steps + 1)
+
+
 def some_block(network, width, seed, zeros=False):
     rng = np.random.default_rng(seed)
     n = rng.integers(0 if zeros else 1, 50, network.n).astype(float)
@@ -41,8 +48,8 @@ def test_mass_is_conserved_to_rounding_on_any_connected_graph(name, network, wid
     block, protocol = some_block(network, width, seed, zeros=True), PROTOCOLS[name]()
     weight = np.ones(network.n) if name == "pairwise" else block.n
     wanted = weight @ block.flat
-    for _, block in zip(range(steps), rounds(protocol, block), strict=False):
-        s, phi = mass(block)
+    for after in gossiped(protocol, block, steps):
+        s, phi = mass(after)
         np.testing.assert_allclose(s, wanted, rtol=0, atol=1e-9)
         assert phi == pytest.approx(weight.sum(), rel=1e-12)
 
@@ -78,8 +85,7 @@ def test_diffusion_deterministically_simulates_a_random_walk(network, steps, see
     block = some_block(network, 2, seed)
     walk = np.linalg.matrix_power(network.matrix().toarray(), steps).T
     s, phi = walk @ (block.n[:, None] * block.flat), walk @ block.n
-    for _, _ in zip(range(steps), rounds(Diffusion(), block), strict=False):
-        pass
+    list(gossiped(Diffusion(), block, steps))
     np.testing.assert_allclose(block.s, s, atol=1e-9)
     np.testing.assert_allclose(block.phi, phi, atol=1e-9)
 
@@ -93,7 +99,7 @@ def test_push_sum_keeps_half_and_sends_half_to_one_neighbour():
         sent.append(mail)
         return Delivery(mail)
 
-    next(rounds(PushSum(), block, exchange))
+    list(gossiped(PushSum(), block, 1, exchange))
     (mail,) = sent
     np.testing.assert_array_equal(mail.sender, np.arange(6))
     np.testing.assert_array_equal(mail.vector, start / 2)
@@ -114,8 +120,7 @@ def test_neighbours_are_drawn_with_probability_b_ij():
         drawn[mail.sender, mail.receiver] += 1
         return Delivery(mail)
 
-    for _ in zip(range(4000), rounds(PushSum(), block, exchange), strict=False):
-        pass
+    list(gossiped(PushSum(), block, 4000, exchange))
     B = network.matrix().toarray() * (1 - np.eye(4))
     np.testing.assert_allclose(drawn / 4000, B / B.sum(axis=1, keepdims=True), atol=0.03)
 
@@ -125,7 +130,7 @@ def test_neighbours_are_drawn_with_probability_b_ij():
 def test_pairwise_partners_both_go_on_with_the_middle(seed):
     """Every vector after a round is one of before, or the middle of two: nobody is in two pairs at once."""
     block = carrier(build("complete", 7), np.eye(7), np.ones(7), seed)
-    next(rounds(Pairwise(), block))
+    list(gossiped(Pairwise(), block, 1))
     for row in block.s:
         assert sorted(row[row != 0]) in ([1.0], [0.5, 0.5])
     np.testing.assert_array_equal(block.s.sum(axis=0), np.ones(7))
@@ -140,13 +145,12 @@ def test_a_node_of_a_star_answers_any_of_its_callers():
         chosen.update(mail.receiver[mail.sender == 0].tolist())  # the hub's calls and answers
         return Delivery(mail)
 
-    for _ in zip(range(400), rounds(Pairwise(), block, exchange), strict=False):
-        pass
+    list(gossiped(Pairwise(), block, 400, exchange))
     assert len(chosen) > 180
 
 
 def test_running_sums_ignore_mail_that_is_repeated_or_older():
-    """algorithms: "a repeated or older one (by sequence) is ignored"."""
+    """A repeated message, or an older one by its sequence number, says nothing new."""
     network, kept = build("complete", 5), []
 
     def stutter(mail):
@@ -155,8 +159,8 @@ def test_running_sums_ignore_mail_that_is_repeated_or_older():
         return Delivery(again.select(np.random.default_rng(len(kept)).permutation(len(again.sender))))
 
     twins = [some_block(network, 2, 9) for _ in range(2)]
-    for _ in zip(range(30), *(rounds(PROTOCOLS["running-sum"](), b, e) for b, e in zip(twins, (Delivery, stutter))),
-                 strict=False):  # fmt: skip
+    pair = [gossiped(PROTOCOLS["running-sum"](), twin, 30, way) for twin, way in zip(twins, (Delivery, stutter), strict=True)]
+    for _ in zip(*pair, strict=True):
         np.testing.assert_array_equal(twins[0].s, twins[1].s)
 
 
@@ -214,9 +218,7 @@ def drive(parties):
 def test_a_node_with_next_to_no_mass_keeps_it(name):
     """Mass that has been halved a thousand times would end as 0/0; the node waits until some reaches it."""
     block = carrier(build("ring", 4), np.ones((4, 2)), np.ones(4))
-    running = rounds(PROTOCOLS[name](), block, lambda mail: Delivery(mail.select(mail.sender < 0)))  # all is lost
-    for _ in zip(range(1200), running, strict=False):
-        pass
+    list(gossiped(PROTOCOLS[name](), block, 1200, lambda mail: Delivery(mail.select(mail.sender < 0))))  # all is lost
     assert (block.phi >= LEAST / 2).all()
     np.testing.assert_allclose(block.s / block.phi[:, None], 1.0)
 

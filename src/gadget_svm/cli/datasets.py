@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -13,7 +14,7 @@ from gadget_svm.data.sources import ENTRIES
 
 def show_list(data_dir: Path | None) -> None:
     """All of them in a table."""
-    table = Table()
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("name", "rows", "features", "lambda"):
         table.add_column(name, justify="left" if name == "name" else "right", no_wrap=True)
     table.add_column("where", overflow="fold")

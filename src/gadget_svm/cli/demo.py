@@ -8,10 +8,11 @@ from rich.console import Console
 
 from gadget_svm.cli.judging import Judge
 from gadget_svm.cli.order import Order
-from gadget_svm.cli.tables import number, percent, say
+from gadget_svm.cli.tables import say
 from gadget_svm.cli.training import run_training
 from gadget_svm.data import Dataset
 from gadget_svm.estimator import GadgetSVC
+from gadget_svm.report.words import number, percent
 
 
 def run_demo(out: Path) -> int:

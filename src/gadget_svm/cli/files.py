@@ -1,6 +1,7 @@
 """The files a training leaves: checked before it begins, written when it ends. Owns their names and their text."""
 
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -24,13 +25,12 @@ def check_targets(order: Order) -> None:
 
 
 def _writable(folder: Path, option: str) -> None:
-    probe = folder / ".gadget-probe"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe.write_bytes(b"")
-        probe.unlink()
-    except OSError as error:
-        raise OSError(f"{option}: cannot write to {folder} ({error.strerror}): name another folder") from error
+    """Looks without leaving a trace: the folder itself is made when there is something to put in it."""
+    nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not nearest.is_dir():
+        raise NotADirectoryError(f"{option}: {nearest} is a file, not a folder: name another place")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise PermissionError(f"{option}: {nearest} may not be written to: name another place")
 
 
 def write_history(folder: Path, history: Iterable[dict[str, Any]]) -> None:

@@ -159,16 +159,14 @@ def _fault(text: str) -> "list[Fault]":
     from gadget_svm import faults
 
     name, _, value = text.partition("=")
-    name = name.strip()
-    if name not in faults.FAULTS:
-        raise ValueError(unknown("fault", name, faults.FAULTS))
     try:
-        return faults.make_faults({name: jsonlib.loads(value) if value.strip() else None})
-    except (TypeError, ValueError) as error:
+        number = jsonlib.loads(value) if value.strip() else None
+    except jsonlib.JSONDecodeError as error:
         raise ValueError(
-            f"--fault {text} is not understood ({error}): write for example --fault loss=0.1, or with several "
-            """values --fault 'crash={"nodes": [3], "at": 100}'"""
+            f"--fault {text}: the value is no number: write for example --fault loss=0.1, or with several values "
+            """--fault 'crash={"nodes": [3], "at": 100}'"""
         ) from error
+    return faults.make_faults({name.strip(): number})
 
 
 def share_out(order: Order, y: "NDArray[Any]") -> "NDArray[Any] | None":

@@ -9,13 +9,13 @@ import typer
 from numpy.typing import NDArray
 
 from gadget_svm.cli.files import MODEL
-from gadget_svm.cli.tables import percent
 from gadget_svm.data import load_dataset, read_table
 from gadget_svm.data.catalog import against_rest
 from gadget_svm.data.files import plain_name
 from gadget_svm.data.paper import Parts
 from gadget_svm.data.sources import ENTRIES
 from gadget_svm.estimator import GadgetSVC, load_model
+from gadget_svm.report.words import percent
 
 FIXED_WIDTH = (".csv", ".tsv", ".parquet", ".pq", ".npz")
 """Tables that write every column: one that is narrower than the model has other columns."""
@@ -62,7 +62,7 @@ def fit_width(X: Any, name: str, width: int) -> Any:
     """The rows as wide as the model: svmlight leaves out features that do not occur, so a narrower file is padded."""
     from scipy.sparse import csr_matrix
 
-    fixed = plain_name(Path(name)).suffix.lower() in FIXED_WIDTH
+    fixed = name in ENTRIES or plain_name(Path(name)).suffix.lower() in FIXED_WIDTH
     if X.shape[1] > width or (X.shape[1] < width and fixed):
         raise ValueError(f"{name} has {X.shape[1]} features, the model was trained on {width}: is it the right file?")
     return csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], width))

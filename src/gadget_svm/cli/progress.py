@@ -65,9 +65,9 @@ class Bar:
     """A progress bar. Records get rarer as a training goes on; in between the bar moves by the last known pace."""
 
     def __init__(self, console: "Console", max_iter: int, max_seconds: float | None) -> None:
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
-        columns = (SpinnerColumn(), BarColumn(bar_width=24), TextColumn("{task.description}"), TimeElapsedColumn())
+        columns = (SpinnerColumn(), BarColumn(bar_width=16), TextColumn("{task.description}"))
         self.progress = Progress(*columns, console=console)
         self.max_iter, self.max_seconds = max_iter, max_seconds
         self.iteration, self.began, self.at = 0, time.monotonic(), 0.0
@@ -102,8 +102,8 @@ class Bar:
 def sentence(record: Record) -> str:
     """One record in words."""
     return (
-        f"iteration {record['iteration']:>7,}  objective {record['objective']:.5g}  "
-        f"disagreement {record['disagreement']:.1e}  {record['seconds']:.2f} s"
+        f"iteration {record['iteration']:,}, objective {record['objective']:.4g}, "
+        f"disagreement {record['disagreement']:.1e}, {record['seconds']:.2f} s"
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gadget_svm.cli.order import Order
+from gadget_svm.cli.order import SETTINGS, Order
 from gadget_svm.data import Dataset
 from gadget_svm.estimator import GadgetSVC
 from gadget_svm.runtimes.stopping import stopping_rule
@@ -63,8 +63,7 @@ def parameters(order: Order, model: GadgetSVC) -> dict[str, Any]:
         "faults": order.fault_texts,
     }
     settings = model.algorithm.get_params(deep=False)
-    inner = {"gossip", "rounds", "local_steps", "batch_size", "average", "project"}
-    return {key: value for key, value in given.items() if key not in inner} | filled | {"settings": settings}
+    return {key: value for key, value in given.items() if key not in SETTINGS} | filled | {"settings": settings}
 
 
 def why_stopped(model: GadgetSVC) -> str:

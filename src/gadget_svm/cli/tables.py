@@ -5,30 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
+from gadget_svm.report.words import count, number, percent, size
+
 if TYPE_CHECKING:
     from rich.console import Console
 
 MOST_SHOWN = 20
 Row = dict[str, Any]
-
-
-def percent(share: float | None) -> str:
-    """0.97 is 97.00 %."""
-    return "-" if share is None else f"{100 * share:.2f} %"
-
-
-def number(value: float | None) -> str:
-    """Five digits."""
-    return "-" if value is None else f"{value:.5g}"
-
-
-def size(nbytes: float) -> str:
-    """Bytes in the unit that suits them."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if nbytes < 1000:
-            return f"{nbytes:.3g} {unit}"
-        nbytes /= 1000
-    return f"{nbytes:.3g} TB"
 
 
 def nodes_table(summary: dict[str, Any]) -> Table:
@@ -39,19 +22,15 @@ def nodes_table(summary: dict[str, Any]) -> Table:
     for name in ("rows", "train accuracy", "test accuracy", "objective"):
         table.add_column(name, justify="right")
     for name, row in shown_rows(nodes, summary["parameters"]["nodes"]):
-        rows = f"{row['rows']:,.0f}"
-        table.add_row(
-            name, rows, percent(row["train_accuracy"]), percent(row["test_accuracy"]), number(row["train_objective"])
-        )
+        _add(table, name, row)
     table.add_section()
-    table.add_row(
-        "average",
-        f"{summary['dataset']['rows']:,}",
-        percent(average["train_accuracy"]),
-        percent(average["test_accuracy"]),
-        number(average["train_objective"]),
-    )
+    _add(table, "average", {**average, "rows": summary["dataset"]["rows"]})
     return table
+
+
+def _add(table: Table, name: str, row: Row) -> None:
+    accuracies = (percent(row[key]) for key in ("train_accuracy", "test_accuracy"))
+    table.add_row(name, count(row["rows"]), *accuracies, number(row["train_objective"]))
 
 
 def shown_rows(nodes: Sequence[Row], n_nodes: int) -> list[tuple[str, Row]]:
@@ -84,7 +63,7 @@ def show_training(console: "Console", summary: dict[str, Any]) -> None:
     say(
         console,
         f"{summary['messages']:,} messages, {size(summary['bytes'])}, {summary['seconds']:.2f} s of training; "
-        f"the nodes differ from their average by at most {100 * (summary['disagreement'] or 0):.2g} % of its length.",
+        f"the nodes differ from their average by at most {100 * (summary['disagreement'] or 0):.3g} % of its length.",
     )
 
 

@@ -3,31 +3,24 @@
 Every figure carries all its horizontal axes in ``layout.meta``, so that the page can switch between them.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from gadget_svm.report.needs import require_plotly
+from gadget_svm.report.words import finite
 
 Record = dict[str, Any]
 Values = list[float | None]
 
 BLUE, ORANGE, GREEN = "#3b82f6", "#f97316", "#10b981"
 AXES = {"iteration": "iterations", "seconds": "seconds of training", "messages": "messages sent"}
-WIDE = 20.0
+WIDE = 50.0
 """A quantity whose greatest value is so many times its least is drawn on a logarithmic axis."""
 
 
 def column(history: Sequence[Record], name: str, factor: float = 1.0) -> Values:
     """One quantity over the history; None where it is missing or not finite, which leaves a gap in the curve."""
     return [finite(record.get(name), factor) for record in history]
-
-
-def finite(value: Any, factor: float = 1.0) -> float | None:
-    """The number times the factor; None for whatever is no finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return value * factor
 
 
 def kind_of_axis(*columns: Values) -> str:
@@ -109,15 +102,9 @@ def traffic_figure(history: Sequence[Record]) -> Any:
     nbytes = column(history, "bytes")
     line = {"color": ORANGE, "width": 2.5, "dash": "dot"}
     figure.add_scatter(x=column(history, "iteration"), y=nbytes, name="bytes", yaxis="y2", mode="lines", line=line)
-    right = {
-        "title": {"text": "bytes", "font": {"size": 13}},
-        "overlaying": "y",
-        "side": "right",
-        "showgrid": False,
-        "automargin": True,
-        "tickmode": "auto",
-    }
-    figure.update_layout(yaxis2={**right, "type": kind_of_axis(nbytes), "exponentformat": "SI"})
+    right = {"overlaying": "y", "side": "right", "showgrid": False, "automargin": True, "exponentformat": "SI"}
+    title = {"text": "bytes", "font": {"size": 13}}
+    figure.update_layout(yaxis2={**right, "tickmode": "auto", "title": title, "type": kind_of_axis(nbytes)})
     return figure
 
 

@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+import numpy as np
+
 from gadget_svm.network import Network
-from gadget_svm.report.curves import BLUE, dressed, finite
+from gadget_svm.report.curves import BLUE, dressed
 from gadget_svm.report.needs import require_plotly
+from gadget_svm.report.words import finite
 
 MOST_DRAWN = 300
 MOST_NAMED = 60
@@ -45,25 +48,25 @@ def network_figure(network: Network, nodes: Sequence[Node]) -> Any:
         marker=_markers(words, values, network.n),
     )
     bare = {"visible": False, "showgrid": False}
-    return dressed(figure).update_layout(showlegend=False, height=460, xaxis=bare, yaxis=bare, margin={"b": 24})
+    return dressed(figure).update_layout(
+        showlegend=False, height=460, xaxis=bare, yaxis=bare, margin={"b": 72, "l": 24}
+    )
 
 
 def _markers(words: str, values: list[float | None], count: int) -> dict[str, Any]:
     known = [value for value in values if value is not None] or [0.0]
     least, most = min(known), max(known)
     room = max((most - least) * 0.05, abs(most) * 1e-3, 1e-9)  # equal nodes need a scale too
+    title = {"text": words, "side": "bottom", "font": {"size": 13}}
+    below = {"orientation": "h", "y": -0.02, "yanchor": "top", "x": 0.5, "len": 0.7}
     return {
         "size": 30 if count <= 20 else 22 if count <= MOST_NAMED else 11,
-        "color": values,
+        "color": np.array(values, dtype=float),  # None becomes NaN, which is drawn grey
         "cmin": least - room,
         "cmax": most + room,
         "colorscale": [[0, "#b45309"], [0.5, "#7c3aed"], [1, "#1d4ed8"]],
         "reversescale": words == "objective",
-        "colorbar": {
-            "title": {"text": words, "side": "right", "font": {"size": 13}},
-            "thickness": 12,
-            "outlinewidth": 0,
-        },
+        "colorbar": {**below, "title": title, "thickness": 12, "outlinewidth": 0, "nticks": 5},
         "line": {"width": 1.5, "color": "rgba(255,255,255,.8)"},
     }
 

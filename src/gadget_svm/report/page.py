@@ -13,6 +13,7 @@ from gadget_svm.network import Network
 from gadget_svm.report import curves, graph
 from gadget_svm.report.needs import require_plotly
 from gadget_svm.report.style import CSS, SCRIPT
+from gadget_svm.report.words import count, number, percent, size
 
 CONFIG = {"displaylogo": False, "responsive": True, "displayModeBar": False}
 
@@ -119,7 +120,7 @@ def cards(summary: dict[str, Any], history: Sequence[dict[str, Any]], network: N
         card(
             "Parameters",
             facts_table(summary["parameters"]),
-            "Every choice of this run; the same choices give the same bits.",
+            "The same choices give the same bits.",
         )
     )
     return "\n".join(parts)
@@ -217,29 +218,3 @@ def origin() -> str:
     when = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     return f"Written by {made_by} on {when}; {machine}."
-
-
-def percent(share: Any) -> str:
-    """0.97 is 97.00 %."""
-    return "-" if curves.finite(share) is None else f"{100 * share:.2f} %"
-
-
-def number(value: Any, digits: int = 5) -> str:
-    """A few digits."""
-    return "-" if curves.finite(value) is None else f"{value:.{digits}g}"
-
-
-def count(value: Any) -> str:
-    """A whole number with its thousands apart."""
-    return "-" if curves.finite(value) is None else f"{value:,}"
-
-
-def size(nbytes: Any) -> str:
-    """Bytes in the unit that suits them."""
-    if curves.finite(nbytes) is None:
-        return "-"
-    for unit in ("B", "kB", "MB", "GB"):
-        if nbytes < 1000:
-            return f"{nbytes:.3g} {unit}"
-        nbytes /= 1000
-    return f"{nbytes:.3g} TB"

@@ -1,0 +1,375 @@
+"""The command line as a user meets it: what it prints, what it writes, how it fails and how it stops."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from gadget_svm import GadgetSVC, load_model
+from gadget_svm.cli.app import app
+from gadget_svm.cli.order import Order, make_algorithm, make_faults, share_out, stopping_for, wants_intercept
+from gadget_svm.cli.progress import Bar, Interruption, Lines
+
+SRC = Path(__file__).parent.parent / "src"
+QUICK = ["--nodes", "4", "--max-iter", "200", "--algorithm", "gadget", "--lam", "0.01"]
+
+
+def gadget(*arguments: object):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="gadget")
+
+
+def write_rows(path: Path, rows: int = 120, features: int = 6, seed: int = 0, poison: str = "") -> Path:
+    """An svmlight file of two classes that a line through the origin tells apart."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, features)).round(4)
+    y = np.where(X[:, 0] + 0.5 * X[:, 1] > 0, 1, -1)
+    lines = [f"{label} " + " ".join(f"{j + 1}:{v}" for j, v in enumerate(row)) for label, row in zip(y, X, strict=True)]
+    path.write_text("\n".join(lines) + "\n" + poison)
+    return path
+
+
+@pytest.fixture(scope="module")
+def train_file(tmp_path_factory):
+    return write_rows(tmp_path_factory.mktemp("data") / "train.svm")
+
+
+@pytest.fixture(scope="module")
+def test_file(tmp_path_factory):
+    return write_rows(tmp_path_factory.mktemp("data") / "test.svm", rows=50, seed=1)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, train_file, test_file):
+    """A training with every kind of output, and its folder."""
+    out = tmp_path_factory.mktemp("run") / "deep" / "out"
+    result = gadget("train", train_file, "--test", test_file, *QUICK, "--json", "--out", out)
+    assert result.exit_code == 0, result.stderr
+    return result, out
+
+
+def test_json_is_all_there_is_on_stdout(trained):
+    result, _ = trained
+    run = json.loads(result.stdout)
+    assert [node["node"] for node in run["nodes"]] == [0, 1, 2, 3]
+    assert sum(node["rows"] for node in run["nodes"]) == run["dataset"]["rows"] == 120
+    assert run["history"][-1]["iteration"] == run["n_iter"]
+    assert run["messages"] == 4 * run["n_iter"]
+    assert {"dataset", "parameters", "average", "converged", "stopped_by", "bytes", "seconds"} <= set(run)
+    assert run["parameters"]["settings"]["solver"] == "pegasos"
+    assert "iteration" in result.stderr, "progress belongs on stderr"
+
+
+def test_judged_numbers_are_those_of_the_estimator(trained, test_file):
+    from gadget_svm.data import read_table
+
+    result, out = trained
+    run, model = json.loads(result.stdout), load_model(out / "model.safetensors")
+    X, y = read_table(test_file)
+    for node in run["nodes"]:
+        assert node["test_accuracy"] == pytest.approx(model.node(node["node"]).score(X, y), abs=1e-12)
+    assert run["average"]["test_accuracy"] == pytest.approx(model.score(X, y), abs=1e-12)
+    assert run["history"][-1]["test_error"] == pytest.approx(1 - model.score(X, y), abs=1e-12)
+    assert run["average"]["train_objective"] == pytest.approx(run["history"][-1]["objective"], rel=1e-12)
+
+
+def test_out_holds_model_history_and_summary(trained):
+    result, out = trained
+    run = json.loads(result.stdout)
+    history = [json.loads(line) for line in (out / "history.jsonl").read_text().splitlines()]
+    summary = json.loads((out / "summary.json").read_text())
+    assert history == run.pop("history")
+    assert summary == run
+    assert sorted(path.name for path in out.iterdir()) == ["history.jsonl", "model.safetensors", "summary.json"]
+
+
+def test_the_command_and_the_estimator_learn_the_same(trained, train_file):
+    from gadget_svm.data import read_table
+
+    X, y = read_table(train_file)
+    model = GadgetSVC(n_nodes=4, lam=0.01, algorithm="gadget", max_iter=200, random_state=0)
+    with pytest.warns(match="not converged") if not json.loads(trained[0].stdout)["converged"] else _nothing():
+        model.fit(X, y)
+    assert np.array_equal(load_model(trained[1] / "model.safetensors").node_coef_, model.node_coef_)
+
+
+def _nothing():
+    from contextlib import nullcontext
+
+    return nullcontext()
+
+
+def test_table_names_every_node_and_why_it_ended(train_file):
+    result = gadget("train", train_file, *QUICK, "--tol", "1e-9", "--quiet")
+    assert result.exit_code == 0
+    rows = [line for line in result.stdout.splitlines() if line.startswith("│")]
+    assert [row.split("│")[1].strip() for row in rows] == ["0", "1", "2", "3", "average"]
+    assert "Not converged in --max-iter 200" in result.stdout
+    assert "No test rows" in result.stdout
+    assert "ConvergenceWarning" not in result.output
+    assert "\x1b" not in result.output, "no escape codes where there is no terminal"
+    assert result.stderr == ""
+
+
+def test_many_nodes_are_shown_as_a_span(train_file):
+    result = gadget("train", train_file, "--nodes", 30, "--max-iter", 20, "--quiet")
+    assert "min of 30" in result.stdout
+    assert "max of 30" in result.stdout
+
+
+def test_predict_round_trip(trained, test_file, tmp_path):
+    from gadget_svm.data import read_table
+
+    answers = tmp_path / "new" / "answers.txt"
+    result = gadget("predict", trained[1], test_file, "--out", answers)
+    assert result.exit_code == 0, result.stderr
+    X, y = read_table(test_file)
+    model = load_model(trained[1] / "model.safetensors")
+    assert [int(line) for line in answers.read_text().split()] == model.predict(X).tolist()
+    assert f"accuracy {100 * model.score(X, y):.2f} %" in result.stdout
+    piped = gadget("predict", trained[1] / "model.safetensors", test_file, "--node", 2, "--out", "-")
+    assert [int(line) for line in piped.stdout.split()] == model.node(2).predict(X).tolist()
+    assert "node 2" in piped.stderr
+
+
+def test_predict_pads_a_narrow_file_and_refuses_a_wide_one(trained, tmp_path):
+    narrow, wide = tmp_path / "narrow.svm", tmp_path / "wide.svm"
+    narrow.write_text("1 1:2.0\n-1 1:-2.0\n")
+    wide.write_text("1 1:2.0 9:1\n-1 1:-2.0\n")
+    assert "accuracy 100.00 % of 2 rows" in gadget("predict", trained[1], narrow).stdout
+    refused = gadget("predict", trained[1], wide)
+    assert refused.exit_code == 2
+    assert "9 features" in refused.stderr
+    assert "trained on 6" in refused.stderr
+
+
+def test_predict_says_when_labels_are_unknown(trained, tmp_path):
+    (tmp_path / "cats.svm").write_text("7 1:2.0\n8 1:-2.0\n")
+    result = gadget("predict", trained[1], tmp_path / "cats.svm")
+    assert "no accuracy" in result.stdout
+    assert "7, 8" in result.stdout
+    assert gadget("predict", trained[1], tmp_path / "cats.svm", "--node", 4).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["train", "adlt"], "Did you mean 'adult'?"),
+        (["train", "FILE", "--topology", "rnig"], "Did you mean 'ring'?"),
+        (["train", "FILE", "--algorithm", "gadgt"], "Did you mean 'gadget'?"),
+        (["train", "FILE", "--gossip", "push-sm"], "Did you mean 'push-sum'?"),
+        (["train", "FILE", "--stopping", "wieghts"], "Did you mean 'weights'?"),
+        (["train", "FILE", "--fault", "los=0.1"], "Did you mean 'loss'?"),
+        (["train", "FILE", "--partition", "evn"], "Did you mean 'even'?"),
+        (["train", "FILE", "--set", "solvr=implicit"], "Did you mean 'solver'?"),
+        (["train", "FILE", "--set", "solver"], "NAME=VALUE"),
+        (["train", "FILE", "--fault", "loss=much"], "--fault loss=0.1"),
+        (["train", "FILE", "--partition", "sizes:1,x"], "sizes:1,2,3"),
+        (["train", "FILE", "--lam", "-1"], "lam must be a positive number"),
+        (["train", "FILE", "--nodes", "121"], "more than the 120 rows"),
+        (["train", "FILE", "--positive", "5"], "no row has the label '5'"),
+        (["train", "nowhere.svm"], "nowhere.svm"),
+        (["predict", "nowhere.safetensors", "FILE"], "no model file"),
+        (["topology", "stra"], "Did you mean 'star'?"),
+        (["topology", "ring", "--gamma", "0"], "--gamma"),
+        (["data", "path", "mnst"], "Did you mean 'mnist'?"),
+        (["data", "path", "digits"], "scikit-learn"),
+        (["data", "fetch", "digits"], "nothing to download"),
+    ],
+)
+def test_a_wrong_word_is_one_line_and_exit_code_2(arguments, hint, train_file):
+    result = gadget(*[train_file if word == "FILE" else word for word in arguments])
+    assert result.exit_code == 2, result.output
+    assert hint in result.stderr
+    assert "Traceback" not in result.output
+    assert sum(line.startswith("error: ") for line in result.stderr.splitlines()) == 1
+
+
+def test_nan_in_a_file_names_the_file(tmp_path):
+    bad = write_rows(tmp_path / "bad.svm", poison="1 1:nan 2:1\n")
+    result = gadget("train", bad)
+    assert result.exit_code == 2
+    assert "bad.svm" in result.stderr
+
+
+def test_a_test_label_nobody_trained_on_is_found_before_training(train_file, tmp_path):
+    (tmp_path / "test.svm").write_text("3 1:1\n1 1:2\n")
+    result = gadget("train", train_file, "--test", tmp_path / "test.svm")
+    assert result.exit_code == 2
+    assert "label 3" in result.stderr
+    assert "iteration" not in result.stderr
+
+
+def test_debugging_shows_the_traceback(monkeypatch):
+    monkeypatch.setenv("GADGET_DEBUG", "1")
+    assert isinstance(gadget("train", "adlt").exception, ValueError)
+
+
+def test_a_place_that_cannot_be_written_is_found_before_training(train_file, tmp_path):
+    (tmp_path / "file").write_text("")
+    for option in ("--out", "--report"):
+        result = gadget("train", train_file, option, tmp_path / "file" / "below.html")
+        assert result.exit_code == 2
+        assert "not a folder" in result.stderr
+        assert "iteration" not in result.stderr
+    folder = gadget("train", train_file, "--report", tmp_path)
+    assert "name a file" in folder.stderr
+
+
+def test_a_report_without_plotly_fails_before_training(train_file, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
+    result = gadget("train", train_file, "--report", tmp_path / "r.html")
+    assert result.exit_code == 2
+    assert "pip install 'gadget-svm[report]'" in result.stderr
+    assert "iteration" not in result.stderr
+
+
+def test_report_option_writes_a_report(train_file, tmp_path):
+    result = gadget("train", train_file, *QUICK, "--report", tmp_path / "new" / "r.html")
+    assert result.exit_code == 0, result.stderr
+    assert "train.svm" in (tmp_path / "new" / "r.html").read_text(encoding="utf-8")
+
+
+def test_lost_messages_switch_to_running_sums_and_say_so(train_file):
+    assert "running sums" in gadget("train", train_file, *QUICK, "--drop", "0.1").stderr
+    assert "running sums" in gadget("train", train_file, *QUICK, "--fault", "loss=0.1").stderr
+    assert "running sums" not in gadget("train", train_file, *QUICK, "--fault", "delay=2").stderr
+    assert "running sums" not in gadget("train", train_file, *QUICK, "--drop", "0.1", "--gossip", "push-sum").stderr
+
+
+def test_ctrl_c_keeps_the_models_so_far(train_file, tmp_path):
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "gadget_svm.cli", "train", str(train_file), "--max-iter", "2000000000"]
+    command += ["--stopping", "none", "--json", "--out", str(out)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(SRC)}
+    )
+    try:
+        for line in process.stderr:  # training is under way once it says so
+            if line.startswith("iteration"):
+                break
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    run = json.loads(stdout)
+    assert run["stopped_by"] == "interrupted"
+    assert f"interrupted at iteration {run['n_iter']:,}: the models so far are kept in {out}" in stderr
+    assert load_model(out / "model.safetensors").n_iter_ == run["n_iter"] > 0
+
+
+def test_the_second_ctrl_c_aborts_and_the_old_meaning_returns():
+    before = signal.getsignal(signal.SIGINT)
+    with Interruption() as ctrl_c:
+        signal.raise_signal(signal.SIGINT)
+        assert ctrl_c.asked
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys\n"
+        "from gadget_svm.cli import main\n"
+        "sys.argv = ['gadget', '--help']\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'numpy', 'scipy', 'numba', 'sklearn', 'networkx', 'plotly', 'pandas', 'safetensors'}\n"
+        "sys.exit(' '.join(heavy & set(sys.modules)) or 0)\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(SRC)}
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=60)
+    assert result.returncode == 0, f"imported: {result.stderr}"
+    assert all(command in result.stdout for command in ("demo", "train", "predict", "topology", "data"))
+
+
+def test_topology_as_table_and_json():
+    facts = json.loads(gadget("topology", "ring", "--nodes", 12, "--json").stdout)
+    assert (facts["nodes"], facts["edges"], facts["diameter"], facts["degree_max"]) == (12, 12, 6, 2)
+    table = gadget("topology", "ring", "--nodes", 12).stdout
+    assert "diameter" in table
+    assert f"{facts['tau_mix']:.5g}" in table
+
+
+def test_data_list_and_version(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    listed = gadget("data", "list", "--data-dir", tmp_path).stdout
+    assert all(name in listed for name in ("digits", "adult", "ccat", "gisette", "3.07e-05"))
+    assert gadget("--version").stdout.startswith("gadget-svm 0.")
+
+
+def test_data_path_finds_a_given_folder(tmp_path):
+    (tmp_path / "adult").mkdir()
+    for name in ("a9a", "a9a.t"):
+        write_rows(tmp_path / "adult" / name)
+    assert gadget("data", "path", "adult", "--data-dir", tmp_path).stdout.strip() == str(tmp_path / "adult")
+
+
+def test_demo_reaches_97_per_cent_on_every_node(tmp_path):
+    result = gadget("demo", "--out", tmp_path / "demo")
+    assert result.exit_code == 0, result.stderr
+    summary = json.loads((tmp_path / "demo" / "summary.json").read_text())
+    assert len(summary["nodes"]) == 10
+    assert min(node["test_accuracy"] for node in summary["nodes"]) >= 0.97
+    assert summary["reference"]["train_objective"] <= summary["average"]["train_objective"] * 1.001
+    assert "one machine" in result.stdout
+    assert str(tmp_path / "demo" / "report.html") in result.stderr
+    assert (tmp_path / "demo" / "report.html").stat().st_size > 1_000_000, "plotly is inside"
+
+
+def test_options_of_the_algorithm_reach_it():
+    order = Order("x", algorithm="gadget", gossip="pairwise", rounds="3", local_steps=2, average=False, project=False)
+    algorithm = make_algorithm(order)
+    assert (algorithm.gossip, algorithm.gossip_rounds, algorithm.local_steps) == ("pairwise", 3, 2)
+    assert (algorithm.average, algorithm.project, algorithm.solver) == (False, False, "pegasos")
+    assert make_algorithm(Order("x", rounds="mix", settings=["persist=none", "gamma=1e-3"])).gamma == 0.001
+
+
+def test_defaults_that_depend_on_the_data():
+    assert not wants_intercept(Order("adult"))
+    assert wants_intercept(Order("digits"))
+    assert wants_intercept(Order("some/file.svm"))
+    assert wants_intercept(Order("adult", intercept=True))
+    assert [stopping_for(Order("x", average=average)) for average in (None, False)] == ["average", "objective"]
+    assert stopping_for(Order("x", stopping="none")) is None
+
+
+def test_partitions_and_faults_are_parsed():
+    y = np.repeat([0, 1], 30)
+    assert share_out(Order("x"), y) is None
+    assert np.bincount(share_out(Order("x", partition="sizes:1,2,3"), y)).tolist() == [10, 20, 30]
+    assert set(y[share_out(Order("x", partition="sorted", nodes=2), y) == 0]) == {0}
+    assert share_out(Order("x", partition="label-skew:0.1", nodes=5), y).max() == 4
+    faults = make_faults(Order("x", drop=0.2, fault=['crash={"nodes": [3], "at": 100}']).fault_texts)
+    assert (faults[0].p, faults[1].at, list(faults[1].nodes)) == (0.2, 100, [3])
+
+
+def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere():
+    from io import StringIO
+
+    from rich.console import Console
+
+    records = [
+        {"iteration": t, "objective": 1 / t, "disagreement": 0.1, "seconds": t / 100} for t in (1, 2, 3, 4, 5, 64)
+    ]
+    plain, fancy = StringIO(), StringIO()
+    with Lines(Console(file=plain)) as lines:
+        for record in records:
+            lines.record(record)
+    assert [line.split()[1] for line in plain.getvalue().splitlines()] == ["1,", "4,", "64,"]
+    with Bar(Console(file=fancy, force_terminal=True, width=100), 100, None) as bar:
+        for record in records:
+            bar.record(record)
+            bar.tick()
+    assert "\x1b[" in fancy.getvalue()
+    assert "iteration 64" in fancy.getvalue()
