@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from gadget_svm import load_dataset
 from gadget_svm.network import Network
 
 settings.register_profile("patient", deadline=None)  # the first example may compile a kernel
@@ -44,10 +45,12 @@ def toy():
 
 
 @pytest.fixture(scope="session")
-def real_data():
-    """The folder of the paper's data sets, where there is one."""
-    places = [os.environ.get("GADGET_DATA"), Path(__file__).parents[2] / "shared" / "data"]
-    for place in places:
-        if place and Path(place).is_dir():
-            return Path(place)
-    pytest.skip("the paper's data sets are neither in GADGET_DATA nor in ../shared/data")
+def adult():
+    """The paper's Adult data, where it is at hand."""
+    places = [os.environ.get("GADGET_DATA", ""), Path(__file__).parents[2] / "shared" / "data"]
+    if not any(place and Path(place).is_dir() for place in places):
+        pytest.skip("the paper's data sets are neither in GADGET_DATA nor in ../shared/data")
+    try:
+        return load_dataset("adult", download=False)
+    except FileNotFoundError as missing:
+        pytest.skip(str(missing))

@@ -145,7 +145,9 @@ def test_a_leap_is_as_many_iterations(toy, rounds, persist):
 
 
 @pytest.mark.parametrize("gossip", ["push-sum", "diffusion", "pairwise", "running-sum"])
-@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda block: pickle.loads(pickle.dumps(block))], ids=["copy", "pickle"])
+@pytest.mark.parametrize(
+    "duplicate", [copy.deepcopy, lambda block: pickle.loads(pickle.dumps(block))], ids=["copy", "pickle"]
+)
 def test_a_copied_block_goes_on_alike(toy, gossip, duplicate):
     """All state belongs to the block, so a checkpoint forgets nothing."""
     network = build("ring", 4)
@@ -176,9 +178,21 @@ def test_one_against_the_rest_is_that_many_binary_machines(toy):
         np.testing.assert_array_equal(together.coef_[c], alone.coef_[0])
 
 
+@pytest.mark.filterwarnings("ignore:not converged")
 def test_looking_more_often_changes_nothing(toy):
     """Records, stopping rules and pauses only observe."""
     plain = fitted(toy, record_every=0)
     assert_same((plain[0], []), (fitted(toy, record_every=1)[0], []))
     assert_same((plain[0], []), (fitted(toy, record_every=7, stopping="weights", tol=1e-12)[0], []))
     assert len(plain[1]) == 1
+
+
+def test_blocks_agree_on_real_rows(adult):
+    """Some hundreds of rows of Adult, sparse and of unequal length."""
+    settings = {"n_nodes": 10, "lam": adult.lam, "algorithm": "gadget", "max_iter": 300, "stopping": None}
+    models = [
+        GadgetSVC(random_state=0, engine_options={"blocks": blocks}, **settings).fit(adult.X[:700], adult.y[:700])
+        for blocks in (1, 4)
+    ]
+    np.testing.assert_array_equal(models[0].node_coef_, models[1].node_coef_)
+    assert models[0].score(adult.X_test, adult.y_test) > 0.75

@@ -4,11 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from conftest import networks
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_gossip import gossiped, mass, some_block
 
+from conftest import networks
 from gadget_svm import GadgetSVC
 from gadget_svm.faults import (
     FAULTS,
@@ -26,14 +25,15 @@ from gadget_svm.faults import (
 from gadget_svm.gossip import PROTOCOLS, Diffusion, PushSum, RunningSum, carrier
 from gadget_svm.mail import Delivery
 from gadget_svm.topologies import build
+from test_gossip import gossiped, mass, some_block
 
 KEEPING = {
-    "bounce": lambda n: Bounce(0.4),
-    "delay": lambda n: Delay(3),
+    "bounce": lambda _: Bounce(0.4),
+    "delay": lambda _: Delay(3),
     "crash": lambda n: Crash(nodes=[n - 1], at=3, back=9),
-    "crash for good": lambda n: Crash(nodes=[0], at=4),
-    "churn": lambda n: Churn(leave=0.3, join=0.5),
-    "partition": lambda n: Partition(at=2, heal=12),
+    "crash for good": lambda _: Crash(nodes=[0], at=4),
+    "churn": lambda _: Churn(leave=0.3, join=0.5),
+    "partition": lambda _: Partition(at=2, heal=12),
     "slow": lambda n: Slow(every=3, nodes=[0, n - 1]),
 }
 
@@ -77,7 +77,7 @@ def test_these_faults_keep_mass_counting_what_waits(fault, protocol, network, se
 @given(network=networks(least=2), seed=st.integers(0, 2**31), steps=st.integers(1, 20))
 def test_running_sums_keep_mass_under_every_fault(fault, network, seed, steps):
     """Counting what is in flight, sigma - seen: also where messages are lost."""
-    losing = {"loss": lambda n: Loss(0.5), "cut and lost": lambda n: Partition(at=2, heal=9, lost=True)}
+    losing = {"loss": lambda _: Loss(0.5), "cut and lost": lambda _: Partition(at=2, heal=9, lost=True)}
     block = some_block(network, 2, seed)
     wanted, total = block.n @ block.flat, block.n.sum()
     exchange = suffering([{**KEEPING, **losing}[fault](network.n)], network.n, seed)
@@ -306,7 +306,9 @@ def test_loss_chooses_running_sums_unless_told(toy):
     ends = {}
     for name in ("auto", "running-sum", "push-sum"):
         algorithm = Gadget(gossip=name, solver="implicit")
-        model = GadgetSVC(5, lam=0.05, algorithm=algorithm, max_iter=200, stopping=None, faults="loss=0.3", random_state=1)
+        model = GadgetSVC(
+            5, lam=0.05, algorithm=algorithm, max_iter=200, stopping=None, faults="loss=0.3", random_state=1
+        )
         ends[name] = model.fit(toy.X, toy.y).node_coef_
     np.testing.assert_array_equal(ends["auto"], ends["running-sum"])
     assert not np.array_equal(ends["auto"], ends["push-sum"])

@@ -196,7 +196,9 @@ def objective(X, y, w, lam=LAM, times=None):
     ids=lambda a: repr(a).replace("Gadget", ""),
 )  # fmt: skip
 def test_the_network_comes_to_the_optimum_of_liblinear(toy, algorithm):
-    model = GadgetSVC(5, lam=LAM, algorithm=algorithm, fit_intercept=False, max_iter=6000, stopping=None, random_state=0)
+    model = GadgetSVC(
+        5, lam=LAM, algorithm=algorithm, fit_intercept=False, max_iter=6000, stopping=None, random_state=0
+    )
     model.fit(toy.X, toy.y)
     best = pooled(toy.X, toy.y)[1]
     for node in range(5):
@@ -217,8 +219,8 @@ def test_shards_of_unequal_size_come_to_the_pooled_optimum(gossip):
     """Mass that persists keeps the n_i weights; s_i = phi_i w_i would let them diffuse away."""
     X, y, sites = unequal()
     model = GadgetSVC(
-        lam=LAM, algorithm=Gadget(gossip=gossip, local_steps=5), fit_intercept=False, max_iter=8000, stopping=None,
-        topology="line", random_state=1,
+        lam=LAM, algorithm=Gadget(gossip=gossip, persist=True, local_steps=5), fit_intercept=False, max_iter=8000,
+        stopping=None, topology="line", random_state=1,
     ).fit(X, y, sites=sites)  # fmt: skip
     right, _ = pooled(X, y)
     wrong, _ = pooled(X, y, weight=np.where(sites == 0, 1 / 160, 1 / 20) * 200 / 3)
@@ -242,9 +244,9 @@ def test_class_weights_widen_the_ball(toy):
     seen = {}
 
     class Spy(Gadget):
-        def bind(self, network, lam, radius, lossy=False):
+        def bind(self, network, lam, radius, *more):
             seen["radius"] = radius
-            return super().bind(network, lam, radius, lossy)
+            return super().bind(network, lam, radius, *more)
 
     weights = {0: 4.0, 1: 1.0}
     GadgetSVC(3, lam=0.5, algorithm=Spy(), class_weight=weights, max_iter=2, stopping=None).fit(toy.X, toy.y)

@@ -100,13 +100,18 @@ def test_mail_is_absorbed_by_receiver_then_sender_then_sequence(mail, first, cou
     assert start[-1] == len(ours)
 
 
-@given(shares=st.lists(st.floats(0.01, 1), min_size=1, max_size=8), u=st.floats(0, 0.999999))
-def test_the_edge_drawn_holds_u_in_its_stretch(shares, u):
-    table = np.cumsum(shares) / np.sum(shares)
-    table[-1] = 1.0
+@given(
+    shares=st.lists(st.floats(0.01, 1), min_size=1, max_size=8), rest=st.floats(0, 1), u=st.floats(0, 0.999999)
+)  # fmt: skip
+def test_the_edge_drawn_holds_u_in_its_stretch(shares, rest, u):
+    """Above the last stretch, where there is such a rest, none is drawn."""
+    table = np.cumsum(shares) / (np.sum(shares) + rest)
     padded = np.r_[0.3, table, 0.1]  # the edges of other nodes before and after
-    e = pick_edge(padded, 1, 1 + len(table), u) - 1
-    assert (table[e - 1] if e else 0.0) <= u < table[e]
+    e = pick_edge(padded, 1, 1 + len(table), u)
+    if u >= table[-1]:
+        assert e == -1
+    else:
+        assert (table[e - 2] if e > 1 else 0.0) <= u < table[e - 1]
 
 
 @given(ids=st.sets(st.integers(0, 30), max_size=12), wanted=st.integers(0, 30))
@@ -185,7 +190,7 @@ def test_a_team_that_worked_can_be_pickled_and_closed_and_used_again():
 
 
 def test_threads_are_counted_as_scikit_learn_counts_jobs(monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(4)), raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(4)), raising=False)
     sizes = {jobs: Team.of(jobs).size for jobs in (None, -1, -2, -9, 1, 3)}
     assert sizes == {None: 4, -1: 4, -2: 3, -9: 1, 1: 1, 3: 3}
     with pytest.raises(ValueError, match="no thread at all"):

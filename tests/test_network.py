@@ -38,7 +38,7 @@ def test_metropolis_and_max_degree_are_doubly_stochastic(graph, transition):
 
 @settings(max_examples=60, deadline=None)
 @given(symmetric_graphs(), st.sampled_from(sorted(TRANSITIONS)))
-def test_the_draw_table_rises_to_exactly_one_in_every_row(graph, transition):
+def test_the_draw_table_holds_the_chances_and_what_is_left_is_silence(graph, transition):
     network = Network.from_adjacency(graph, transition=transition)
     for i in range(network.n):
         first, last = network.indptr[i], network.indptr[i + 1]
@@ -46,8 +46,23 @@ def test_the_draw_table_rises_to_exactly_one_in_every_row(graph, transition):
         if len(row):
             assert (np.diff(row) > 0).all()
             assert row[0] > 0
-            assert row[-1] == 1.0
-            np.testing.assert_allclose(np.diff(row, prepend=0), share / share.sum(), atol=1e-12)
+            walk = transition in ("lazy", "random-walk")
+            assert row[-1] == pytest.approx(1.0 if walk else 1.0 - network.self_share[i], abs=1e-12)
+            assert not walk or row[-1] == 1.0, "a walk always sends"
+            np.testing.assert_allclose(np.diff(row, prepend=0), share / share.sum() if walk else share, atol=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(symmetric_graphs(), st.sampled_from(["metropolis", "max-degree"]))
+def test_a_doubly_stochastic_B_is_balanced_on_every_graph(graph, transition):
+    assert Network.from_adjacency(graph, transition=transition).balanced
+
+
+def test_a_star_is_not_balanced_under_a_walk():
+    star = np.zeros((6, 6))
+    star[0, 1:] = star[1:, 0] = 1
+    assert not Network.from_adjacency(sp.csr_array(star)).balanced
+    assert Network.from_adjacency(sp.csr_array(star), transition="metropolis").balanced
 
 
 def test_self_loops_weights_zeros_and_duplicates_leave_the_same_graph():

@@ -94,6 +94,17 @@ class Block:
         """The weights as one vector per node, as they travel: a view of w, also in a copy of the block."""
         return self.w.reshape(self.s.shape)
 
+    def without_nodes(self) -> "Block":
+        """A block of the same kind that holds nobody: kernels run on it compile and do nothing else."""
+        old, none = self.links, self.links.share[:0]
+        links = Links(old.indptr[:1], old.target[:0], none, none, none, old.in_ptr[:1], old.source[:0])
+        w, s = np.empty((0, *self.w.shape[1:])), np.empty((0, self.s.shape[1]))
+        numbers, counts, flags = np.empty(0), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.bool_)
+        return Block(
+            0, 0, numbers, links, self.rows.of_nodes(0, 0), w, s, numbers, s.copy(), w.copy(), counts, counts.copy(),
+            flags,
+        )  # fmt: skip
+
     def models(self, average: bool = True) -> Floats:
         """The model every node would answer with now: the average of its iterates, or the last one."""
         if not average:

@@ -98,17 +98,34 @@ class Network:
         return _sources(self.indptr)
 
     @cached_property
-    def draw_table(self) -> Floats:
-        """Per edge, the cumulative probability of being drawn by its sender, given that it sends.
+    def chances(self) -> Floats:
+        """Per edge, the probability that the randomised Push-Sum of its sender draws it.
 
-        The randomised Push-Sum keeps half and draws one *neighbour*, so b_ii is left out and the rest of
-        the row is scaled to one: for the lazy walk the kept half is b_ii and the expected step is B.
+        It keeps half and sends half to a neighbour drawn by b_ij. A walk sends always: b_ii is left out and the
+        rest of the row scaled to one, since for the lazy walk the kept half *is* b_ii and the expected step is B.
+        Of a doubly stochastic B the draw is b_ij as it stands, and with probability b_ii the node is silent:
+        then every node is drawn as often as it draws, on whatever graph.
         """
-        total = np.concatenate([[0.0], np.cumsum(self.share)])
-        start, end = total[self.indptr[:-1]], total[self.indptr[1:]]
-        table: Floats = total[1:] - np.repeat(start, self.degree)
-        table /= np.repeat(np.where(end > start, end - start, 1.0), self.degree)
+        if self.transition in DOUBLY_STOCHASTIC:
+            return self.share
+        sent = np.where(self.degree > 0, 1.0 - self.self_share, 1.0)
+        return np.asarray(self.share / np.repeat(sent, self.degree), dtype=np.float64)
+
+    @cached_property
+    def draw_table(self) -> Floats:
+        """Per edge, the cumulative probability of being drawn; a draw above a row's last entry is silence."""
+        total = np.concatenate([[0.0], np.cumsum(self.chances)])
+        table: Floats = total[1:] - np.repeat(total[self.indptr[:-1]], self.degree)
+        if self.transition not in DOUBLY_STOCHASTIC:
+            table[self.indptr[1:][self.degree > 0] - 1] = 1.0
         return table
+
+    @cached_property
+    def balanced(self) -> bool:
+        """Whether every node is drawn at least half as often as it draws: none goes on with next to no mass."""
+        drawn = np.bincount(self.indices, self.chances, self.n)
+        draws = np.bincount(self.sources, self.chances, self.n)
+        return bool(np.all(drawn >= 0.5 * draws - 1e-9))
 
     def matrix(self) -> sp.csr_array:
         """B as a sparse matrix, rows are senders."""

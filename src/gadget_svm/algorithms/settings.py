@@ -7,7 +7,7 @@ from sklearn.base import BaseEstimator
 from gadget_svm import gossip, spectral
 from gadget_svm.algorithms.gadget import GadgetRun
 from gadget_svm.names import lookup, unknown
-from gadget_svm.network import Network
+from gadget_svm.network import Floats, Network
 
 SOLVERS = {"pegasos": False, "implicit": True}
 """Whether the step of (e) is bounded."""
@@ -29,8 +29,10 @@ class Gadget(BaseEstimator):  # type: ignore[misc]
         Rounds of gossip in an iteration: a number; as many as bring Push-Sum within ``gamma``, computed from B;
         or, in the diffusion form, until no estimate moves by more than ``gamma`` in a diameter's worth of rounds.
     persist : bool or None
-        Whether Push-Sum's mass persists across iterations or starts anew in each (as Algorithm 2 is printed).
-        None: it persists for a fixed number of rounds, and starts anew for "mix" and "diameter".
+        Whether Push-Sum's mass persists across iterations, which keeps the n_i weights exactly, or starts anew in
+        each, as Algorithm 2 is printed. None: it persists for a fixed number of rounds, unless shards are of about
+        one size anyway and some nodes are so rarely drawn (the leaves of a star) that they would go on with next
+        to no mass.
     gamma : float
         The relative error asked of Push-Sum.
     transition : "lazy", "random-walk", "metropolis", "max-degree"
@@ -67,12 +69,14 @@ class Gadget(BaseEstimator):  # type: ignore[misc]
         self.project = project
         self.average = average
 
-    def bind(self, network: Network, lam: float, radius: float, lossy: bool = False) -> GadgetRun:
-        """The algorithm on this network, with every choice made and checked."""
+    def bind(
+        self, network: Network, lam: float, radius: float, lossy: bool = False, sizes: Floats | None = None
+    ) -> GadgetRun:
+        """The algorithm on this network, with shards of these sizes, with every choice made and checked."""
         implicit = lookup("solver", self.solver, SOLVERS)
         protocol = self._protocol(lossy)
         rounds, still = self._rounds(network, protocol)
-        persist = not isinstance(self.gossip_rounds, str) if self.persist is None else self.persist
+        persist = self._persists(network, protocol, sizes) if self.persist is None else self.persist
         if protocol.loss_proof and not persist:
             raise ValueError(
                 "gossip='running-sum' carries mass from one iteration to the next: it cannot start anew. "
@@ -86,6 +90,12 @@ class Gadget(BaseEstimator):  # type: ignore[misc]
         return GadgetRun(
             lam, radius, protocol, rounds, persist, batch, steps, implicit, inner, outer, self.average, still
         )
+
+    def _persists(self, network: Network, protocol: gossip.Gossip, sizes: Floats | None) -> bool:
+        if isinstance(self.gossip_rounds, str):
+            return False
+        needed = protocol.loss_proof or (sizes is not None and sizes.max() > 1.5 * sizes.min())
+        return needed or network.balanced or isinstance(protocol, gossip.Diffusion)
 
     def _protocol(self, lossy: bool) -> gossip.Gossip:
         name = self.gossip

@@ -104,9 +104,7 @@ def fetch(
     return path
 
 
-def fetch_first(
-    homes: Sequence[Home], target: str | os.PathLike[str], progress: Progress | None = None
-) -> Path:
+def fetch_first(homes: Sequence[Home], target: str | os.PathLike[str], progress: Progress | None = None) -> Path:
     """Fetch from the first home that delivers; the error lists what each of them said."""
     failures: list[str] = []
     damaged: DataFileError | None = None

@@ -133,6 +133,4 @@ def _require_same_columns(path: Path, raw: Raw, other_path: Path, other: Raw) ->
         return
     pairs = zip(raw.columns, other.columns, strict=False)
     a, b = next((a, b) for a, b in pairs if a != b)
-    raise DataFileError(
-        f"column {a!r} of {path} stands where {other_path} has {b!r}: use the same order in both"
-    )
+    raise DataFileError(f"column {a!r} of {path} stands where {other_path} has {b!r}: use the same order in both")

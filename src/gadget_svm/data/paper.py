@@ -134,9 +134,7 @@ def _without_repeats(path: Path, lines: Iterable[bytes]) -> Iterator[bytes]:
         label, *pairs = line.split() or [b"#"]
         unique = list(dict.fromkeys(pairs))
         if len({pair.partition(b":")[0] for pair in unique}) != len(unique):
-            raise DataFileError(
-                f"{path}, line {number}: one feature id has two values; fetch or copy it again"
-            )
+            raise DataFileError(f"{path}, line {number}: one feature id has two values; fetch or copy it again")
         yield b" ".join([label, *unique])
 
 

@@ -181,9 +181,7 @@ ENTRIES: Mapping[str, Entry] = {
         positive=0,
         page=f"{_ESL}/zip.info.txt",
         layouts=(Layout(("usps", ""), ("zip.train", "zip.test"), paper.usps),),
-        downloads=tuple(
-            Remote(name, ((f"{_ESL}/{name}", None),)) for name in ("zip.train.gz", "zip.test.gz")
-        ),
+        downloads=tuple(Remote(name, ((f"{_ESL}/{name}", None),)) for name in ("zip.train.gz", "zip.test.gz")),
     ),
     "webspam": Entry(
         title="Webspam (normalised unigrams), spam against the rest, split about 2:1 at random",

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from gadget_svm.algorithms import Gadget
 from gadget_svm.estimator.svc import GadgetSVC
 
 FORMAT = "gadget-svm/1"
@@ -31,10 +32,11 @@ def save_model(model: GadgetSVC, path: str | Path) -> Path:
         "sites": [str(site) for site in model.sites_],
         "feature_names": [str(name) for name in getattr(model, "feature_names_in_", [])],
         "parameters": {key: value for key, value in model.get_params(deep=False).items() if _plain(value)},
+        "algorithm": model.algorithm.get_params() if isinstance(model.algorithm, Gadget) else None,
     }
     part = target.with_name(target.name + ".part")
     try:
-        part.write_bytes(save(tensors, metadata={"gadget": json.dumps(about)}))
+        part.write_bytes(save(tensors, metadata={"gadget": json.dumps(about, default=_scalar)}))
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
@@ -68,6 +70,8 @@ def load_model(path: str | Path) -> GadgetSVC:
 def _revive(about: dict[str, Any], tensors: dict[str, Any]) -> GadgetSVC:
     known = GadgetSVC().get_params(deep=False)
     model = GadgetSVC(**{key: value for key, value in about["parameters"].items() if key in known})
+    if about.get("algorithm"):
+        model.set_params(algorithm=Gadget(**about["algorithm"]))
     for name, value in tensors.items():
         setattr(model, name, value)
     model.classes_ = np.array(
@@ -81,5 +85,12 @@ def _revive(about: dict[str, Any], tensors: dict[str, Any]) -> GadgetSVC:
 
 
 def _plain(value: Any) -> bool:
-    """Whether JSON can hold it: graphs and algorithm instances are left out."""
-    return value is None or isinstance(value, bool | int | float | str)
+    """Whether JSON can hold it: a graph given as such is left out."""
+    return value is None or isinstance(value, bool | int | float | str | np.generic)
+
+
+def _scalar(value: Any) -> Any:
+    """A number of numpy's, as a grid search may set, in Python's own kind."""
+    if not isinstance(value, np.generic):
+        raise TypeError(f"a model file cannot hold {value!r}: set that parameter to plain numbers, texts or names")
+    return value.item()

@@ -67,7 +67,8 @@ def fit_network(problem: Problem, plan: Plan, memory: Memory | None = None) -> F
     """Train all nodes on the problem, from ``memory`` if they have one."""
     wrong = faulty.make_faults(plan.faults)
     radius = float(np.sqrt(problem.mean_cost / plan.lam))
-    run = plan.algorithm.bind(plan.network, plan.lam, radius, lossy=any(fault.loses for fault in wrong))
+    lossy = any(fault.loses for fault in wrong)
+    run = plan.algorithm.bind(plan.network, plan.lam, radius, lossy, problem.shares.sizes)
     blocks = make_blocks(problem, plan.network, plan.seed, plan.blocks, Team.of(plan.n_jobs))
     world = faulty.World(plan.network.n, plan.seed)
     runtime = LocalRuntime(run, blocks, faulty.wrap_all(wrong, world) if wrong else None)

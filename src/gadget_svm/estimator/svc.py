@@ -127,7 +127,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         present = np.unique(label if times is None else label[times > 0])
         if len(present) < 2:
             raise ValueError(
-                f"the data has only one class, {self.classes_[present[0]]!r}: a classifier needs rows of at least two"
+                f"the data has only one class, {self.classes_.tolist()[present[0]]!r}: a classifier needs rows of at least two"
             )
         seed = self._seed()
         shares, self.sites_ = share_rows(X, label, self.n_nodes, seed, times, sites)
@@ -210,7 +210,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.classes_ = np.unique(y if classes is None else classes)
         strangers = np.setdiff1d(y, self.classes_)
         if len(strangers):
-            raise ValueError(f"label {strangers[0]!r} is not among the classes {self.classes_.tolist()}")
+            raise ValueError(f"label {strangers.tolist()[0]!r} is not among the classes {self.classes_.tolist()}")
         label = np.searchsorted(self.classes_, y).astype(np.int32)
         times = None
         if sample_weight is not None:

@@ -42,7 +42,9 @@ def take_in(
 
 @compiled
 def pick_edge(table: Floats, first: int, last: int, u: float) -> int:
-    """The edge of first:last whose stretch of the cumulative probability holds u."""
+    """The edge of first:last whose stretch of the cumulative probability holds u; -1 above the last."""
+    if u >= table[last - 1]:
+        return -1
     lo, hi = first, last - 1
     while lo < hi:
         middle = (lo + hi) // 2
@@ -55,7 +57,7 @@ def pick_edge(table: Floats, first: int, last: int, u: float) -> int:
 
 @compiled
 def draw_edges(alive: Flags, first: int, indptr: Ints, table: Floats, seed: int, time: int) -> Ints:
-    """The out-edge every node draws at this time; -1 for the silent (dead, or without neighbours)."""
+    """The out-edge every node draws at this time; -1 for the silent (dead, without neighbours, or by the draw)."""
     edges = np.empty(len(alive), dtype=np.int64)
     for i in range(len(alive)):
         edges[i] = -1

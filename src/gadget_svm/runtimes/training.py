@@ -69,6 +69,7 @@ def train(
     ``record_every``: every so many iterations; None thins them geometrically; 0 keeps only the last.
     ``observe`` sees each record, and the network's average model, and may add to the record.
     """
+    runtime.rehearse()
     begin, spent, history, reason = runtime.t, 0.0, list[Record](), ""
     pace = BREATH  # seconds an iteration takes, as far as is known
     while not reason:

@@ -60,8 +60,7 @@ def randomised_rounds(network: Network, gamma: float = 0.01) -> int:
     rounds = rounds_to(network, gamma)
     if network.n == 1:
         return rounds
-    chance = network.share / (1 - network.self_share[network.sources])
-    drawn = np.bincount(network.indices, chance, network.n)
+    drawn = np.bincount(network.indices, network.chances, network.n)
     waiting = math.log(100 * network.n) / float(drawn.min())
     return math.ceil(max(RANDOMISED_FACTOR * rounds, waiting))
 
