@@ -1,6 +1,6 @@
 """All benchmarks, one after another."""
 
-from benchmarks import memory, node_iteration
+from benchmarks import accuracy, memory, node_iteration
 
-for benchmark in (node_iteration, memory):
+for benchmark in (node_iteration, memory, accuracy):
     benchmark.main()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import networks
-from gadget_svm import GadgetSVC
+from gadget_svm import Gadget, GadgetSVC
 from gadget_svm.faults import (
     FAULTS,
     Bounce,
@@ -22,8 +22,10 @@ from gadget_svm.faults import (
     make_faults,
     wrap_all,
 )
+from gadget_svm.faults.wrapping import chance
 from gadget_svm.gossip import PROTOCOLS, Diffusion, PushSum, RunningSum, carrier
-from gadget_svm.mail import Delivery
+from gadget_svm.kernels.draws import BOUNCE, DELAY, LOSS
+from gadget_svm.mail import Delivery, Mail
 from gadget_svm.topologies import build
 from test_gossip import gossiped, mass, some_block
 
@@ -248,6 +250,19 @@ def test_the_first_fault_is_nearest_the_nodes():
     assert seen == ["first", "second"]
 
 
+def test_a_messages_fate_does_not_depend_on_the_company_it_keeps():
+    """Draws are keyed by sender, receiver and sequence, so mail may be grouped and ordered in any way."""
+    mails, world = [], World(6, 4)
+    list(gossiped(Diffusion(), some_block(build("complete", 6), 1, 0), 3, lambda m: mails.append(m) or Delivery(m)))
+    together = Mail.merge(mails)
+    turn = np.random.default_rng(0).permutation(len(together.sender))
+    for purpose in (LOSS, BOUNCE, DELAY):
+        fate = chance(together, world, purpose)
+        assert len(set(fate)) == len(fate)
+        np.testing.assert_array_equal(chance(together.select(turn), world, purpose), fate[turn])
+        np.testing.assert_array_equal(np.concatenate([chance(mail, world, purpose) for mail in mails]), fate)
+
+
 def test_absences_for_two_reasons_end_with_the_later():
     block = some_block(build("complete", 4), 1, 0)
     exchange = suffering([Crash(nodes=[1], at=2, back=4), Crash(nodes=[1], at=3, back=6)], 4)
@@ -301,8 +316,6 @@ def test_learning_goes_on_under_every_fault(toy, spec):
 
 def test_loss_chooses_running_sums_unless_told(toy):
     """gossip='auto' is loss-proof where messages are lost for good: the nodes end nearer to each other."""
-    from gadget_svm import Gadget
-
     ends = {}
     for name in ("auto", "running-sum", "push-sum"):
         algorithm = Gadget(gossip=name, solver="implicit")
