@@ -1,0 +1,123 @@
+"""How each system of the paper is run in a trial: over the network, on every node's shard, or on all rows at once.
+
+Every method returns the same plain record, so that tables and figures need not know who made it.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gadget_svm import algorithms
+from gadget_svm.estimator.fitting import make_blocks
+from gadget_svm.experiments.baselines import Baseline, make_baseline
+from gadget_svm.experiments.trials import Trial
+from gadget_svm.kernels import Team
+from gadget_svm.mail import Exchange
+from gadget_svm.runtimes.local import LocalRuntime, distances
+from gadget_svm.runtimes.stopping import geometric
+
+Floats = NDArray[np.float64]
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much work each method may do; part of every cell's key."""
+
+    iterations: int = 10_000  # of GADGET and Pegasos
+    admm_iterations: int = 150
+    epochs: int = 5  # of SVM-SGD
+    perf_seconds: float = 5.0  # of SVM-Perf, per shard
+    trace: bool = False
+
+
+def run_network(trial: Trial, algorithm: Any, iterations: int, trace: bool = False, exchange: Exchange | None = None) -> Result:
+    """A gossiping network for a number of iterations; seconds are the mean over nodes, on one core."""
+    radius = trial.lam**-0.5
+    run = algorithms.resolve(algorithm).bind(trial.network, trial.lam, radius, exchange is not None, trial.shares.sizes)
+    blocks = make_blocks(trial.problem, trial.network, trial.seed, 1, Team(1))
+    runtime = LocalRuntime(run, blocks, exchange)
+    runtime.rehearse()
+    spent, points = 0.0, []
+    while runtime.t < iterations - 1:
+        goal = min(geometric(runtime.t, 1.4), iterations - 1) if trace else iterations - 1
+        spent += _timed(lambda goal=goal: runtime.advance(goal - runtime.t))
+        if trace:
+            points.append([spent / trial.n_nodes, runtime.t, *trial.judge_all(runtime.models()[:, 0])])
+    before = runtime.weights().copy()
+    spent += _timed(lambda: runtime.advance(1))
+    epsilon = float(distances(runtime.weights(), before).max())
+    result = _judged(trial, runtime.models()[:, 0], runtime.weights()[:, 0])
+    return result | {
+        "seconds": [spent / trial.n_nodes] * trial.n_nodes, "iterations": [iterations] * trial.n_nodes,
+        "epsilon": epsilon, "messages": runtime.messages, "bytes": runtime.nbytes, "trace": points,
+        "disagreement": _disagreement(runtime.models()[:, 0]),
+    }  # fmt: skip
+
+
+def run_shards(trial: Trial, baseline: Baseline, max_seconds: float | None = None) -> Result:
+    """A baseline on every node's shard by itself, without communication, as the paper runs its Table 3."""
+    fits = [
+        baseline.fit(*trial.shard(i), trial.lam, seed=trial.seed * 1000 + i, max_seconds=max_seconds)
+        for i in range(trial.n_nodes)
+    ]
+    models = np.array([fit.w for fit in fits])
+    return _judged(trial, models, models) | {
+        "seconds": [fit.seconds for fit in fits], "iterations": [fit.iterations for fit in fits],
+        "epsilon": max(fit.epsilon for fit in fits), "messages": 0, "bytes": 0, "trace": [],
+        "converged": [fit.converged for fit in fits],
+    }  # fmt: skip
+
+
+def run_central(trial: Trial, baseline: Baseline, max_seconds: float | None = None, trace: bool = False) -> Result:
+    """A baseline on all rows in one place."""
+    judge = trial.judge if trace else None
+    fit = baseline.fit(trial.data.X, trial.data.y, trial.lam, seed=trial.seed, max_seconds=max_seconds, judge=judge)
+    points = [[p.seconds, p.iterations, [p.objective], [p.error]] for p in fit.trace]
+    return _judged(trial, fit.w[None], fit.w[None]) | {
+        "seconds": [fit.seconds], "iterations": [fit.iterations], "epsilon": fit.epsilon, "messages": 0, "bytes": 0,
+        "trace": points, "converged": [fit.converged],
+    }  # fmt: skip
+
+
+METHODS: dict[str, Callable[[Trial, Budget], Result]] = {
+    "gadget": lambda trial, b: run_network(trial, "gadget", b.iterations, b.trace),
+    "gadget-2ps": lambda trial, b: run_network(trial, "gadget-2ps", b.iterations),
+    "auto": lambda trial, b: run_network(trial, "auto", b.iterations),
+    "mom-dsvm": lambda trial, b: run_network(trial, "mom-dsvm", b.admm_iterations),
+    "pegasos": lambda trial, b: run_central(
+        trial, make_baseline("pegasos", iterations=b.iterations), trace=b.trace
+    ),
+    "pegasos-last": lambda trial, b: run_central(
+        trial, make_baseline("pegasos", iterations=b.iterations, average=False)
+    ),
+    "liblinear": lambda trial, b: run_central(trial, make_baseline("liblinear")),
+    "local-only": lambda trial, b: run_shards(trial, make_baseline("pegasos", iterations=b.iterations)),
+    "svm-perf": lambda trial, b: run_shards(trial, make_baseline("svm-perf"), b.perf_seconds),
+    "svm-sgd": lambda trial, b: run_shards(trial, make_baseline("svm-sgd", epochs=b.epochs)),
+    "as-published": lambda trial, b: run_shards(trial, make_baseline("as-published")),
+}  # fmt: skip
+
+
+def _judged(trial: Trial, models: Floats, last: Floats) -> Result:
+    own, whole = trial.accuracies(models)
+    own_last, whole_last = trial.accuracies(last)
+    return {
+        "own": own, "whole": whole, "objective": trial.objectives(models),
+        "own_last": own_last, "whole_last": whole_last, "objective_last": trial.objectives(last),
+    }  # fmt: skip
+
+
+def _disagreement(models: Floats) -> float:
+    mean = models.mean(axis=0)
+    return float(np.linalg.norm(models - mean, axis=1).max() / max(float(np.linalg.norm(mean)), 1e-300))
+
+
+def _timed(work: Callable[[], None]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
