@@ -36,9 +36,7 @@ def assert_is_the_table(table, labels):
 
 
 @pytest.mark.parametrize("ending", COMPRESS)
-@pytest.mark.parametrize(
-    "name", ["t.svm", "t.svmlight", "t.libsvm", "t.txt", "t.dat", "t.trn", "t.tst", "a9a", "a.t"]
-)
+@pytest.mark.parametrize("name", ["t.svm", "t.svmlight", "t.libsvm", "t.txt", "t.dat", "t.trn", "t.tst", "a9a", "a.t"])
 def test_svmlight_of_every_ending_and_compression(tmp_path, name, ending):
     path = written(tmp_path, name + ending, COMPRESS[ending](SVMLIGHT))
     assert_is_the_table(*read_table(path))
@@ -203,9 +201,7 @@ def test_empty_files(tmp_path, name):
 @pytest.mark.parametrize("kind", ["svm", "csv"])
 def test_truncated_and_damaged_archives(tmp_path, kind, ending):
     rows = random(500, 50, density=0.3, random_state=0, format="csr")
-    lines = [
-        b"1 " + b" ".join(b"%d:%r" % (j + 1, v) for j, v in zip(r.indices, r.data, strict=True)) for r in rows
-    ]
+    lines = [b"1 " + b" ".join(b"%d:%r" % (j + 1, v) for j, v in zip(r.indices, r.data, strict=True)) for r in rows]
     whole = COMPRESS[ending](b"\n".join(lines) if kind == "svm" else CSV * 50)
     for name, content in {"cut": whole[: len(whole) // 2], "noise": b"not compressed at all"}.items():
         path = written(tmp_path, f"{name}.{kind}{ending}", content)

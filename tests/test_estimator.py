@@ -5,6 +5,7 @@ import pickle
 import warnings
 
 import joblib
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
@@ -361,3 +362,26 @@ def test_a_model_in_memory_is_no_larger_than_it_must_be(toy):
     buffer = io.BytesIO()
     joblib.dump(model, buffer)
     assert buffer.tell() < 40_000
+
+
+def test_a_given_graph_brings_its_number_of_nodes():
+    X, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
+    assert len(GadgetSVC(topology=nx.cycle_graph(7), max_iter=3, stopping=None).fit(X, y).node_coef_) == 7
+
+
+def test_a_star_is_weighed_so_that_no_leaf_starves():
+    """The lazy walk rarely sends to a leaf: "auto" takes Metropolis there, and the lazy walk on a regular graph."""
+    X, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
+    chosen = {
+        name: GadgetSVC(8, topology=name, max_iter=3, stopping=None).fit(X, y).network_.transition
+        for name in ("star", "ring")
+    }
+    assert chosen == {"star": "metropolis", "ring": "lazy"}
+
+
+def test_nodes_that_are_away_do_not_count_in_the_average():
+    X, y = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 2
+    gone = {"crash": {"nodes": [0], "at": 1}}
+    model = GadgetSVC(6, faults=gone, max_iter=50, stopping=None, fit_intercept=False, random_state=0).fit(X, y)
+    others = np.average(model.node_coef_[1:], axis=0)
+    np.testing.assert_allclose(model.coef_[0], others, rtol=1e-12)

@@ -60,8 +60,9 @@ def test_mass_is_conserved_to_rounding_on_any_connected_graph(name, network, wid
 def test_estimates_go_to_the_mean_weighted_by_n(name, network, seed):
     rng = np.random.default_rng(seed)
     x, n = rng.normal(size=(network.n, 2)), rng.integers(1, 20, network.n)
-    believed = average(x, network, PROTOCOLS[name](), 1500, weights=n, seed=seed)
-    wanted = x.mean(axis=0) if name == "pairwise" else n @ x / n.sum()  # pairwise averaging knows no weights
+    n = np.ones(network.n) if name == "pairwise" else n  # pairwise averaging knows no weights
+    believed = average(x, network, PROTOCOLS[name](), 1500, weights=None if name == "pairwise" else n, seed=seed)
+    wanted = n @ x / n.sum()
     np.testing.assert_allclose(believed, np.tile(wanted, (network.n, 1)), atol=1e-6)
 
 
@@ -245,3 +246,8 @@ def test_what_cannot_be_averaged_says_so():
             average([1, 2, 3, 4], ring, PushSum(), 1, weights=wrong)
     with pytest.raises(ValueError, match="cannot restart"):
         PROTOCOLS["running-sum"]().take_in(carrier(ring, np.ones((4, 1)), np.ones(4)), persist=False)
+
+
+def test_pairwise_averaging_refuses_weights():
+    with pytest.raises(ValueError, match="knows no weights"):
+        average(np.arange(4.0), build("ring", 4), PROTOCOLS["pairwise"](), 5, weights=[1, 2, 3, 4])

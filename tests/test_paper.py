@@ -92,7 +92,9 @@ def test_push_vector_is_push_sum_of_every_component():
 def test_every_node_contacts_one_random_neighbour():
     """Section 2.2: "each peer exchanges information with only one randomly chosen immediate neighbor"."""
     network, seen = build("random-regular", 12, seed=1), []
-    running = rounds(PushSum(), carrier(network, np.ones((12, 1)), np.ones(12)), lambda m: seen.append(m) or Delivery(m))
+    running = rounds(
+        PushSum(), carrier(network, np.ones((12, 1)), np.ones(12)), lambda m: seen.append(m) or Delivery(m)
+    )
     for _ in range(41):
         next(running)
     neighbours = [set(network.indices[network.indptr[i] : network.indptr[i + 1]].tolist()) for i in range(12)]

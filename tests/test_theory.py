@@ -9,11 +9,11 @@ from sklearn.svm import LinearSVC
 
 from gadget_svm import theory
 from gadget_svm.algorithms import Gadget
-from gadget_svm.gossip import Diffusion, average
-from gadget_svm.kernels import Team
+from gadget_svm.data.partition import deal_evenly
 from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.estimator.problem import Problem
-from gadget_svm.data.partition import deal_evenly
+from gadget_svm.gossip import Diffusion, average
+from gadget_svm.kernels import Team
 from gadget_svm.runtimes.local import LocalRuntime
 from gadget_svm.runtimes.training import network_mean
 from gadget_svm.topologies import build
@@ -124,7 +124,11 @@ def test_loss_vector_is_not_lipschitz():
 
 
 @settings(deadline=None, max_examples=40)
-@given(seed=st.integers(0, 10**6), name=st.sampled_from(["ring", "star", "line", "complete", "scale-free"]), t=st.integers(0, 60))
+@given(
+    seed=st.integers(0, 10**6),
+    name=st.sampled_from(["ring", "star", "line", "complete", "scale-free"]),
+    t=st.integers(0, 60),
+)
 def test_push_sum_error_bound_holds(seed, name, t):
     """Lemma 2, with the constant worked out: no node's estimate is farther from the weighted mean than this."""
     rng = np.random.default_rng(seed)

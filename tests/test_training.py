@@ -43,7 +43,7 @@ class Script:
 
     models = weights
 
-    def sizes(self):
+    def voices(self):
         return np.array([1.0, 3.0])
 
 

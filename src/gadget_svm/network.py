@@ -77,6 +77,14 @@ class Network:
         share, self_share = lookup("transition", transition, TRANSITIONS)(indptr, indices, np.diff(indptr))
         return cls(indptr, indices, share, self_share, name, directed, transition)
 
+    def with_transition(self, transition: str) -> "Network":
+        """The same graph under another B."""
+        if transition == self.transition:
+            return self
+        return Network.from_csr(
+            self.indptr, self.indices, name=self.name, directed=self.directed, transition=transition
+        )
+
     @property
     def n(self) -> int:
         """How many nodes there are."""

@@ -1,27 +1,42 @@
 """The learning algorithms, by name. Written against blocks and mail; they never know where they run."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from gadget_svm.algorithms.gadget import GadgetRun
+from gadget_svm.algorithms.mom_dsvm import MomDsvm, MomDsvmRun
 from gadget_svm.algorithms.settings import Gadget
+from gadget_svm.algorithms.two_push_sum import TwoPushSum
 from gadget_svm.names import lookup
+from gadget_svm.network import Floats, Network
 
-ALGORITHMS: dict[str, Callable[[], Gadget]] = {
+
+class Algorithm(Protocol):
+    """Choices by name, which `bind` checks against a network and makes definite: what comes back can be run."""
+
+    def bind(
+        self, network: Network, lam: float, radius: float, lossy: bool = False, sizes: Floats | None = None
+    ) -> GadgetRun | MomDsvmRun:
+        """The algorithm on this network, for shards of these sizes; ``lossy`` says that messages may vanish."""
+
+
+ALGORITHMS: dict[str, Callable[[], Algorithm]] = {
     "auto": lambda: Gadget(solver="implicit", local_steps=10),  # nearer the optimum after fewer messages
     "gadget": Gadget,  # as the paper prints it
+    "gadget-2ps": TwoPushSum,  # its forerunner, with two Push-Sum calls
+    "mom-dsvm": MomDsvm,
 }
 
 
-def resolve(algorithm: Any) -> Gadget:
-    """An algorithm by name or as an instance."""
+def resolve(algorithm: Any) -> Any:
+    """An `Algorithm` by name or as an instance; what settings it has beside `bind` is its own affair."""
     if isinstance(algorithm, str):
         return lookup("algorithm", algorithm, ALGORITHMS)()
     if not hasattr(algorithm, "bind"):
         raise TypeError(
             f"algorithm is a name ({', '.join(ALGORITHMS)}) or an instance such as Gadget(), got {algorithm!r}"
         )
-    return algorithm  # type: ignore[no-any-return]
+    return algorithm
 
 
-__all__ = ["ALGORITHMS", "Gadget", "GadgetRun", "resolve"]
+__all__ = ["ALGORITHMS", "Algorithm", "Gadget", "GadgetRun", "MomDsvm", "TwoPushSum", "resolve"]

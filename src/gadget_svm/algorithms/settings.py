@@ -30,13 +30,14 @@ class Gadget(BaseEstimator):  # type: ignore[misc]
         or, in the diffusion form, until no estimate moves by more than ``gamma`` in a diameter's worth of rounds.
     persist : bool or None
         Whether Push-Sum's mass persists across iterations, which keeps the n_i weights exactly, or starts anew in
-        each, as Algorithm 2 is printed. None: it persists for a fixed number of rounds, unless shards are of about
-        one size anyway and some nodes are so rarely drawn (the leaves of a star) that they would go on with next
-        to no mass.
+        each, as Algorithm 2 is printed. None: it persists for a fixed number of rounds, and starts anew for "mix"
+        and "diameter".
     gamma : float
         The relative error asked of Push-Sum.
-    transition : "lazy", "random-walk", "metropolis", "max-degree"
-        The matrix B on the graph.
+    transition : "auto", "lazy", "random-walk", "metropolis", "max-degree"
+        The matrix B on the graph. "auto" is the lazy walk, except where a walk starves some nodes: on a star the
+        leaves send in every round and are rarely sent to. There, one neighbour a round, it is Metropolis, under
+        which every node is drawn as often as it draws.
     batch_size, local_steps : int
         Examples in a step, and steps between gossips.
     project : bool, "local" or "mixed"
@@ -52,7 +53,7 @@ class Gadget(BaseEstimator):  # type: ignore[misc]
         gossip_rounds: int | str = 1,
         persist: bool | None = None,
         gamma: float = 0.01,
-        transition: str = "lazy",
+        transition: str = "auto",
         batch_size: int = 1,
         local_steps: int = 1,
         project: bool | str = True,
@@ -70,13 +71,18 @@ class Gadget(BaseEstimator):  # type: ignore[misc]
         self.average = average
 
     def bind(
-        self, network: Network, lam: float, radius: float, lossy: bool = False, sizes: Floats | None = None
+        self,
+        network: Network,
+        lam: float,
+        radius: float,
+        lossy: bool = False,
+        sizes: Floats | None = None,  # noqa: ARG002 - part of every algorithm's contract
     ) -> GadgetRun:
-        """The algorithm on this network, with shards of these sizes, with every choice made and checked."""
+        """The algorithm on this network, with every choice made and checked."""
         implicit = lookup("solver", self.solver, SOLVERS)
         protocol = self._protocol(lossy)
         rounds, still = self._rounds(network, protocol)
-        persist = self._persists(network, protocol, sizes) if self.persist is None else self.persist
+        persist = not isinstance(self.gossip_rounds, str) if self.persist is None else self.persist
         if protocol.loss_proof and not persist:
             raise ValueError(
                 "gossip='running-sum' carries mass from one iteration to the next: it cannot start anew. "
@@ -91,11 +97,15 @@ class Gadget(BaseEstimator):  # type: ignore[misc]
             lam, radius, protocol, rounds, persist, batch, steps, implicit, inner, outer, self.average, still
         )
 
-    def _persists(self, network: Network, protocol: gossip.Gossip, sizes: Floats | None) -> bool:
-        if isinstance(self.gossip_rounds, str):
-            return False
-        needed = protocol.loss_proof or (sizes is not None and sizes.max() > 1.5 * sizes.min())
-        return needed or network.balanced or isinstance(protocol, gossip.Diffusion)
+    def weigh(self, network: Network) -> Network:
+        """The network under the B this algorithm asks for."""
+        if self.transition != "auto":
+            return network.with_transition(self.transition)
+        if network.transition != "lazy":  # a network given with its B
+            return network
+        one_neighbour = self.gossip != "diffusion" and not isinstance(self.gossip_rounds, str)
+        starved = one_neighbour and not network.directed and not network.balanced
+        return network.with_transition("metropolis") if starved else network
 
     def _protocol(self, lossy: bool) -> gossip.Gossip:
         name = self.gossip

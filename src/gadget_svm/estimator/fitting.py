@@ -69,6 +69,11 @@ def fit_network(problem: Problem, plan: Plan, memory: Memory | None = None) -> F
     radius = float(np.sqrt(problem.mean_cost / plan.lam))
     lossy = any(fault.loses for fault in wrong)
     run = plan.algorithm.bind(plan.network, plan.lam, radius, lossy, problem.shares.sizes)
+    if wrong and getattr(run, "still", None) is not None:
+        raise ValueError(
+            "gossip_rounds='diameter' trusts that every flag arrives in its round, so it cannot be combined with "
+            "faults: use a fixed number or 'mix'"
+        )
     blocks = make_blocks(problem, plan.network, plan.seed, plan.blocks, Team.of(plan.n_jobs))
     world = faulty.World(plan.network.n, plan.seed)
     runtime = LocalRuntime(run, blocks, faulty.wrap_all(wrong, world) if wrong else None)
@@ -86,7 +91,7 @@ def fit_network(problem: Problem, plan: Plan, memory: Memory | None = None) -> F
     finally:
         runtime.close()
     models = runtime.models().copy()
-    return Fitted(models, runtime.weights().copy(), network_mean(models, runtime.sizes()), outcome, _remember(runtime))
+    return Fitted(models, runtime.weights().copy(), network_mean(models, runtime.voices()), outcome, _remember(runtime))
 
 
 def make_blocks(problem: Problem, network: Network, seed: int, parts: int, team: Team) -> list[Block]:

@@ -56,6 +56,8 @@ def as_csr(X: Any, intercept: bool) -> sp.csr_matrix:
     if not csr.has_canonical_format:  # entries named twice would count as two features in |x|^2
         csr = csr.copy()
         csr.sum_duplicates()
+    if csr.nnz and np.abs(csr.data).max() > 1e150:
+        raise ValueError("features beyond 1e150 overflow when squared: scale them, for example with StandardScaler")
     for part in (csr.data, csr.indices, csr.indptr):
         if not part.flags.writeable or not part.flags.c_contiguous:
             return csr.copy()  # a memory map: one kind of array keeps it at one compiled kernel

@@ -37,7 +37,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     n_nodes : int or None
-        Nodes to deal the rows out to; None: min(10, rows). Overridden by ``sites``.
+        Nodes to deal the rows out to; None: those of a given graph, else min(10, rows). Overridden by ``sites``.
     topology : str, networkx graph, sparse adjacency
         Who gossips with whom; a name may carry a parameter ("k-out:20").
     lam : float
@@ -127,15 +127,13 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         present = np.unique(label if times is None else label[times > 0])
         if len(present) < 2:
             raise ValueError(
-                f"the data has only one class, {self.classes_.tolist()[present[0]]!r}: a classifier needs rows of at least two"
+                f"the data has only one class, {self.classes_.tolist()[present[0]]!r}: "
+                "a classifier needs rows of at least two"
             )
         seed = self._seed()
-        shares, self.sites_ = share_rows(X, label, self.n_nodes, seed, times, sites)
-        algorithm = algorithms.resolve(self.algorithm)
-        self.network_ = topologies.build(
-            self.topology, len(self.sites_), seed=seed, transition=getattr(algorithm, "transition", "lazy")
-        )
+        shares, self.sites_ = share_rows(X, label, self._nodes(), seed, times, sites)
         self._forget(seed)
+        self._connect()
         self._learn(X, label, times, shares, self.max_iter, self.stopping, observe, should_stop)
         if self.stopping is not None and not self.converged_ and self.stopped_by_ == "max_iter":
             warnings.warn(
@@ -189,10 +187,20 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _begin_network(self, sites: ArrayLike | None) -> None:
         """The nodes of a network that learns batch by batch: as many as asked, or 10, or the sites of this batch."""
         self._forget(self._seed())
-        nodes: list[Hashable] = list(range(10 if self.n_nodes is None else checked_nodes(self.n_nodes)))
+        asked = self._nodes()
+        nodes: list[Hashable] = list(range(10 if asked is None else checked_nodes(asked)))
         self.sites_ = nodes if sites is None else deal_by_sites(sites)[1]
-        transition = getattr(algorithms.resolve(self.algorithm), "transition", "lazy")
-        self.network_ = topologies.build(self.topology, len(self.sites_), seed=self._fit_seed, transition=transition)
+        self._connect()
+
+    def _nodes(self) -> int | None:
+        """As many as asked for, else as the given graph has."""
+        return topologies.nodes_of(self.topology) if self.n_nodes is None else self.n_nodes
+
+    def _connect(self) -> None:
+        """The network of the nodes there are, weighed as the algorithm wants it."""
+        network = topologies.build(self.topology, len(self.sites_), seed=self._fit_seed)
+        weigh = getattr(algorithms.resolve(self.algorithm), "weigh", None)
+        self.network_ = network if weigh is None else weigh(network)
 
     def _forget(self, seed: int) -> None:
         self._fit_seed = seed

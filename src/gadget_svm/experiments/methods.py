@@ -35,7 +35,9 @@ class Budget:
     trace: bool = False
 
 
-def run_network(trial: Trial, algorithm: Any, iterations: int, trace: bool = False, exchange: Exchange | None = None) -> Result:
+def run_network(
+    trial: Trial, algorithm: Any, iterations: int, trace: bool = False, exchange: Exchange | None = None
+) -> Result:
     """A gossiping network for a number of iterations; seconds are the mean over nodes, on one core."""
     radius = trial.lam**-0.5
     run = algorithms.resolve(algorithm).bind(trial.network, trial.lam, radius, exchange is not None, trial.shares.sizes)

@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from gadget_svm.block import Block
+from gadget_svm.gossip.pairwise import Pairwise
 from gadget_svm.gossip.protocol import Gossip
 from gadget_svm.kernels import Team
 from gadget_svm.mail import Delivery, Exchange
@@ -63,6 +64,8 @@ def average(
     mass = np.ones(network.n) if weights is None else np.asarray(weights, dtype=np.float64)
     if mass.shape != (network.n,) or not (mass >= 0).all() or mass.sum() <= 0:
         raise ValueError(f"weights must be {network.n} numbers, none negative and not all zero")
+    if weights is not None and isinstance(gossip, Pairwise):
+        raise ValueError("pairwise averaging knows no weights: use Push-Sum, or leave weights out")
     block = carrier(network, start.reshape(network.n, -1), mass, seed)
     running = rounds(gossip, block)
     for _ in range(n_rounds + 1):

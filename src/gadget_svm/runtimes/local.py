@@ -91,6 +91,11 @@ class LocalRuntime:
         """n_i of every node."""
         return np.concatenate([block.n for block in self.blocks])
 
+    def voices(self) -> Floats:
+        """n_i of the nodes that are here, 0 for those that are away: who counts in the network's average."""
+        here = np.concatenate([block.alive for block in self.blocks])
+        return self.sizes() * here if here.any() else self.sizes()
+
     def close(self) -> None:
         """Let the blocks' threads go."""
         for block in self.blocks:

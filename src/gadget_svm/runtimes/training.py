@@ -116,12 +116,13 @@ def network_mean(models: Floats, sizes: Floats) -> Floats:
 
 
 def _mean_objective(runtime: LocalRuntime, objective: Objective) -> float:
-    return float(objective(network_mean(runtime.models(), runtime.sizes())[None]).objective[0])
+    return float(objective(network_mean(runtime.models(), runtime.voices())[None]).objective[0])
 
 
 def _record(runtime: LocalRuntime, objective: Objective, spent: float, observe: Observe) -> Record:
-    models = runtime.models()
-    mean = network_mean(models, runtime.sizes())
+    voices, models = runtime.voices(), runtime.models()
+    mean = network_mean(models, voices)
+    models = models if voices.all() else models[voices > 0]
     judged = models if len(models) <= MOST_JUDGED else models[:: -(-len(models) // MOST_JUDGED)]
     ours, theirs = objective(mean[None]), objective(judged)
     record: Record = {

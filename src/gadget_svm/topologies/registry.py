@@ -74,6 +74,13 @@ def build(topology: object, n: int, *, seed: int = 0, transition: str = "lazy") 
     return network
 
 
+def nodes_of(topology: object) -> int | None:
+    """How many nodes a graph has; None for a name, which fits any number."""
+    if isinstance(topology, str):
+        return None
+    return topology.n if isinstance(topology, Network) else _given(topology, "lazy").n
+
+
 def _named(topology: str, n: int, seed: int, transition: str) -> Network:
     name, colon, rest = topology.partition(":")
     entry = lookup("topology", name, TOPOLOGIES)

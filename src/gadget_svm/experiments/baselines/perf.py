@@ -26,7 +26,7 @@ class SvmPerf:
 
     name: ClassVar[str] = "svm-perf"
     epsilon: float = 1e-3
-    patience: int = 50
+    patience: int = 20
     max_iter: int = 100_000
 
     def fit(
@@ -54,7 +54,7 @@ class SvmPerf:
             planes.add(g, b)
             solution = self._solved(planes, lam, iteration)
             w, bound = planes.combine(solution.beta) / lam, max(bound, solution.bound)
-            planes.settle(solution.beta)
+            planes.settle(solution.active)
             iteration += 1
         return watch.finish(w, iteration, epsilon, epsilon <= self.epsilon)
 
@@ -62,7 +62,7 @@ class SvmPerf:
         from gadget_svm.experiments.baselines.planes import solve
 
         used = planes.used
-        solution = solve(planes.gram[np.ix_(used, used)], planes.b[used], lam, min(1e-6, self.epsilon / 100))
+        solution = solve(planes.gram[np.ix_(used, used)], planes.b[used], lam, min(1e-8, 1e-4 * self.epsilon))
         if not solution.value - solution.bound <= 0.1 * self.epsilon:
             raise RuntimeError(
                 f"svm-perf: the QP of iteration {iteration} ({len(used)} planes, lam {lam:g}) ended as "

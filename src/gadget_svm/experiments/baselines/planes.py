@@ -39,10 +39,10 @@ class Planes:
         products = self.g[:last] @ g
         self.gram[slot, used] = self.gram[used, slot] = products[used]
 
-    def settle(self, beta: Floats) -> None:
-        """Note which planes carry weight and let the others go after a while."""
+    def settle(self, active: NDArray[np.bool_]) -> None:
+        """Note which planes were active and let the others go after a while."""
         used = self.used
-        self.idle[used] = np.where(beta > 1e-10 * beta.max(), 0, self.idle[used] + 1)
+        self.idle[used] = np.where(active, 0, self.idle[used] + 1)
         self.idle[self.idle > self.patience] = -1
 
     def combine(self, beta: Floats) -> Floats:
@@ -63,6 +63,7 @@ class Solution(NamedTuple):
     """Weights of the planes and two values of F that enclose the QP's optimum; ``bound`` is also below F*."""
 
     beta: Floats
+    active: NDArray[np.bool_]
     bound: float
     value: float
     status: str
@@ -86,8 +87,9 @@ def solve(gram: Floats, b: Floats, lam: float, tolerance: float) -> Solution:
     beta = np.maximum(np.nan_to_num(np.asarray(answer.x)), 0.0)
     beta /= max(1.0, beta.sum())
     pull = gram @ beta / lam  # <w, g_j> of every plane
-    ridge = 0.5 * float(beta @ pull)
-    return Solution(beta, float(b @ beta) - ridge, ridge + max(0.0, float((b - pull).max())), str(answer.status))
+    ridge, xi = 0.5 * float(beta @ pull), max(0.0, float((b - pull).max()))
+    active = beta > xi - (b - pull)  # of weight and slack one is zero; an interior-point solver leaves both above it
+    return Solution(beta, active, float(b @ beta) - ridge, ridge + xi, str(answer.status))
 
 
 def _clarabel() -> Any:

@@ -1,0 +1,160 @@
+"""The older GADGET of Hensel and Dutta, to which the paper refers: two Push-Sum calls in every iteration.
+
+One call averages the models n_i w_i, the other the loss vectors n_i L_i, each with mass that starts anew; so an
+iteration costs twice the messages of GADGET's. Owns the local part and the order of the calls, no gossip of its own.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from gadget_svm import gossip
+from gadget_svm.algorithms.gadget import GadgetRun, pick, settle
+from gadget_svm.algorithms.settings import Gadget
+from gadget_svm.block import Block
+from gadget_svm.kernels import add_row, compiled, dot_row, draw
+from gadget_svm.kernels.draws import EXAMPLE
+from gadget_svm.network import Network
+from gadget_svm.rows import Rows
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+@compiled
+def loss_vectors(
+    lo: int, hi: int, alive: Flags, first: int, w: Floats, L: Floats, rows: Rows, steps: Ints, batch: int, seed: int
+) -> None:
+    """L_i = y x of an example drawn at node i if y<w_i, x> < 1, else 0 (the mean over a batch), for every output."""
+    for i in range(lo, hi):
+        L[i, :, :] = 0.0
+        if not alive[i] or rows.start[i + 1] == rows.start[i]:
+            continue
+        steps[i] += 1
+        for b in range(batch):
+            r = pick(rows, i, draw(seed, first + i, steps[i] * batch + b, EXAMPLE))
+            at, end = rows.indptr[r], rows.indptr[r + 1]
+            for c in range(w.shape[1]):
+                y = 1.0 if rows.label[r] == (1 if w.shape[1] == 1 else c) else -1.0
+                if y * dot_row(w[i, c], rows.indices, rows.data, at, end) < 1.0:
+                    add_row(L[i, c], y * rows.cost[r] / batch, rows.indices, rows.data, at, end)
+
+
+@compiled
+def swap(lo: int, hi: int, which: Flags, one: Floats, other: Floats) -> None:
+    """Change two vectors of each node meant with one another."""
+    for i in range(lo, hi):
+        if which[i]:
+            for j in range(one.shape[1]):
+                one[i, j], other[i, j] = other[i, j], one[i, j]
+
+
+@compiled
+def combine(lo: int, hi: int, which: Flags, steps: Ints, lam: float, mixed: Floats, w: Floats) -> None:
+    """w = (1 - lam alpha) PS(n w) + alpha PS(n L), where w holds the second and ``mixed`` the first."""
+    for i in range(lo, hi):
+        if which[i]:
+            t = max(steps[i], 1)  # a node that has no rows, or has just come, has no step of its own to count
+            alpha = 1.0 / (lam * t)
+            for j in range(w.shape[1]):
+                w[i, j] = (1.0 - 1.0 / t) * mixed[i, j] + alpha * w[i, j]
+
+
+@dataclass(frozen=True)
+class TwoPushSumRun(GadgetRun):
+    """The older GADGET with every choice made; ``block.held`` keeps what is not being gossiped."""
+
+    def iteration(self, block: Block, t: int) -> gossip.Round:
+        """w_i(t+1) = projection of (1 - lam alpha) PS(n_i w_i) + alpha PS(n_i L_i)."""
+        width, kept = block.s.shape[1], block.held
+        block.team.run(
+            loss_vectors, block.k, width, block.alive, block.first, block.w, kept.reshape(block.w.shape), block.rows,
+            block.steps, self.batch_size, block.seed,
+        )  # fmt: skip
+        yield from self._mean(block, t)  # of the models
+        acting = block.alive.copy()
+        block.team.run(swap, block.k, width, acting, block.flat, kept)
+        yield from self._mean(block, t)  # of the loss vectors
+        block.team.run(combine, block.k, width, acting, block.steps, self.lam, kept, block.flat)
+        block.team.run(
+            settle, block.k, width, block.alive, block.w, block.w_sum, block.iterates,
+            self.radius if self.project_mixed else np.inf, self.average,
+        )  # fmt: skip
+
+    def can_leap(self, block: Block) -> bool:  # noqa: ARG002
+        """No: `leap` is GADGET's."""
+        return False
+
+    def _mean(self, block: Block, t: int) -> gossip.Round:
+        """Push-Sum, from the start, of the vectors in ``block.w``."""
+        away = ~block.alive
+        block.s[away], block.phi[away] = 0.0, 0.0  # sums of the other call must not come back with their node
+        self.protocol.take_in(block, persist=False)
+        yield from self._push_sum(block, t)
+        gossip.estimate(block)
+
+
+class TwoPushSum(BaseEstimator):  # type: ignore[misc]
+    """The older GADGET, with one Push-Sum call for the models and one for the loss vectors.
+
+    Parameters
+    ----------
+    gossip : "push-sum" or "diffusion"
+        How the vectors are averaged.
+    gossip_rounds : int, "mix" or "diameter"
+        Rounds of each of the two calls, as in `Gadget`.
+    gamma : float
+        The relative error asked of Push-Sum.
+    transition : "auto", "lazy", "random-walk", "metropolis", "max-degree"
+        The matrix B on the graph, as in `Gadget`.
+    batch_size : int
+        Examples in a step.
+    project : bool
+        Whether the new vector is projected into the ball.
+    average : bool
+        Answer with the average of the iterates or with the last one.
+    """
+
+    def __init__(
+        self,
+        gossip: str = "push-sum",
+        gossip_rounds: int | str = "mix",
+        gamma: float = 0.01,
+        transition: str = "auto",
+        batch_size: int = 1,
+        project: bool = True,
+        average: bool = True,
+    ) -> None:
+        self.gossip = gossip
+        self.gossip_rounds = gossip_rounds
+        self.gamma = gamma
+        self.transition = transition
+        self.batch_size = batch_size
+        self.project = project
+        self.average = average
+
+    def bind(
+        self, network: Network, lam: float, radius: float, lossy: bool = False, sizes: Floats | None = None
+    ) -> TwoPushSumRun:
+        """The algorithm on this network, with every choice made and checked as `Gadget` does."""
+        if self.gossip not in ("push-sum", "diffusion"):
+            raise ValueError(
+                f"gadget-2ps starts its mass anew in every call, which gossip={self.gossip!r} does not: "
+                "use gossip='push-sum' or 'diffusion'"
+            )
+        return TwoPushSumRun(**vars(self._alike().bind(network, lam, radius, lossy, sizes)))
+
+    def weigh(self, network: Network) -> Network:
+        """The network under the B this algorithm asks for."""
+        return self._alike().weigh(network)
+
+    def _alike(self) -> Gadget:
+        """The newer GADGET with the same choices."""
+        return Gadget(
+            gossip=self.gossip, gossip_rounds=self.gossip_rounds, persist=False, gamma=self.gamma,
+            transition=self.transition, batch_size=self.batch_size, project="mixed" if self.project else False,
+            average=self.average,
+        )  # fmt: skip

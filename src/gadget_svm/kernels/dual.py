@@ -1,0 +1,125 @@
+"""Dual coordinate ascent for the hinge loss on one node's rows, warm-started (Hsieh et al. 2008).
+
+Owns the local problem  min over w of  kappa/2 |w|^2 + S.w + sum_r c_r max(0, 1 - y_r x_r.w)  and nothing of where S
+and kappa come from. Its solution is w = (sum_r alpha_r y_r x_r - S) / kappa with 0 <= alpha_r <= c_r.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gadget_svm.kernels.compiler import compiled
+from gadget_svm.kernels.draws import EXAMPLE, draw
+from gadget_svm.kernels.vectors import add_row, dot_row, sq_norm_row
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class DualRows(NamedTuple):
+    """CSR rows and who owns them: node i owns the places start[i]:start[i+1], place p holds row ``order[p]``.
+
+    ``upper[p]`` is c_r with the row's multiplicity in it, ``norm2[p]`` is |x_r|^2.
+    """
+
+    indptr: NDArray[np.int32]
+    indices: NDArray[np.int32]
+    data: Floats
+    label: NDArray[np.int32]
+    order: Ints
+    start: Ints
+    upper: Floats
+    norm2: Floats
+
+    @classmethod
+    def of(cls, rows: Any, top: float) -> "DualRows":
+        """The rows of a block (see `gadget_svm.rows.Rows`), each bounded by top * its cost * its multiplicity."""
+        norm2 = sq_norms(rows.indptr, rows.data, rows.order)
+        upper = top * rows.cost[rows.order] * multiplicity(rows.mass, rows.start)
+        return cls(rows.indptr, rows.indices, rows.data, rows.label, rows.order, rows.start, upper, norm2)
+
+
+def multiplicity(mass: Floats, start: Ints) -> Floats:
+    """How often each place counts, from the mass that is cumulative within a node; empty: once each."""
+    if not len(mass):
+        return np.ones(start[-1])
+    times = np.diff(mass, prepend=0.0)
+    owned = start[:-1][np.diff(start) > 0]
+    times[owned] = mass[owned]
+    return times
+
+
+@compiled
+def sq_norms(indptr: NDArray[np.int32], data: Floats, order: Ints) -> Floats:
+    """|x_r|^2 of the row at every place."""
+    norm2 = np.empty(len(order))
+    for p in range(len(order)):
+        norm2[p] = sq_norm_row(data, indptr[order[p]], indptr[order[p] + 1])
+    return norm2
+
+
+@compiled
+def primal(w: Floats, alpha: Floats, rows: DualRows, i: int, target: int, S: Floats, kappa: float) -> None:
+    """w = (sum_r alpha_r y_r x_r - S) / kappa over the rows of node i."""
+    for j in range(len(w)):
+        w[j] = -S[j] / kappa
+    for p in range(rows.start[i], rows.start[i + 1]):
+        if alpha[p] > 0.0:
+            r = rows.order[p]
+            y = 1.0 if rows.label[r] == target else -1.0
+            add_row(w, alpha[p] * y / kappa, rows.indices, rows.data, rows.indptr[r], rows.indptr[r + 1])
+
+
+@compiled
+def shuffle(turn: Ints, lo: int, hi: int, seed: int, node: int, clock: int) -> None:
+    """The places lo:hi in an order that depends on (seed, node, clock) alone, written into turn[lo:hi]."""
+    for p in range(lo, hi):
+        turn[p] = p
+    for p in range(hi - 1, lo, -1):
+        q = lo + int(draw(seed, node, (clock << 32) + p - lo, EXAMPLE) * (p - lo + 1))
+        turn[p], turn[q] = turn[q], turn[p]
+
+
+@compiled
+def dual_pass(
+    w: Floats, alpha: Floats, turn: Ints, rows: DualRows, lo: int, hi: int, target: int, kappa: float
+) -> float:
+    """alpha_r <- clip[0, c_r](alpha_r + (1 - y_r x_r.w) kappa / |x_r|^2) in the order of ``turn``; w moves along.
+
+    Returns the largest violation met: how far a margin is on the wrong side of 1 for its alpha, 0 at the optimum.
+    """
+    worst = 0.0
+    for place in range(lo, hi):
+        p = turn[place]
+        r, most = rows.order[p], rows.upper[p]
+        if rows.norm2[p] == 0.0:
+            alpha[p] = most  # an empty row's loss is 1 whatever w is
+            continue
+        first, last = rows.indptr[r], rows.indptr[r + 1]
+        y = 1.0 if rows.label[r] == target else -1.0
+        short = 1.0 - y * dot_row(w, rows.indices, rows.data, first, last)
+        if (alpha[p] <= 0.0 and short <= 0.0) or (alpha[p] >= most and short >= 0.0):
+            continue
+        worst = max(worst, abs(short))
+        moved = min(max(alpha[p] + short * kappa / rows.norm2[p], 0.0), most)
+        add_row(w, (moved - alpha[p]) * y / kappa, rows.indices, rows.data, first, last)
+        alpha[p] = moved
+    return worst
+
+
+@compiled
+def ascend(
+    w: Floats, alpha: Floats, turn: Ints, rows: DualRows, i: int, target: int, kappa: float, passes: int, tol: float,
+    seed: int, node: int, clock: int,
+) -> int:  # fmt: skip
+    """Passes over the rows of node i until no margin is off by more than ``tol``, ``passes`` at most; how many.
+
+    ``w`` must be `primal` of ``alpha``. Passes are shuffled by the clocks ``clock`` to ``clock + passes``.
+    """
+    lo, hi = rows.start[i], rows.start[i + 1]
+    for done in range(passes):
+        shuffle(turn, lo, hi, seed, node, clock + done)
+        if dual_pass(w, alpha, turn, rows, lo, hi, target, kappa) <= tol:
+            return done + 1
+    return passes
