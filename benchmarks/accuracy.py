@@ -43,7 +43,9 @@ def main() -> None:
                 f"| {last['seconds']:.2f} | {last['seconds'] / reference:.1f} |"
             )
             figures[f"{name} {algorithm}"] = {"worst_accuracy": worst, **last}
-        lines.append(f"| {name} | LIBLINEAR, pooled | {100 * accuracy:.2f} % | | {central.n_iter_} | {reference:.2f} | 1 |")
+        lines.append(
+            f"| {name} | LIBLINEAR, pooled | {100 * accuracy:.2f} % | | {central.n_iter_} | {reference:.2f} | 1 |"
+        )
     publish("accuracy", "The paper's data sets", lines, figures)
 
 

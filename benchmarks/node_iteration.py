@@ -40,7 +40,12 @@ def main() -> None:
         ("GADGET, mail handed over by Python each round (what faults see)", stepwise),
         ("scikit-learn SGDClassifier, averaged, one example (no gossip)", sgd),
     ]
-    lines = [f"{note} One thread, best of {REPEATS}.", "", "| | us per node-iteration | ratio to SGDClassifier |", "|---|---|---|"]
+    lines = [
+        f"{note} One thread, best of {REPEATS}.",
+        "",
+        "| | us per node-iteration | ratio to SGDClassifier |",
+        "|---|---|---|",
+    ]
     lines += [f"| {what} | {1e6 * seconds:.2f} | {seconds / sgd:.1f} |" for what, seconds in rows]
     lines += [f"| the authors' code (measured apart, November 2026) | {AUTHORS:.0f} | |"]
     publish(

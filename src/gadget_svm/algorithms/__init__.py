@@ -28,15 +28,14 @@ ALGORITHMS: dict[str, Callable[[], Algorithm]] = {
 }
 
 
-def resolve(algorithm: Any) -> Any:
-    """An `Algorithm` by name or as an instance; what settings it has beside `bind` is its own affair."""
-    if isinstance(algorithm, str):
-        return lookup("algorithm", algorithm, ALGORITHMS)()
-    if not hasattr(algorithm, "bind"):
+def resolve(algorithm: Any) -> Gadget:
+    """An algorithm by name or as an instance."""
+    found = lookup("algorithm", algorithm, ALGORITHMS)() if isinstance(algorithm, str) else algorithm
+    if not hasattr(found, "bind"):
         raise TypeError(
             f"algorithm is a name ({', '.join(ALGORITHMS)}) or an instance such as Gadget(), got {algorithm!r}"
         )
-    return algorithm
+    return found  # type: ignore[no-any-return]
 
 
 __all__ = ["ALGORITHMS", "Algorithm", "Gadget", "GadgetRun", "MomDsvm", "TwoPushSum", "resolve"]

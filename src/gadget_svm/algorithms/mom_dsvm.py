@@ -1,4 +1,4 @@
-"""MoM-DSVM (Forero, Cano and Giannakis, JMLR 2010): every node solves its own SVM in the dual and broadcasts its vector.
+"""MoM-DSVM (Forero, Cano and Giannakis, JMLR 2010): every node solves an SVM of its own in the dual and broadcasts it.
 
 Linear, without bias, on undirected graphs. Owns the algorithm and its settings; the local solver is `kernels.dual`'s.
 It has no answer to a neighbour that is gone for good, whose last word goes on to bind the others.
@@ -202,12 +202,13 @@ class MomDsvm(BaseEstimator):  # type: ignore[misc]
     passes : int
         At most so many passes of dual coordinate ascent over a node's rows in an iteration.
     tol : float
-        A node's own problem is solved when no margin is off by more than this.
+        A node's own problem counts as solved when no margin is off by more than this. The paper solves it exactly;
+        as the next iteration starts where this one ended, a rough answer leads to the same optimum, and sooner.
     """
 
     average = False  # the models are the last iterates
 
-    def __init__(self, eta: float | str = "auto", passes: int = 50, tol: float = 0.01) -> None:
+    def __init__(self, eta: float | str = "auto", passes: int = 50, tol: float = 0.1) -> None:
         self.eta = eta
         self.passes = passes
         self.tol = tol
@@ -229,7 +230,7 @@ class MomDsvm(BaseEstimator):  # type: ignore[misc]
         if isinstance(self.passes, bool) or not hasattr(self.passes, "__index__") or self.passes < 1:
             raise ValueError(f"passes must be a whole number of at least 1, got {self.passes!r}")
         if not 0 <= self.tol < np.inf:
-            raise ValueError(f"tol is a part of the margin of 1, for example 0.01; got {self.tol!r}")
+            raise ValueError(f"tol is a part of the margin of 1, for example 0.1; got {self.tol!r}")
         return MomDsvmRun(network.n / (lam * float(sizes.sum())), _penalty(self.eta), int(self.passes), self.tol)
 
 

@@ -57,10 +57,9 @@ def published_steps(
         if short:
             add_row(w, y[r] / (lam * (t + 2.0)), indices, data, lo, hi)
         norm2 = sq_norm(w)
-        if lam * norm2 > 1.0:
-            scale(w, 1.0 / np.sqrt(lam * norm2))
-            norm2 = 1.0 / lam
         value = 0.5 * lam * norm2 + (1.0 if short else 0.0)  # of this one row, and not its hinge
+        if lam * norm2 > 1.0:  # after the value is taken: at the ball's edge it would be still from the first steps on
+            scale(w, 1.0 / np.sqrt(lam * norm2))
         change = abs(value - before)
         quiet = quiet + 1 if change <= tol else 0
         before = value

@@ -44,7 +44,7 @@ class AsPublished:
         from gadget_svm.runtimes.stopping import geometric
 
         rows, labels = checked(X, y, lam)
-        w, t, quiet, before, change = np.zeros(rows.shape[1]), 0, 0, np.inf, np.inf
+        w, t, quiet, before, change = np.zeros(rows.shape[1]), 0, 0, 0.0, np.inf
         at = (w, rows.indptr, rows.indices, rows.data, labels, lam, self.epsilon, self.patience, seed)
         published_steps(0, t, quiet, before, *at)  # compiles, and takes no step
         watch = Watch(judge, max_seconds)
