@@ -1,4 +1,4 @@
-"""The paper's data sets with ten nodes: what the worst node classifies, and how long training takes, beside LIBLINEAR."""
+"""The paper's data sets with ten nodes: what the worst node classifies and how long it takes, beside LIBLINEAR."""
 
 import time
 import warnings

@@ -1,4 +1,4 @@
-"""The paper's data sets, for real: every one of ten nodes classifies the test set well. Skipped where data is missing."""
+"""The paper's data sets, for real: every one of ten nodes classifies the test set well. Skipped without data."""
 
 import warnings
 

@@ -117,7 +117,7 @@ def test_first_theorem_where_nodes_agree(seed, t, lam):
 
 
 def test_loss_vector_is_not_lipschitz():
-    """Why Theorem 1 is not claimed for epsilon > 0: at a margin of 1 the loss vector jumps by |x|, however near w is."""
+    """Why Theorem 1 is not claimed for epsilon > 0: at a margin of 1 the loss vector jumps, however near w is."""
     x, near = np.array([1.0]), 1e-9
     loss_vector = [x if w @ x < 1 else 0 * x for w in (np.array([1 - near]), np.array([1 + near]))]
     assert np.linalg.norm(loss_vector[0] - loss_vector[1]) > 1.0 * 2 * near
