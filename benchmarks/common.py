@@ -1,8 +1,6 @@
-"""What every benchmark needs: the machine's description, data of the right shape, and where results go."""
+"""What every benchmark needs: data of the right shape, and where results go."""
 
 import json
-import os
-import platform
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -10,21 +8,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from gadget_svm.report.machine import machine
+
 RESULTS = Path(__file__).parent / "results"
-
-
-def machine() -> str:
-    """CPU, cores, memory, Python: one line."""
-    cpu = next(
-        (
-            line.split(":", 1)[1].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if "model name" in line
-        ),
-        platform.processor() or platform.machine(),
-    )
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"{cpu}, {len(os.sched_getaffinity(0))} cores, {memory:.0f} GiB, Python {platform.python_version()}"
 
 
 def named(name: str) -> tuple[sp.csr_matrix, np.ndarray, float, str]:

@@ -12,6 +12,7 @@ from sklearn.svm import LinearSVC
 
 from gadget_svm import GadgetSVC
 from gadget_svm.algorithms import MomDsvm, resolve
+from gadget_svm.algorithms.mom_dsvm import listen
 from gadget_svm.block import Block
 from gadget_svm.faults import Loss, World, wrap_all
 from gadget_svm.kernels import Team
@@ -169,7 +170,7 @@ def test_without_gossip_nodes_do_not_get_there(noisy):
 
 
 def reference(noisy, sites, network, eta, n_iter):
-    """The iterations of Forero et al. as printed, each local problem solved to the end by scipy."""
+    """The iterations of Forero et al. as printed, each local problem solved to the end."""
     y, J, C = np.where(noisy.y == 1, 1.0, -1.0), network.n, 1 / (LAM * 240)
     near = [network.indices[network.indptr[j] : network.indptr[j + 1]] for j in range(J)]
     v, alpha = np.zeros((J, 8)), np.zeros((J, 8))
@@ -211,6 +212,24 @@ def test_one_lost_message_is_made_good(noisy):
     runtime.advance(2000)
     objective = Objective(sp.csr_matrix(noisy.X), label, np.ones(240), np.ones(240), LAM, 1)
     assert objective(block.w).objective.max() / noisy.f - 1 < 1e-5
+
+
+def test_old_repeated_and_foreign_mail_is_ignored():
+    """Node 5 hears node 2 (of which it knows exchange 6) and node 9; sums of v: 10 after exchange 6, 16 after 8."""
+    heard, heard_v, heard_seq, wish = np.array([[10.0], [0.0]]), np.ones((2, 1)), np.array([6, 6]), np.ones(2)
+
+    def hear(sender, seq, total):
+        listen(
+            0, 1, np.array([0]), np.array([0, 1]), np.array([sender]), np.array([seq]), np.array([[total]]),
+            np.array([4.0]), np.array([0, 2]), np.array([2, 9]), heard, heard_v, heard_seq, wish,
+        )  # fmt: skip
+        return heard[0, 0], heard_v[0, 0], heard_seq[0], wish[0]
+
+    assert hear(2, 8, 16.0) == (16, 3, 8, 4)  # one was missed: 3 each
+    assert hear(2, 8, 16.0) == (16, 3, 8, 4)
+    assert hear(2, 7, 13.0) == (16, 3, 8, 4)
+    assert hear(5, 9, 99.0) == (16, 3, 8, 4)  # its own, come back
+    assert heard[1, 0] == 0
 
 
 def fitted(toy, blocks=1, multi=True, **settings):

@@ -119,6 +119,26 @@ def topology(
     show_topology(name, nodes, transition, gamma, seed, json)
 
 
+@app.command()
+def reproduce(
+    what: Annotated[
+        str, typer.Argument(help="table1, table2, table3, table4, figures, network, or all of them.")
+    ] = "all",
+    data: Annotated[Path | None, typer.Option("--data", help="The folder with the paper's data sets.")] = None,
+    nodes: Annotated[int, typer.Option(help="Nodes of the network.", min=2)] = 10,
+    trials: Annotated[int | None, typer.Option(help="Trials of each experiment (5; with --quick 1).", min=1)] = None,
+    out: Annotated[Path, typer.Option(help="The folder for tables, figures and the page.")] = Path("results"),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer trials and iterations: a look in about a minute.")
+    ] = False,
+    docs: Annotated[Path | None, typer.Option(help="Also write the report as this Markdown file.")] = None,
+) -> None:
+    """Regenerate the paper's evaluation beside its published numbers. Interrupted, it goes on where it stopped."""
+    from gadget_svm.cli.reproducing import run_reproduction
+
+    raise typer.Exit(run_reproduction(what, data, nodes, trials, out, quick, docs))
+
+
 @data_app.command("list")
 def list_data(data_dir: o.DataDir = None) -> None:
     """List the named data sets, and where each was found or comes from."""

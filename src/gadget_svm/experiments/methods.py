@@ -36,28 +36,35 @@ class Budget:
 
 
 def run_network(
-    trial: Trial, algorithm: Any, iterations: int, trace: bool = False, exchange: Exchange | None = None
+    trial: Trial,
+    algorithm: Any,
+    iterations: int,
+    trace: bool = False,
+    exchange: Exchange | None = None,
+    lossy: bool = False,
 ) -> Result:
     """A gossiping network for a number of iterations; seconds are the mean over nodes, on one core."""
-    radius = trial.lam**-0.5
-    run = algorithms.resolve(algorithm).bind(trial.network, trial.lam, radius, exchange is not None, trial.shares.sizes)
-    blocks = make_blocks(trial.problem, trial.network, trial.seed, 1, Team(1))
+    chosen = algorithms.resolve(algorithm)
+    network = chosen.weigh(trial.network) if hasattr(chosen, "weigh") else trial.network
+    run = chosen.bind(network, trial.lam, trial.lam**-0.5, lossy, trial.shares.sizes)
+    blocks = make_blocks(trial.problem, network, trial.seed, 1, Team(1))
     runtime = LocalRuntime(run, blocks, exchange)
     runtime.rehearse()
-    spent, points = 0.0, []
+    spent, points = 0.0, list[Any]()
     while runtime.t < iterations - 1:
         goal = min(geometric(runtime.t, 1.4), iterations - 1) if trace else iterations - 1
-        spent += _timed(lambda goal=goal: runtime.advance(goal - runtime.t))
+        spent += _timed(runtime, goal - runtime.t)
         if trace:
             points.append([spent / trial.n_nodes, runtime.t, *trial.judge_all(runtime.models()[:, 0])])
     before = runtime.weights().copy()
-    spent += _timed(lambda: runtime.advance(1))
+    spent += _timed(runtime, 1)
     epsilon = float(distances(runtime.weights(), before).max())
+    here = runtime.voices() > 0
     result = _judged(trial, runtime.models()[:, 0], runtime.weights()[:, 0])
     return result | {
         "seconds": [spent / trial.n_nodes] * trial.n_nodes, "iterations": [iterations] * trial.n_nodes,
         "epsilon": epsilon, "messages": runtime.messages, "bytes": runtime.nbytes, "trace": points,
-        "disagreement": _disagreement(runtime.models()[:, 0]),
+        "disagreement": _disagreement(runtime.models()[here, 0]), "here": np.flatnonzero(here).tolist(),
     }  # fmt: skip
 
 
@@ -97,11 +104,11 @@ METHODS: dict[str, Callable[[Trial, Budget], Result]] = {
     "pegasos-last": lambda trial, b: run_central(
         trial, make_baseline("pegasos", iterations=b.iterations, average=False)
     ),
-    "liblinear": lambda trial, b: run_central(trial, make_baseline("liblinear")),
+    "liblinear": lambda trial, _: run_central(trial, make_baseline("liblinear")),
     "local-only": lambda trial, b: run_shards(trial, make_baseline("pegasos", iterations=b.iterations)),
     "svm-perf": lambda trial, b: run_shards(trial, make_baseline("svm-perf"), b.perf_seconds),
     "svm-sgd": lambda trial, b: run_shards(trial, make_baseline("svm-sgd", epochs=b.epochs)),
-    "as-published": lambda trial, b: run_shards(trial, make_baseline("as-published")),
+    "as-published": lambda trial, _: run_shards(trial, make_baseline("as-published")),
 }  # fmt: skip
 
 
@@ -119,7 +126,7 @@ def _disagreement(models: Floats) -> float:
     return float(np.linalg.norm(models - mean, axis=1).max() / max(float(np.linalg.norm(mean)), 1e-300))
 
 
-def _timed(work: Callable[[], None]) -> float:
+def _timed(runtime: LocalRuntime, count: int) -> float:
     started = time.perf_counter()
-    work()
+    runtime.advance(count)
     return time.perf_counter() - started

@@ -27,7 +27,7 @@ Judge = Callable[[Floats], tuple[float, float]]
 class Trial:
     """The paper's method: "the train and test sets are split into k different files" and dealt to k nodes."""
 
-    data: Dataset
+    data: Any  # a Dataset with a test part
     lam: float
     n_nodes: int
     seed: int
@@ -36,7 +36,7 @@ class Trial:
     @cached_property
     def label(self) -> NDArray[np.int32]:
         """Class numbers of the training rows: 1 is the positive class."""
-        return (self.data.y > 0).astype(np.int32)
+        return np.asarray(self.data.y > 0, dtype=np.int32)
 
     @cached_property
     def shares(self) -> Shares:
@@ -74,11 +74,12 @@ class Trial:
     def accuracies(self, models: Floats) -> tuple[list[float], list[float]]:
         """Per cent of right answers of every node: on its own share of the test rows, and on all of them."""
         right = np.where(self.data.X_test @ models.T > 0, 1, -1) == self.data.y_test[:, None]
-        parts = self._test_shares
-        own = [
-            100 * float(right[parts.order[parts.start[i] : parts.start[i + 1]], i].mean()) for i in range(models.shape[0])
-        ] if len(models) == self.n_nodes else [100 * float(column.mean()) for column in right.T]  # fmt: skip
-        return own, [100 * float(column.mean()) for column in right.T]
+        whole = [100 * float(column.mean()) for column in right.T]
+        if len(models) != self.n_nodes:  # one model for all
+            return whole, whole
+        order, start = self._test_shares.order, self._test_shares.start
+        own = [100 * float(right[order[start[i] : start[i + 1]], i].mean()) for i in range(self.n_nodes)]
+        return own, whole
 
     def judge(self, w: Floats) -> tuple[float, float]:
         """Objective on all training rows and zero-one error on all test rows of one model."""
@@ -93,7 +94,8 @@ class Trial:
 def fingerprint(data: Dataset) -> str:
     """What the rows are, in eight digits: a cell computed from others is not taken for one of these."""
     total = 0
-    for X, y in ((data.X, data.y), (data.X_test, data.y_test)):
+    parts: list[tuple[Any, Any]] = [(data.X, data.y), (data.X_test, data.y_test)]
+    for X, y in parts:
         for part in (X.data, X.indices, X.indptr, np.asarray(y, dtype=np.int64)):
-            total = zlib.crc32(np.ascontiguousarray(part).view(np.uint8), total)
+            total = zlib.crc32(np.ascontiguousarray(part).tobytes(), total)
     return f"{total:08x}"

@@ -1,7 +1,4 @@
-"""Kernels of the baselines: dual coordinate ascent on the rows of one place, and the step of the authors' program.
-
-They take one weight vector and plain CSR arrays, and know of no nodes, no gossip and no clock.
-"""
+"""The step of the authors' own program on one node's rows. Knows of no gossip: there, none reaches the model."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,30 +9,6 @@ from gadget_svm.kernels.vectors import add_row, dot_row, scale, sq_norm
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int32]
-
-
-@compiled
-def ascend(
-    order: NDArray[np.int64], indptr: Indices, indices: Indices, data: Floats, y: Floats, length2: Floats,
-    unit: float, beta: Floats, w: Floats, busy: NDArray[np.bool_],
-) -> float:  # fmt: skip
-    """One pass of dual coordinate ascent (Hsieh et al. 2008) over the rows in ``order``: each to its optimum.
-
-    ``beta`` is in [0, 1] and w = sum beta_r y_r x_r / unit, where unit = lam N. ``busy`` tells the rows that moved
-    or lie between the bounds. Returns by how much the worst of them missed its margin before it moved.
-    """
-    worst = 0.0
-    for r in order:
-        lo, hi = indptr[r], indptr[r + 1]
-        short = 1.0 - y[r] * dot_row(w, indices, data, lo, hi)
-        goal = beta[r] + short * unit / length2[r] if length2[r] > 0.0 else 1.0
-        goal = min(1.0, max(0.0, goal))
-        busy[r] = goal != beta[r] or 0.0 < goal < 1.0
-        if goal != beta[r]:
-            worst = max(worst, abs(short))
-            add_row(w, (goal - beta[r]) * y[r] / unit, indices, data, lo, hi)
-            beta[r] = goal
-    return worst
 
 
 @compiled

@@ -1,7 +1,5 @@
 """The page: words, tables and figures in one HTML file that needs no network. Every word from outside is escaped."""
 
-import os
-import platform
 from collections.abc import Sequence
 from datetime import datetime
 from html import escape
@@ -11,6 +9,7 @@ from typing import Any
 
 from gadget_svm.network import Network
 from gadget_svm.report import curves, graph
+from gadget_svm.report.machine import machine
 from gadget_svm.report.needs import require_plotly
 from gadget_svm.report.style import CSS, SCRIPT
 from gadget_svm.report.words import count, number, percent, size
@@ -216,5 +215,4 @@ def origin() -> str:
     except PackageNotFoundError:  # run from a checkout that is not installed
         made_by = "gadget-svm"
     when = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
-    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    return f"Written by {made_by} on {when}; {machine}."
+    return f"Written by {made_by} on {when}; {machine()}."

@@ -1,0 +1,194 @@
+"""The paper's evaluation, from data sets to tables: which cells there are, computing those not yet kept, assembling.
+
+Owns the plan. Progress goes through a callback, files through `tables`, `figures` and `page`.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+from gadget_svm import __version__
+from gadget_svm.experiments import published
+from gadget_svm.experiments.loading import loading_times
+from gadget_svm.experiments.methods import METHODS, Budget
+from gadget_svm.experiments.network_study import run_setup, setups
+from gadget_svm.experiments.store import Result, Store
+from gadget_svm.experiments.tables import Row, better, summarise
+from gadget_svm.experiments.trials import Trial, fingerprint
+
+TABLE2 = ("gadget", "pegasos", "pegasos-last", "as-published", "liblinear")
+TABLE3 = ("gadget", "svm-perf", "svm-sgd", "mom-dsvm", "gadget-2ps", "local-only")
+PARTS = ("table1", "table2", "table3", "table4", "figures", "network")
+SMALL = {"ccat": 3000}
+"""Iterations of GADGET on vectors so long that 10,000 would take minutes a trial; it has settled by then."""
+
+Cell = tuple[str, str, int]  # data set, method, trial
+
+
+@dataclass
+class Reproduction:
+    """One run of ``gadget reproduce``."""
+
+    out: Path = Path("results")
+    data_dir: Path | None = None
+    nodes: int = 10
+    trials: int = 5
+    quick: bool = False
+    tell: Callable[[str], object] = bool  # shows what is being computed; by default to nobody
+    missing: dict[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def store(self) -> Store:
+        """Where finished cells are kept."""
+        return Store(self.out / "cells")
+
+    @cached_property
+    def sets(self) -> dict[str, Any]:
+        """The data sets on this machine; ``missing`` says how to get the others."""
+        from gadget_svm.data import load_dataset
+
+        found = {}
+        for name in (*published.SETS, "gisette"):
+            try:
+                data = load_dataset(name, data_dir=self.data_dir, download=False)
+            except FileNotFoundError as error:
+                self.missing[name] = str(error)
+                continue
+            if data.X.shape[0] < 1000:
+                self.missing[name] = (
+                    f"only a sample of {data.X.shape[0]} rows is here; `gadget data fetch {name}` gets all"
+                )
+                continue
+            found[name] = data
+        return found
+
+    @cached_property
+    def marks(self) -> dict[str, str]:
+        """A fingerprint of every data set, for the cells' keys."""
+        return {name: fingerprint(data) for name, data in self.sets.items()}
+
+    def lam(self, name: str) -> float:
+        """The paper's lambda; Gisette's is ours."""
+        return float(self.sets[name].lam or published.GISETTE_LAMBDA)
+
+    def budget(self, name: str, trial: int) -> Budget:
+        """How much work a cell may do: the first trial is also traced, for the figures."""
+        iterations = SMALL.get(name, 10_000)
+        if self.quick:
+            return Budget(iterations // 10, 15, 2, 0.3, trace=trial == 0)
+        return Budget(iterations, trace=trial == 0)
+
+    def cells(self, part: str) -> Iterator[Cell]:
+        """What a part of the evaluation needs."""
+        methods = {"table2": TABLE2, "table3": TABLE3, "table4": ("gadget", "pegasos"),
+                   "figures": ("gadget", "pegasos", "liblinear")}.get(part, ())  # fmt: skip
+        for name in self.sets:
+            for method in methods:
+                only_first = part == "figures" or method == "liblinear"
+                yield from ((name, method, trial) for trial in range(1 if only_first else self.trials))
+
+    def result(self, cell: Cell) -> Result:
+        """A cell's record, computed if it is not kept."""
+        name, method, number = cell
+        budget = self.budget(name, number)
+        key = {"method": method, "data": name, "rows": self.marks[name], "lam": self.lam(name), "nodes": self.nodes,
+               "trial": number, "budget": asdict(budget), "version": __version__}  # fmt: skip
+
+        def compute() -> Result:
+            self.tell(f"{name}, {method}, trial {number + 1}")
+            return METHODS[method](Trial(self.sets[name], self.lam(name), self.nodes, number), budget)
+
+        return self.store.cell(key, compute)
+
+    def results(self, name: str, method: str) -> list[Result]:
+        """All trials of a method."""
+        return [self.result(cell) for cell in self._trials(name, method)]
+
+    def _trials(self, name: str, method: str) -> list[Cell]:
+        return [(name, method, trial) for trial in range(1 if method == "liblinear" else self.trials)]
+
+    def table1(self) -> list[Row]:
+        """The data sets, as loaded."""
+        rows = []
+        for name, d in self.sets.items():
+            density = 100 * d.X.nnz / (d.X.shape[0] * d.X.shape[1])
+            rows.append({"dataset": name, "train": d.X.shape[0], "test": d.X_test.shape[0], "features": d.X.shape[1],
+                         "density_percent": density, "lam": self.lam(name), "note": d.note})  # fmt: skip
+        return rows
+
+    def table2(self) -> list[Row]:
+        """GADGET against centralised Pegasos; who wins by the paper's lexicographic comparison."""
+        rows = []
+        for name in self.sets:
+            paper = published.TABLE2.get
+            gadget, pegasos = self.results(name, "gadget"), self.results(name, "pegasos")
+            block = [
+                summarise(name, "gadget", gadget, paper((name, "gadget"))),
+                summarise(name, "gadget (last iterate)", gadget, paper((name, "gadget")), last=True),
+                summarise(name, "pegasos", pegasos, paper((name, "pegasos"))),
+                summarise(name, "pegasos (last iterate)", self.results(name, "pegasos-last"), paper((name, "pegasos"))),
+                summarise(name, "as-published", self.results(name, "as-published"), paper((name, "gadget"))),
+                summarise(name, "liblinear", self.results(name, "liblinear")),
+            ]
+            winner = better(block[0], block[2])
+            rows += [row | {"winner": winner if i == 0 else None} for i, row in enumerate(block)]
+        return rows
+
+    def table3(self) -> list[Row]:
+        """GADGET against the others, each on every node's shard (or, MoM-DSVM, over the same network)."""
+        return [
+            summarise(name, method, self.results(name, method), published.TABLE3.get((name, method)))
+            for name in self.sets
+            for method in TABLE3
+        ]
+
+    def table4(self) -> list[Row]:
+        """With loading: every node reads its own file, the centre reads them all; the paper's speed-up factor."""
+        rows = []
+        for name in self.sets:
+            load = self.loading(name)
+            block = []
+            for method, reading in (("gadget", load["nodes"]), ("pegasos", load["central"])):
+                row = summarise(name, method, self.results(name, method), published.TABLE4.get((name, method)))
+                block.append(row | {"load_seconds": reading, "total_seconds": reading + row["seconds_mean"]})
+            factor = block[0]["total_seconds"] / block[1]["total_seconds"]
+            block[0] |= {"speedup": factor, "paper_speedup": published.SPEEDUP.get(name)}
+            rows += [block[0], block[1] | {"speedup": None, "paper_speedup": None}]
+        return rows
+
+    def loading(self, name: str) -> Result:
+        """How long reading a data set takes, for the centre and for the nodes."""
+        key = {"method": "loading", "data": name, "rows": self.marks[name], "nodes": self.nodes, "version": __version__}
+
+        def compute() -> Result:
+            self.tell(f"{name}, reading files")
+            return loading_times(Trial(self.sets[name], self.lam(name), self.nodes, 0))
+
+        return self.store.cell(key, compute)
+
+    def network(self) -> list[Row]:
+        """The network study, on Adult where it is here, else on the first data set there is."""
+        return [step() for step in self.network_steps()]
+
+    def network_steps(self) -> Iterator[Callable[[], Row]]:
+        """The same, piece by piece."""
+        name = "adult" if "adult" in self.sets else next(iter(self.sets))
+        yield from (partial(self._network_row, name, setup) for setup in setups(self.quick))
+
+    def _network_row(self, name: str, setup: Any) -> Row:
+        key = {"method": "network", "data": name, "rows": self.marks[name], "lam": self.lam(name), **asdict(setup),
+               "version": __version__}  # fmt: skip
+
+        def compute() -> Result:
+            self.tell(f"network: {setup.study}, {setup.topology}, {setup.nodes} nodes, {setup.gossip}, {setup.level:g}")
+            return run_setup(setup, self.sets[name], self.lam(name))
+
+        return {"dataset": name, **self.store.cell(key, compute)}
+
+    def traces(self, name: str) -> tuple[dict[str, Any], float]:
+        """What a figure draws: the first trial's traces, and the optimum."""
+        methods = ("gadget", "pegasos")
+        drawn = {method: self.result((name, method, 0))["trace"] for method in methods}
+        return drawn, float(self.result((name, "liblinear", 0))["objective"][0])

@@ -1,0 +1,25 @@
+"""What machine a figure was measured on, in one line."""
+
+import os
+import platform
+from pathlib import Path
+
+
+def machine() -> str:
+    """CPU, cores, memory where the system tells it, and Python."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return f"{_cpu()}, {cores} cores{_memory()}, Python {platform.python_version()}"
+
+
+def _cpu() -> str:
+    about = Path("/proc/cpuinfo")
+    lines = about.read_text().splitlines() if about.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _memory() -> str:
+    names = getattr(os, "sysconf_names", {})
+    if not {"SC_PAGE_SIZE", "SC_PHYS_PAGES"} <= set(names):
+        return ""
+    return f", {os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB"

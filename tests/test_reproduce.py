@@ -1,0 +1,245 @@
+"""The reproduction's machinery on small data: cells are kept, tables say what they say, claims follow the rows."""
+
+import csv
+import json
+import math
+
+import pytest
+from typer.testing import CliRunner
+
+from gadget_svm import load_dataset
+from gadget_svm.cli.app import app
+from gadget_svm.experiments import published
+from gadget_svm.experiments.claims import discussion
+from gadget_svm.experiments.methods import METHODS, Budget
+from gadget_svm.experiments.network_study import Setup, run_setup, setups
+from gadget_svm.experiments.page import everything
+from gadget_svm.experiments.reproduce import PARTS, Reproduction
+from gadget_svm.experiments.store import Store
+from gadget_svm.experiments.tables import COLUMNS, better, markdown, spread, summarise, write_csv
+from gadget_svm.experiments.trials import Trial, fingerprint
+
+LAM = 1e-2
+
+
+@pytest.fixture(scope="module")
+def cancer():
+    return load_dataset("breast-cancer")
+
+
+class Small(Reproduction):
+    """A reproduction whose only data set is built in, under a name of the paper's."""
+
+    def budget(self, name, trial):  # noqa: ARG002
+        return Budget(200, 10, 1, 0.5, trace=trial == 0)
+
+
+@pytest.fixture
+def run(tmp_path, cancer):
+    small = Small(tmp_path, nodes=4, trials=2, quick=True)
+    small.__dict__["sets"] = {"adult": cancer}
+    small.missing["gisette"] = "get it <there>"
+    return small
+
+
+# cells
+
+
+def test_a_cell_is_computed_once(tmp_path):
+    store, calls = Store(tmp_path), []
+    key = {"method": "m", "data": "d", "trial": 0}
+    for _ in range(3):
+        assert store.cell(key, lambda: calls.append(1) or {"x": 1.5}) == {"x": 1.5}
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("change", [{"trial": 1}, {"lam": 0.2}, {"extra": True}])
+def test_another_key_is_another_cell(tmp_path, change):
+    store = Store(tmp_path)
+    key = {"method": "m", "data": "d", "trial": 0, "lam": 0.1}
+    store.cell(key, lambda: {"x": 1})
+    assert store.cell(key | change, lambda: {"x": 2}) == {"x": 2}
+
+
+@pytest.mark.parametrize("damage", ["", "{", '{"result": {"x": 9}}', "[1]"])
+def test_a_damaged_cell_is_computed_anew(tmp_path, damage):
+    store = Store(tmp_path)
+    key = {"method": "m", "data": "d"}
+    store.cell(key, lambda: {"x": 1})
+    (file,) = tmp_path.glob("*.json")
+    file.write_text(damage)
+    assert store.cell(key, lambda: {"x": 2}) == {"x": 2}
+    assert json.loads(file.read_text())["result"] == {"x": 2}
+
+
+def test_a_cell_that_fails_leaves_nothing(tmp_path):
+    store = Store(tmp_path)
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.cell({"method": "m", "data": "d"}, interrupted)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(run):
+    """Finished cells are kept; only the rest is computed by the same command again."""
+    done = []
+    cells = list(run.cells("table2"))
+    for cell in cells[:3]:
+        run.result(cell)
+    run.tell = done.append
+    for cell in cells:
+        run.result(cell)
+    assert len(done) == len(cells) - 3
+
+
+def test_the_fingerprint_sees_a_changed_value(cancer):
+    before = fingerprint(cancer)
+    cancer.X.data[0] += 1e-9
+    changed = fingerprint(cancer)
+    cancer.X.data[0] -= 1e-9
+    assert before != changed
+
+
+# tables
+
+
+def test_the_papers_deviation():
+    """Table 2's caption: "estimated by sqrt(Var(Nodes) + Var(Trials))"."""
+    assert spread([[1.0, 3.0], [5.0, 7.0]]) == pytest.approx(math.sqrt(1.0 + 4.0))
+    assert spread([[2.0, 2.0]]) == 0.0
+
+
+def test_lexicographic_comparison():
+    """Section 4.1: "Comparison of pairs (A_1,T_1) and (A_2,T_2) will simply be lexicographic"."""
+
+    def row(method, accuracy, seconds):
+        return {"method": method, "accuracy_mean": accuracy, "seconds_mean": seconds}
+
+    assert better(row("a", 90.0, 9.0), row("b", 89.0, 1.0)) == "a"
+    assert better(row("a", 90.0, 9.0), row("b", 90.0, 1.0)) == "b"
+    assert better(row("a", 90.01, 9.0), row("b", 90.0, 1.0)) == "b", "a hundredth of a per cent is a tie"
+
+
+def test_a_row_has_the_columns_asked_for(run):
+    rows = run.table2()
+    wanted = {"dataset", "method", "accuracy_mean", "accuracy_sd", "seconds_mean", "seconds_sd", "objective_mean",
+              "iterations_mean", "epsilon", "paper_accuracy", "paper_accuracy_sd", "paper_seconds"}  # fmt: skip
+    assert wanted <= set(COLUMNS) <= set(rows[0])
+    assert rows[0]["paper_accuracy"] == 77.04
+    assert {row["method"] for row in rows} >= {
+        "gadget",
+        "gadget (last iterate)",
+        "pegasos",
+        "as-published",
+        "liblinear",
+    }
+
+
+def test_csv_loses_no_digit(tmp_path):
+    path = write_csv(tmp_path / "t.csv", [{"dataset": "d", "x": 0.1 + 0.2}])
+    with path.open() as file:
+        assert float(next(csv.DictReader(file))["x"]) == 0.1 + 0.2
+
+
+def test_markdown_leaves_what_is_unknown_empty():
+    assert markdown([{"a": None, "accuracy_mean": 1.234567}], {"a": "A", "accuracy_mean": "B"}).endswith("|  | 1.23 |")
+
+
+def test_last_iterates_are_judged_by_themselves():
+    result = {"own": [90.0], "whole": [91.0], "objective": [1.0], "own_last": [80.0], "whole_last": [81.0],
+              "objective_last": [2.0], "seconds": [1.0], "iterations": [5], "epsilon": 0.1, "messages": 3}  # fmt: skip
+    assert summarise("d", "m", [result])["accuracy_mean"] == 90.0
+    assert summarise("d", "m", [result], last=True)["objective_mean"] == 2.0
+
+
+def test_published_numbers_are_the_papers():
+    """A few of Tables 2, 3 and of the appendix, typed in once more."""
+    assert published.TABLE2["ccat", "pegasos"] == (0.29, 0.031, 76.21, 0.04)
+    assert published.TABLE3["usps", "svm-perf"] == (18.64, 22.89, 91.62, 1.90)
+    assert published.TABLE4["gisette", "gadget"].accuracy == 55.43
+    for name, factor in published.SPEEDUP.items():
+        mine, central = published.TABLE4[name, "gadget"].seconds, published.TABLE4[name, "pegasos"].seconds
+        assert mine / central == pytest.approx(factor, abs=0.01), "distributed time over centralised time"
+
+
+# methods and studies
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_learns(cancer, method):
+    """Each method of the tables, on four nodes: far better than the larger class, and one figure per node."""
+    result = METHODS[method](Trial(cancer, LAM, 4, 0), Budget(2000, 60, 5, 5.0))
+    assert len(result["own"]) == len(result["objective"]) in (1, 4)
+    floor = 70 if method == "as-published" else 88
+    assert min(result["whole"]) > floor
+    assert all(value > 0 for value in result["seconds"])
+
+
+def test_a_traced_run_ends_like_an_untraced_one(cancer):
+    """Looking on the way changes nothing but the trace."""
+    trial = Trial(cancer, LAM, 4, 0)
+    plain, traced = (METHODS["gadget"](trial, Budget(300, trace=trace)) for trace in (False, True))
+    assert plain["objective"] == traced["objective"]
+    assert len(traced["trace"]) > 5
+    seconds = [point[0] for point in traced["trace"]]
+    assert seconds == sorted(seconds)
+
+
+def test_dead_nodes_are_not_judged(cancer):
+    row = run_setup(Setup("crash", nodes=10, level=3, iterations=200), cancer, LAM)
+    whole = run_setup(Setup("crash", nodes=10, level=0, iterations=200), cancer, LAM)
+    assert row["messages"] < whole["messages"]
+    assert row["accuracy_min"] > 80
+
+
+def test_lost_messages_hurt_plain_push_sum_only(cancer):
+    rows = {
+        gossip: run_setup(Setup("loss", gossip=gossip, level=30, iterations=2000), cancer, LAM)
+        for gossip in ("push-sum", "running-sum")
+    }
+    assert rows["running-sum"]["objective_mean"] < rows["push-sum"]["objective_mean"]
+
+
+def test_the_study_covers_what_the_paper_left_open():
+    """Section 5: "resilience to node failures, impact of the underlying network structure"."""
+    studies = {setup.study for setup in setups()}
+    assert studies == {"topology", "size", "loss", "crash"}
+
+
+# the whole
+
+
+def test_everything_is_written(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("gadget_svm.experiments.reproduce.setups", lambda _: [
+        Setup(study, nodes=4, topology="ring", iterations=50) for study in ("topology", "size", "loss", "crash")
+    ])  # fmt: skip
+    made = everything(run, PARTS, tmp_path / "docs" / "reproduction.md")
+    for part in ("table1", "table2", "table3", "table4", "network"):
+        with (tmp_path / f"{part}.csv").open() as file:
+            assert list(csv.DictReader(file))
+    page = made["html"].read_text()
+    assert "&lt;there&gt;" in page, "what is missing is listed, escaped"
+    assert page.count("data:image/png;base64,") == 2
+    assert "http" not in page.replace("data:image", ""), "nothing is fetched when the page is opened"
+    text = (tmp_path / "docs" / "reproduction.md").read_text()
+    assert "../figures/adult.png" in text
+    assert "77.04" in text
+
+
+def test_claims_follow_the_rows(run):
+    """The discussion's verdicts are computed: other rows, other verdicts."""
+    rows = {"table2": run.table2(), "table3": run.table3()}
+    for accuracy, verdict in ((99.0, "holds."), (1.0, "does not hold.")):
+        for row in rows["table2"]:
+            if row["method"] == "gadget":
+                row["accuracy_mean"] = accuracy
+        assert f"**GADGET reaches the accuracy the paper prints for it**: {verdict}" in discussion(rows)
+
+
+def test_an_unknown_part_names_the_nearest():
+    result = CliRunner().invoke(app, ["reproduce", "tabel2"])
+    assert result.exit_code == 2
+    assert "table2" in result.output
