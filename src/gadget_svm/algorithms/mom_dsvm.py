@@ -1,9 +1,10 @@
 """MoM-DSVM (Forero, Cano and Giannakis, JMLR 2010): every node solves an SVM of its own in the dual and broadcasts it.
 
 Linear, without bias, on undirected graphs. Owns the algorithm and its settings; the local solver is `kernels.dual`'s.
-It has no answer to a neighbour that is gone for good, whose last word goes on to bind the others.
+A synchronous method: it bears messages that are lost, but has no answer to a neighbour that is gone for good, whose
+last word goes on to bind the others, nor to mail that is regularly late by two exchanges, on which it may diverge.
 
-Derivation, checked against the paper's iterations. The consensus problem, with C = 1 / (lam N),
+Why it ends at the pooled optimum. The consensus problem, with C = 1 / (lam N),
 
     min sum_j 1/2 |v_j|^2 + J C sum_{n at j} hinge_n(v_j)    s.t.  v_j = omega_ji,  omega_ji = v_i  for i in B_j
 

@@ -31,7 +31,7 @@ class Budget:
     iterations: int = 10_000  # of GADGET and Pegasos
     admm_iterations: int = 150
     epochs: int = 5  # of SVM-SGD
-    perf_seconds: float = 5.0  # of SVM-Perf, per shard
+    perf_seconds: float = 10.0  # of SVM-Perf, per shard
     trace: bool = False
 
 

@@ -75,7 +75,7 @@ def solve(gram: Floats, b: Floats, lam: float, tolerance: float) -> Solution:
     In these units C, which is up to 1e5, is gone from the constraints. ``bound`` and ``value`` are computed from a
     beta made exactly feasible, so they hold however well the solver did.
     """
-    clarabel = _clarabel()
+    clarabel = load_solver()
     m = len(b)
     settings = clarabel.DefaultSettings()
     settings.verbose, settings.max_threads = False, 1
@@ -92,7 +92,8 @@ def solve(gram: Floats, b: Floats, lam: float, tolerance: float) -> Solution:
     return Solution(beta, active, float(b @ beta) - ridge, ridge + xi, str(answer.status))
 
 
-def _clarabel() -> Any:
+def load_solver() -> Any:
+    """The QP solver's module, or an error that says what to install."""
     from importlib import import_module
 
     try:
