@@ -1,24 +1,14 @@
 """The learning algorithms, by name. Written against blocks and mail; they never know where they run."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
+from gadget_svm.algorithms.contract import Algorithm, Run
 from gadget_svm.algorithms.gadget import GadgetRun
-from gadget_svm.algorithms.mom_dsvm import MomDsvm, MomDsvmRun
+from gadget_svm.algorithms.mom_dsvm import MomDsvm
 from gadget_svm.algorithms.settings import Gadget
 from gadget_svm.algorithms.two_push_sum import TwoPushSum
 from gadget_svm.names import lookup
-from gadget_svm.network import Floats, Network
-
-
-class Algorithm(Protocol):
-    """Choices by name, which `bind` checks against a network and makes definite: what comes back can be run."""
-
-    def bind(
-        self, network: Network, lam: float, radius: float, lossy: bool = False, sizes: Floats | None = None
-    ) -> GadgetRun | MomDsvmRun:
-        """The algorithm on this network, for shards of these sizes; ``lossy`` says that messages may vanish."""
-
 
 ALGORITHMS: dict[str, Callable[[], Algorithm]] = {
     "auto": lambda: Gadget(solver="implicit", local_steps=10),  # nearer the optimum after fewer messages
@@ -28,7 +18,7 @@ ALGORITHMS: dict[str, Callable[[], Algorithm]] = {
 }
 
 
-def resolve(algorithm: Any) -> Gadget:
+def resolve(algorithm: Any) -> Algorithm:
     """An algorithm by name or as an instance."""
     found: Any = lookup("algorithm", algorithm, ALGORITHMS)() if isinstance(algorithm, str) else algorithm
     if not hasattr(found, "bind"):
@@ -38,4 +28,4 @@ def resolve(algorithm: Any) -> Gadget:
     return found  # type: ignore[no-any-return]
 
 
-__all__ = ["ALGORITHMS", "Algorithm", "Gadget", "GadgetRun", "MomDsvm", "TwoPushSum", "resolve"]
+__all__ = ["ALGORITHMS", "Algorithm", "Gadget", "GadgetRun", "MomDsvm", "Run", "TwoPushSum", "resolve"]

@@ -214,6 +214,10 @@ class MomDsvm(BaseEstimator):  # type: ignore[misc]
         self.passes = passes
         self.tol = tol
 
+    def weigh(self, network: Network) -> Network:
+        """The network as it is: broadcasting asks for no transition matrix."""
+        return network
+
     def bind(
         self, network: Network, lam: float, radius: float, lossy: bool = False, sizes: Floats | None = None  # noqa: ARG002
     ) -> MomDsvmRun:  # fmt: skip

@@ -10,7 +10,7 @@ from gadget_svm.names import unknown
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gadget_svm.algorithms import Gadget
+    from gadget_svm.algorithms import Algorithm
     from gadget_svm.data import Dataset
     from gadget_svm.estimator import GadgetSVC
     from gadget_svm.faults import Fault
@@ -91,7 +91,7 @@ def make_model(order: Order, data: "Dataset") -> "GadgetSVC":
     )
 
 
-def make_algorithm(order: Order) -> "Gadget":
+def make_algorithm(order: Order) -> "Algorithm":
     """The named algorithm with the settings given beside it."""
     from gadget_svm import algorithms
 

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from gadget_svm.algorithms import Gadget
+from gadget_svm.algorithms import Gadget, MomDsvm, TwoPushSum
 from gadget_svm.estimator.svc import GadgetSVC
+from gadget_svm.names import lookup
 
+KINDS = {kind.__name__: kind for kind in (Gadget, MomDsvm, TwoPushSum)}
 FORMAT = "gadget-svm/1"
 ARRAYS = ("coef_", "intercept_", "node_coef_", "node_intercept_")
 
@@ -32,7 +34,7 @@ def save_model(model: GadgetSVC, path: str | Path) -> Path:
         "sites": [str(site) for site in model.sites_],
         "feature_names": [str(name) for name in getattr(model, "feature_names_in_", [])],
         "parameters": {key: value for key, value in model.get_params(deep=False).items() if _plain(value)},
-        "algorithm": model.algorithm.get_params() if isinstance(model.algorithm, Gadget) else None,
+        "algorithm": _settings(model.algorithm),
     }
     part = target.with_name(target.name + ".part")
     try:
@@ -71,7 +73,8 @@ def _revive(about: dict[str, Any], tensors: dict[str, Any]) -> GadgetSVC:
     known = GadgetSVC().get_params(deep=False)
     model = GadgetSVC(**{key: value for key, value in about["parameters"].items() if key in known})
     if about.get("algorithm"):
-        model.set_params(algorithm=Gadget(**about["algorithm"]))
+        kind = lookup("algorithm in the model file", about["algorithm"]["kind"], KINDS)
+        model.set_params(algorithm=kind(**about["algorithm"]["settings"]))
     for name, value in tensors.items():
         setattr(model, name, value)
     model.classes_ = np.array(
@@ -94,3 +97,9 @@ def _scalar(value: Any) -> Any:
     if not isinstance(value, np.generic):
         raise TypeError(f"a model file cannot hold {value!r}: set that parameter to plain numbers, texts or names")
     return value.item()
+
+
+def _settings(algorithm: Any) -> dict[str, Any] | None:
+    """An algorithm given as an instance of ours, in plain values; names are kept as they are."""
+    kind = type(algorithm).__name__
+    return {"kind": kind, "settings": algorithm.get_params()} if KINDS.get(kind) is type(algorithm) else None

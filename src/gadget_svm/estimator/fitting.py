@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm import faults as faulty
-from gadget_svm.algorithms import Gadget
+from gadget_svm.algorithms import Algorithm
 from gadget_svm.block import Block
 from gadget_svm.estimator.problem import Problem
 from gadget_svm.kernels import Team
@@ -39,7 +39,7 @@ class Memory:
 class Plan:
     """Everything a fit needs beside the rows."""
 
-    algorithm: Gadget
+    algorithm: Algorithm
     network: Network
     lam: float
     seed: int

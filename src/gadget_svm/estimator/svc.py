@@ -199,8 +199,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _connect(self) -> None:
         """The network of the nodes there are, weighed as the algorithm wants it."""
         network = topologies.build(self.topology, len(self.sites_), seed=self._fit_seed)
-        weigh = getattr(algorithms.resolve(self.algorithm), "weigh", None)
-        self.network_ = network if weigh is None else weigh(network)
+        self.network_ = algorithms.resolve(self.algorithm).weigh(network)
 
     def _forget(self, seed: int) -> None:
         self._fit_seed = seed

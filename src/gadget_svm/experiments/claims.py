@@ -24,10 +24,11 @@ INTRODUCTION = (
 WHY = (
     "Why the published accuracies are below what the same algorithm reaches: the authors' program averages weight "
     "vectors between neighbours but never writes the average back into the model that trains and predicts, and it "
-    "stops a node when the 0/1 indicator of the current example, plus the regulariser, has not changed for ten "
-    'steps, which happens soon after a thousand steps. Its numbers are those of ten independent, unfinished Pegasos runs ("as-published" '
-    "in Table 2). The stopping rule printed in the paper, no weight vector moving by more than 0.001, cannot end a run "
-    "with its lambdas: one violating example moves w by |x|/(lambda t). So a budget of iterations is stated instead."
+    "stops a node when the 0/1 indicator of the current example, plus the regulariser, has not changed for ten steps, "
+    "which happens soon after a thousand steps. Its numbers are those of ten independent, unfinished Pegasos runs "
+    '("as-published" in Table 2). The stopping rule printed in the paper, no weight vector moving by more than 0.001, '
+    "cannot end a run with its lambdas: one violating example moves w by |x|/(lambda t). So a budget of iterations is "
+    "stated instead."
 )
 
 

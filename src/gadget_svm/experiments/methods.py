@@ -45,7 +45,7 @@ def run_network(
 ) -> Result:
     """A gossiping network for a number of iterations; seconds are the mean over nodes, on one core."""
     chosen = algorithms.resolve(algorithm)
-    network = chosen.weigh(trial.network) if hasattr(chosen, "weigh") else trial.network
+    network = chosen.weigh(trial.network)
     run = chosen.bind(network, trial.lam, trial.lam**-0.5, lossy, trial.shares.sizes)
     blocks = make_blocks(trial.problem, network, trial.seed, 1, Team(1))
     runtime = LocalRuntime(run, blocks, exchange)
@@ -95,7 +95,9 @@ def run_central(trial: Trial, baseline: Baseline, max_seconds: float | None = No
 
 METHODS: dict[str, Callable[[Trial, Budget], Result]] = {
     "gadget": lambda trial, b: run_network(trial, "gadget", b.iterations, b.trace),
-    "gadget-2ps": lambda trial, b: run_network(trial, "gadget-2ps", b.iterations),
+    "gadget-2ps": lambda trial, b: run_network(
+        trial, algorithms.TwoPushSum(gossip_rounds=3), max(2, b.iterations // 5)
+    ),
     "auto": lambda trial, b: run_network(trial, "auto", b.iterations),
     "mom-dsvm": lambda trial, b: run_network(trial, "mom-dsvm", b.admm_iterations),
     "pegasos": lambda trial, b: run_central(

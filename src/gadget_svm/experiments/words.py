@@ -46,8 +46,8 @@ CAPTIONS = {
     ),
     "table3": (
         "SVM-Perf, SVM-SGD and local-only run on every node's shard by itself. MoM-DSVM (Forero et al. 2010) and "
-        "gadget-2ps (the older GADGET with two Push-Sum calls) run over the same network as GADGET; messages are those "
-        "of the whole network in one trial. The objective is that of all rows."
+        "gadget-2ps (the older GADGET with two Push-Sum calls, here of three rounds each) run over the same network as "
+        "GADGET; messages are those of the whole network in one trial. The objective is that of all rows."
     ),
     "table4": (
         "Loading is reading svmlight text: one file of all rows for Pegasos, one file of its own rows for each node of "

@@ -2,33 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gadget_svm.algorithms.contract import Run
 from gadget_svm.block import Block
 from gadget_svm.gossip import Round
 from gadget_svm.mail import ENVELOPE, Delivery, Exchange, Mail
 
 Floats = NDArray[np.float64]
-
-
-class Run(Protocol):
-    """An algorithm with every choice made, as a runtime needs it."""
-
-    @property
-    def average(self) -> bool:
-        """Whether models are averages of iterates."""
-
-    def iteration(self, block: Block, t: int) -> Round:
-        """One iteration of a block's nodes: yields mail, is sent deliveries."""
-
-    def can_leap(self, block: Block) -> bool:
-        """Whether `leap` may stand in for `iteration`."""
-
-    def leap(self, block: Block, count: int) -> int:
-        """Several iterations of a block that holds all nodes; returns the messages sent."""
 
 
 @dataclass

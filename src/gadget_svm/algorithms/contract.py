@@ -1,0 +1,42 @@
+"""What an algorithm is to those who run it: choices by name, and the run that comes of them on a network."""
+
+from typing import Any, Protocol
+
+from gadget_svm.block import Block
+from gadget_svm.gossip import Round
+from gadget_svm.network import Floats, Network
+
+
+class Run(Protocol):
+    """An algorithm with every choice made, as a runtime needs it."""
+
+    @property
+    def average(self) -> bool:
+        """Whether models are averages of iterates."""
+
+    def iteration(self, block: Block, t: int) -> Round:
+        """One iteration of a block's nodes: yields mail, is sent deliveries."""
+
+    def can_leap(self, block: Block) -> bool:
+        """Whether `leap` may stand in for `iteration`."""
+
+    def leap(self, block: Block, count: int) -> int:
+        """Several iterations of a block that holds all nodes; returns the messages sent."""
+
+
+class Algorithm(Protocol):
+    """Choices by name, which `bind` checks against a network and makes definite: what comes back can be run."""
+
+    def weigh(self, network: Network) -> Network:
+        """The network under the transition matrix the algorithm asks for."""
+
+    def bind(
+        self, network: Network, lam: float, radius: float, lossy: bool = False, sizes: Floats | None = None
+    ) -> Run:
+        """The algorithm on this network, for shards of these sizes; ``lossy`` says that messages may vanish."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Every choice, by name."""
+
+    def set_params(self, **params: Any) -> Any:
+        """Change some choices."""
