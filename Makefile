@@ -35,7 +35,7 @@ demo: $(VENV)/.report
 	$(BIN)/gadget demo --out demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -178,7 +178,7 @@ def test_one_against_the_rest_is_that_many_binary_machines(toy):
         np.testing.assert_array_equal(together.coef_[c], alone.coef_[0])
 
 
-@pytest.mark.filterwarnings("ignore:not converged")
+@pytest.mark.filterwarnings("ignore:stopped at max_iter")
 def test_looking_more_often_changes_nothing(toy):
     """Records, stopping rules and pauses only observe."""
     plain = fitted(toy, record_every=0)

@@ -14,8 +14,9 @@ from typer.testing import CliRunner
 
 from gadget_svm import GadgetSVC, load_model
 from gadget_svm.cli.app import app
-from gadget_svm.cli.order import Order, make_algorithm, make_faults, share_out, stopping_for, wants_intercept
+from gadget_svm.cli.order import Order, make_algorithm, share_out, stopping_for, wants_intercept
 from gadget_svm.cli.progress import Bar, Interruption, Lines
+from gadget_svm.faults import make_faults
 
 SRC = Path(__file__).parent.parent / "src"
 QUICK = ["--nodes", "4", "--max-iter", "200", "--algorithm", "gadget", "--lam", "0.01"]
@@ -94,7 +95,7 @@ def test_the_command_and_the_estimator_learn_the_same(trained, train_file):
 
     X, y = read_table(train_file)
     model = GadgetSVC(n_nodes=4, lam=0.01, algorithm="gadget", max_iter=200, random_state=0)
-    with pytest.warns(match="not converged") if not json.loads(trained[0].stdout)["converged"] else _nothing():
+    with pytest.warns(match="stopped at max_iter") if not json.loads(trained[0].stdout)["converged"] else _nothing():
         model.fit(X, y)
     assert np.array_equal(load_model(trained[1] / "model.safetensors").node_coef_, model.node_coef_)
 
@@ -110,7 +111,7 @@ def test_table_names_every_node_and_why_it_ended(train_file):
     assert result.exit_code == 0
     rows = [line for line in result.stdout.splitlines() if line.startswith("│")]
     assert [row.split("│")[1].strip() for row in rows] == ["0", "1", "2", "3", "average"]
-    assert "Not converged in --max-iter 200" in result.stdout
+    assert "Stopped at --max-iter 200, not converged" in result.stdout
     assert "No test rows" in result.stdout
     assert "ConvergenceWarning" not in result.output
     assert "\x1b" not in result.output, "no escape codes where there is no terminal"
@@ -169,7 +170,7 @@ def test_predict_says_when_labels_are_unknown(trained, tmp_path):
         (["train", "FILE", "--partition", "evn"], "Did you mean 'even'?"),
         (["train", "FILE", "--set", "solvr=implicit"], "Did you mean 'solver'?"),
         (["train", "FILE", "--set", "solver"], "NAME=VALUE"),
-        (["train", "FILE", "--fault", "loss=much"], "--fault loss=0.1"),
+        (["train", "FILE", "--fault", "loss=much"], "loss=0.1"),
         (["train", "FILE", "--partition", "sizes:1,x"], "sizes:1,2,3"),
         (["train", "FILE", "--lam", "-1"], "lam must be a positive number"),
         (["train", "FILE", "--nodes", "121"], "more than the 120 rows"),

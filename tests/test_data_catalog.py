@@ -186,6 +186,9 @@ def adult(folder, ending="", compress=bytes):
 def test_places_are_searched_in_order(nothing_here, monkeypatch):
     given, env = nothing_here / "given", nothing_here / "env"
     monkeypatch.setenv("GADGET_DATA", str(env))
+    with pytest.raises(FileNotFoundError, match="GADGET_DATA names the folder"):
+        where("adult")
+    env.mkdir()
     cache = adult(nothing_here / "cache" / "gadget-svm" / "data" / "adult")
     assert where("adult") == cache
     shared = adult(nothing_here / "shared" / "data" / "adult", ".xz", lzma.compress)

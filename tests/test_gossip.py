@@ -251,3 +251,25 @@ def test_what_cannot_be_averaged_says_so():
 def test_pairwise_averaging_refuses_weights():
     with pytest.raises(ValueError, match="knows no weights"):
         average(np.arange(4.0), build("ring", 4), PROTOCOLS["pairwise"](), 5, weights=[1, 2, 3, 4])
+
+
+@pytest.mark.parametrize("name", ["push-sum", "diffusion"])
+def test_as_many_rounds_as_mixing_asks_for(name):
+    x = np.arange(12.0)
+    believed = average(x, build("torus", 12), PROTOCOLS[name](), "mix")
+    assert np.abs(believed - 5.5).max() <= 0.05 * np.abs(x).mean()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "says"),
+    [
+        (([1.0, np.nan], build("ring", 2), PROTOCOLS["push-sum"](), 3), ValueError, "finite"),
+        (([1.0, 2.0], build("ring", 2), "push-sum", 3), TypeError, "a protocol"),
+        (([1.0, 2.0], "ring", PROTOCOLS["push-sum"](), 3), TypeError, "a network"),
+        (([1.0, 2.0], build("ring", 2), PROTOCOLS["push-sum"](), "lots"), ValueError, "'mix'"),
+        (([1.0, 2.0, 3.0], build("ring", 2), PROTOCOLS["push-sum"](), 3), ValueError, "2 nodes"),
+    ],
+)
+def test_average_refuses_what_it_cannot_average(arguments, error, says):
+    with pytest.raises(error, match=says):
+        average(*arguments)

@@ -201,7 +201,7 @@ def test_a_fit_that_converges_says_so(toy, name, tol, recwarn):
 
 def test_a_fit_that_does_not_converge_warns_and_keeps_its_models(toy):
     """The paper's rule cannot fire with a small lam; the fit says so and is usable all the same."""
-    with pytest.warns(ConvergenceWarning, match="not converged in max_iter=50"):
+    with pytest.warns(ConvergenceWarning, match="stopped at max_iter=50"):
         model = GadgetSVC(4, algorithm="gadget", stopping="weights", max_iter=50).fit(toy.X, toy.y)
     assert model.converged_ is False
     assert model.n_iter_ == 50

@@ -11,6 +11,8 @@ from gadget_svm.network import Floats, Network
 
 SOLVERS = {"pegasos": False, "implicit": True}
 """Whether the step of (e) is bounded."""
+FEW = 6
+"""Neighbours a node may have on average for a message to each of them to be cheap."""
 PROJECTIONS = {"both": (True, True), "local": (True, False), "mixed": (False, True), "none": (False, False)}
 
 
@@ -23,8 +25,9 @@ class Gadget(BaseEstimator):  # type: ignore[misc]
         The local step, (a)-(f): as printed, or implicit (Kulis and Bartlett 2010), which goes no farther than
         the example asks for, y<w,x> = 1. With a small lam the printed step throws the first iterates across the ball.
     gossip : "auto", "push-sum", "diffusion", "pairwise", "running-sum"
-        How the vectors are averaged (g). "auto" is Push-Sum in its randomised form, or running sums where
-        the run has faults that lose messages.
+        How the vectors are averaged (g). "auto" is Push-Sum in its randomised form, one neighbour a round. Where the
+        run has faults that lose messages it is running sums. On sparse graphs where that form starves some nodes
+        (the leaves of a star or a tree send in every round and are rarely sent to) it is diffusion.
     gossip_rounds : int, "mix" or "diameter"
         Rounds of gossip in an iteration: a number; as many as bring Push-Sum within ``gamma``, computed from B;
         or, in the diffusion form, until no estimate moves by more than ``gamma`` in a diameter's worth of rounds.
@@ -34,10 +37,8 @@ class Gadget(BaseEstimator):  # type: ignore[misc]
         and "diameter".
     gamma : float
         The relative error asked of Push-Sum.
-    transition : "auto", "lazy", "random-walk", "metropolis", "max-degree"
-        The matrix B on the graph. "auto" is the lazy walk, except where a walk starves some nodes: on a star the
-        leaves send in every round and are rarely sent to. There, one neighbour a round, it is Metropolis, under
-        which every node is drawn as often as it draws.
+    transition : "lazy", "random-walk", "metropolis", "max-degree"
+        The matrix B on the graph.
     batch_size, local_steps : int
         Examples in a step, and steps between gossips.
     project : bool, "local" or "mixed"
@@ -53,7 +54,7 @@ class Gadget(BaseEstimator):  # type: ignore[misc]
         gossip_rounds: int | str = 1,
         persist: bool | None = None,
         gamma: float = 0.01,
-        transition: str = "auto",
+        transition: str = "lazy",
         batch_size: int = 1,
         local_steps: int = 1,
         project: bool | str = True,
@@ -80,7 +81,7 @@ class Gadget(BaseEstimator):  # type: ignore[misc]
     ) -> GadgetRun:
         """The algorithm on this network, with every choice made and checked."""
         implicit = lookup("solver", self.solver, SOLVERS)
-        protocol = self._protocol(lossy)
+        protocol = self._protocol(network, lossy)
         rounds, still = self._rounds(network, protocol)
         persist = not isinstance(self.gossip_rounds, str) if self.persist is None else self.persist
         if protocol.loss_proof and not persist:
@@ -99,18 +100,13 @@ class Gadget(BaseEstimator):  # type: ignore[misc]
 
     def weigh(self, network: Network) -> Network:
         """The network under the B this algorithm asks for."""
-        if self.transition != "auto":
-            return network.with_transition(self.transition)
-        if network.transition != "lazy":  # a network given with its B
-            return network
-        one_neighbour = self.gossip != "diffusion" and not isinstance(self.gossip_rounds, str)
-        starved = one_neighbour and not network.directed and not network.balanced
-        return network.with_transition("metropolis") if starved else network
+        return network.with_transition(self.transition)
 
-    def _protocol(self, lossy: bool) -> gossip.Gossip:
+    def _protocol(self, network: Network, lossy: bool) -> gossip.Gossip:
         name = self.gossip
         if name == "auto":
-            name = "running-sum" if lossy else "push-sum"
+            starved = not network.balanced and network.n_edges <= FEW * network.n
+            name = "running-sum" if lossy else "diffusion" if starved else "push-sum"
         return lookup("gossip protocol", name, gossip.PROTOCOLS)()
 
     def _rounds(self, network: Network, protocol: gossip.Gossip) -> tuple[int, tuple[int, float] | None]:

@@ -108,7 +108,7 @@ class TwoPushSum(BaseEstimator):  # type: ignore[misc]
         Rounds of each of the two calls, as in `Gadget`.
     gamma : float
         The relative error asked of Push-Sum.
-    transition : "auto", "lazy", "random-walk", "metropolis", "max-degree"
+    transition : "lazy", "random-walk", "metropolis", "max-degree"
         The matrix B on the graph, as in `Gadget`.
     batch_size : int
         Examples in a step.
@@ -123,7 +123,7 @@ class TwoPushSum(BaseEstimator):  # type: ignore[misc]
         gossip: str = "push-sum",
         gossip_rounds: int | str = "mix",
         gamma: float = 0.01,
-        transition: str = "auto",
+        transition: str = "lazy",
         batch_size: int = 1,
         project: bool = True,
         average: bool = True,

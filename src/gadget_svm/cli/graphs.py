@@ -14,8 +14,11 @@ def show_topology(name: str, nodes: int, transition: str, gamma: float, seed: in
     """Build the network and print its figures."""
     if not 0 < gamma < 1:
         raise ValueError(f"--gamma is a relative error between 0 and 1, got {gamma}")
-    network = topologies.build(name, nodes, seed=seed, transition=transition)
-    facts = dict(plain({"topology": network.name, "gamma": gamma, **spectral.summary(network, gamma)}))
+    with Console(stderr=True).status(
+        f"measuring {name} on {nodes:,} nodes"
+    ):  # eigenvalues of large graphs take a while
+        network = topologies.build(name, nodes, seed=seed, transition=transition)
+        facts = dict(plain({"topology": network.name, "gamma": gamma, **spectral.summary(network, gamma)}))
     if as_json:
         print(json.dumps(facts, allow_nan=False))
         return

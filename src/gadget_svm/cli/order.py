@@ -1,6 +1,5 @@
 """What the user asked of `gadget train`, and what it means. Refuses what makes no sense; touches no file, no screen."""
 
-import json as jsonlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,6 @@ if TYPE_CHECKING:
     from gadget_svm.algorithms import Algorithm
     from gadget_svm.data import Dataset
     from gadget_svm.estimator import GadgetSVC
-    from gadget_svm.faults import Fault
 
 SETTINGS = {
     "gossip": "gossip",
@@ -85,7 +83,7 @@ def make_model(order: Order, data: "Dataset") -> "GadgetSVC":
         max_iter=order.max_iter,
         max_seconds=order.max_seconds,
         record_every=order.record_every,
-        faults=make_faults(order.fault_texts) or None,
+        faults=order.fault_texts or None,
         n_jobs=order.jobs,
         random_state=order.seed,
     )
@@ -148,25 +146,6 @@ def stopping_for(order: Order) -> str | None:
     if order.stopping is None:
         return "objective" if order.average is False else "average"
     return None if order.stopping.lower() == "none" else order.stopping
-
-
-def make_faults(texts: list[str]) -> "list[Fault]":
-    """Faults from "loss=0.1" or, where one takes several values, 'crash={"nodes": [3], "at": 100}'."""
-    return [fault for text in texts for fault in _fault(text)]
-
-
-def _fault(text: str) -> "list[Fault]":
-    from gadget_svm import faults
-
-    name, _, value = text.partition("=")
-    try:
-        number = jsonlib.loads(value) if value.strip() else None
-    except jsonlib.JSONDecodeError as error:
-        raise ValueError(
-            f"--fault {text}: the value is no number: write for example --fault loss=0.1, or with several values "
-            """--fault 'crash={"nodes": [3], "at": 100}'"""
-        ) from error
-    return faults.make_faults({name.strip(): number})
 
 
 def share_out(order: Order, y: "NDArray[Any]") -> "NDArray[Any] | None":

@@ -9,6 +9,7 @@ import numpy as np
 from gadget_svm.cli.order import SETTINGS, Order
 from gadget_svm.data import Dataset
 from gadget_svm.estimator import GadgetSVC
+from gadget_svm.estimator.checks import FAR
 from gadget_svm.runtimes.stopping import stopping_rule
 
 Summary = dict[str, Any]
@@ -30,6 +31,8 @@ def summarise(
         "converged": model.converged_,
         "stopped_by": model.stopped_by_,
         "why": why_stopped(model),
+        "gossip": model.gossip_,
+        "hints": hints(model),
         "messages": last["messages"],
         "bytes": last["bytes"],
         "disagreement": last["disagreement"],
@@ -77,10 +80,28 @@ def why_stopped(model: GadgetSVC) -> str:
         return f"not converged: the {model.max_seconds:g} s of --max-seconds were over at iteration {n:,}"
     if rule is None:
         return f"ran all {n:,} iterations, as no stopping rule was asked for"
+    seen = f"last saw {model.movement_:.3g} and " if math.isfinite(model.movement_) else ""
     return (
-        f"not converged in --max-iter {n:,} iterations: the rule {rule!r} last saw {model.movement_:.3g} and waits "
-        f"for {stopping_rule(rule, model.tol).tol:g}. Raise --max-iter or --tol, or give --stopping none"  # type: ignore[union-attr]
+        f"stopped at --max-iter {n:,}, not converged: the rule {rule!r} {seen}waits for "
+        f"{stopping_rule(rule, model.tol).tol:g}. "  # type: ignore[union-attr]
+        "The models are kept as they are; a larger --max-iter takes them further"
     )
+
+
+def hints(model: GadgetSVC) -> list[str]:
+    """What a user may want to know of how the nodes gossiped, and how far apart they ended."""
+    said = []
+    if model.gossip_ == "diffusion" and getattr(model.algorithm, "gossip", None) == "auto":
+        said.append(
+            "On this graph one neighbour a round starves some nodes, so every node sent to all its neighbours "
+            "(diffusion); --gossip push-sum insists on one."
+        )
+    if model.history_[-1]["disagreement"] > FAR:
+        said.append(
+            "The nodes are still far apart: their shards differ, or the graph is slow to mix. More gossip to a local "
+            "step brings them together: --gossip diffusion --rounds 5 --local-steps 1, or a larger --max-iter."
+        )
+    return said
 
 
 def plain(value: Any) -> Any:

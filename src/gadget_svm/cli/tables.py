@@ -65,6 +65,8 @@ def show_training(console: "Console", summary: dict[str, Any]) -> None:
         f"{summary['messages']:,} messages, {size(summary['bytes'])}, {summary['seconds']:.2f} s of training; "
         f"the nodes differ from their average by at most {100 * (summary['disagreement'] or 0):.3g} % of its length.",
     )
+    for hint in summary["hints"]:
+        say(console, hint)
 
 
 def say(console: "Console", text: str) -> None:

@@ -19,6 +19,7 @@ from gadget_svm.cli.results import Summary, plain, summarise
 from gadget_svm.cli.tables import say, show_training
 from gadget_svm.data import Dataset, load_dataset
 from gadget_svm.estimator import GadgetSVC, save_model
+from gadget_svm.faults import make_faults
 
 Reference = Callable[[Dataset, GadgetSVC, Judge], dict[str, Any]]
 
@@ -72,8 +73,8 @@ def load(order: Order, aside: Console) -> Dataset:
 
 def remark(data: Dataset, model: GadgetSVC, aside: Console) -> None:
     """What a user would like to know before it begins."""
+    lossy = any(fault.loses for fault in make_faults(model.faults))
     say(aside, f"{data.name}: {data.X.shape[0]:,} rows, {data.X.shape[1]:,} features, lam {model.lam:g} ({data.note})")
-    lossy = any(fault.loses for fault in model.faults or [])
     if lossy and getattr(model.algorithm, "gossip", None) == "auto":
         say(aside, "Messages get lost, so the nodes gossip by running sums, which a loss cannot corrupt "
             "(--gossip push-sum insists on the paper's form).")  # fmt: skip

@@ -111,13 +111,23 @@ def fetch_dataset(name: str, *, data_dir: Folder = None, progress: Progress | No
         raise ValueError(f"{name!r} comes with scikit-learn: there is nothing to download")
     folder = (Path(data_dir) if data_dir is not None else cache_folder()) / name
     for remote in entry.downloads:
-        fetch_first(remote.homes, folder / remote.name, progress)
+        try:
+            fetch_first(remote.homes, folder / remote.name, progress)
+        except OSError as error:
+            raise type(error)(
+                f"{error}. By hand: get {remote.name} from {entry.page or remote.homes[0][0]} and put it into {folder}"
+            ) from error
     return folder
 
 
 def data_folders(data_dir: Folder = None) -> list[Path]:
     """Where data sets are looked for, in order: the argument, GADGET_DATA, ../shared/data, the cache."""
-    named = [data_dir, os.environ.get("GADGET_DATA") or None, Path("..", "shared", "data"), cache_folder()]
+    chosen = os.environ.get("GADGET_DATA") or None
+    if chosen is not None and not Path(chosen).is_dir():
+        raise FileNotFoundError(
+            f"GADGET_DATA names the folder {chosen!r}, which does not exist: correct it or unset it"
+        )
+    named = [data_dir, chosen, Path("..", "shared", "data"), cache_folder()]
     return [Path(folder) for folder in named if folder is not None]
 
 

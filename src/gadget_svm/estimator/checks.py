@@ -12,6 +12,10 @@ ENGINES = {"local": {"blocks": 1}}
 """The engines, and the options of each with what they are unless told."""
 
 
+FAR = 0.1
+"""A disagreement that a user should hear of."""
+
+
 def check_parameters(model: Any) -> None:
     """What no other part checks: numbers in their range, and an engine that exists."""
     options = lookup("engine", model.engine, ENGINES)
@@ -31,6 +35,17 @@ def check_parameters(model: Any) -> None:
             "stopping='average' watches the averaged iterates, which average=False does not keep: "
             "use stopping='weights', 'objective' or None"
         )
+
+
+def not_converged(model: Any) -> str:
+    """What a user should know of a run that ended at max_iter."""
+    seen = f" (it last saw {model.movement_:.3g})" if np.isfinite(model.movement_) else ""
+    apart = model.history_[-1]["disagreement"]
+    far = f"; the nodes still differ by {100 * apart:.0f} % of the average's length" if apart > FAR else ""
+    return (
+        f"stopped at max_iter={model.max_iter} before stopping={model.stopping!r} was met{seen}{far}. "
+        "The models so far are kept; raise max_iter or tol, or use stopping=None"
+    )
 
 
 def _whole(value: Any, name: str, least: int) -> None:

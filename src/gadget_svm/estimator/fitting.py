@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm import faults as faulty
-from gadget_svm.algorithms import Algorithm
+from gadget_svm.algorithms import Algorithm, Run
 from gadget_svm.block import Block
 from gadget_svm.estimator.problem import Problem
+from gadget_svm.gossip import PROTOCOLS
 from gadget_svm.kernels import Team
 from gadget_svm.network import Network
 from gadget_svm.runtimes.local import LocalRuntime
@@ -60,6 +61,7 @@ class Fitted:
     last: Floats  # the last iterates, where the models are averages
     mean: Floats  # the network average, outputs x features
     outcome: Outcome
+    gossip: str  # the protocol it came down to
     memory: Memory = field(repr=False)
 
 
@@ -91,7 +93,19 @@ def fit_network(problem: Problem, plan: Plan, memory: Memory | None = None) -> F
     finally:
         runtime.close()
     models = runtime.models().copy()
-    return Fitted(models, runtime.weights().copy(), network_mean(models, runtime.voices()), outcome, _remember(runtime))
+    return Fitted(
+        models,
+        runtime.weights().copy(),
+        network_mean(models, runtime.voices()),
+        outcome,
+        _gossip(run),
+        _remember(runtime),
+    )
+
+
+def _gossip(run: Run) -> str:
+    used = type(getattr(run, "protocol", None))
+    return next((name for name, kind in PROTOCOLS.items() if kind is used), "broadcast")
 
 
 def make_blocks(problem: Problem, network: Network, seed: int, parts: int, team: Team) -> list[Block]:

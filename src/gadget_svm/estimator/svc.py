@@ -20,10 +20,11 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from gadget_svm import algorithms, topologies
 from gadget_svm.data.partition import deal_by_sites
-from gadget_svm.estimator.checks import check_parameters
+from gadget_svm.estimator.checks import check_parameters, not_converged
 from gadget_svm.estimator.fitting import Fitted, Memory, Plan, fit_network
 from gadget_svm.estimator.problem import Problem, as_csr, checked_nodes, row_costs, share_batch, share_rows
 from gadget_svm.estimator.shards import stack_shards
+from gadget_svm.network import Network
 from gadget_svm.runtimes.stopping import stopping_rule
 from gadget_svm.runtimes.training import Limits, Observe, Record, unobserved
 
@@ -136,12 +137,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._connect()
         self._learn(X, label, times, shares, self.max_iter, self.stopping, observe, should_stop)
         if self.stopping is not None and not self.converged_ and self.stopped_by_ == "max_iter":
-            warnings.warn(
-                f"not converged in max_iter={self.max_iter} iterations: stopping={self.stopping!r} last saw "
-                f"{self.movement_:.3g}. The models so far are kept; raise max_iter or tol, or use stopping=None",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+            warnings.warn(not_converged(self), ConvergenceWarning, stacklevel=3)
         return self
 
     def partial_fit(
@@ -199,7 +195,8 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _connect(self) -> None:
         """The network of the nodes there are, weighed as the algorithm wants it."""
         network = topologies.build(self.topology, len(self.sites_), seed=self._fit_seed)
-        self.network_ = algorithms.resolve(self.algorithm).weigh(network)
+        given = isinstance(self.topology, Network)  # it brings its own B
+        self.network_ = network if given else algorithms.resolve(self.algorithm).weigh(network)
 
     def _forget(self, seed: int) -> None:
         self._fit_seed = seed
@@ -267,7 +264,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.history_ = self.history_ + later
         self.n_iter_ += outcome.n_iter
         self.converged_, self.stopped_by_, self.movement_ = outcome.converged, outcome.reason, outcome.movement
-        self._memory = fitted.memory
+        self._memory, self.gossip_ = fitted.memory, fitted.gossip
 
     def _check_batch(self, first: bool, classes: ArrayLike | None) -> None:
         """Whether partial_fit can begin, or go on, with these classes."""

@@ -1,5 +1,6 @@
 """What can go wrong between nodes: wrappers of `exchange`, by name, composable; the first is nearest the nodes."""
 
+import json
 from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
@@ -22,7 +23,10 @@ FAULTS: dict[str, type[Any]] = {
 
 
 def make_faults(spec: "Fault | str | dict[str, Any] | Iterable[Fault | str] | None") -> list[Fault]:
-    """Faults from instances, from names with a main value ("loss=0.1"), or from {"loss": 0.1, "crash": {...}}."""
+    """Faults from instances, from texts, or from {"loss": 0.1, "crash": {...}}.
+
+    A text is a name with a main value, "loss=0.1", or with several, 'crash={"nodes": [3], "at": 100}'.
+    """
     if spec is None:
         return []
     if isinstance(spec, dict):
@@ -39,9 +43,12 @@ def make_faults(spec: "Fault | str | dict[str, Any] | Iterable[Fault | str] | No
 def _parse(text: str) -> Fault:
     name, _, value = text.partition("=")
     try:
-        number = float(value) if value else None
-    except ValueError:
-        raise ValueError(f"the value of fault {text!r} is not a number: write for example 'loss=0.1'") from None
+        number = json.loads(value) if value.strip() else None
+    except json.JSONDecodeError:
+        raise ValueError(
+            f"the value of fault {text!r} is not a number: write 'loss=0.1', or several values as "
+            """'crash={"nodes": [3], "at": 100}'; several faults are a list of texts"""
+        ) from None
     return _named(name.strip(), number)
 
 
@@ -52,7 +59,7 @@ def _named(name: str, value: Any) -> Fault:
         fault: Fault = kind(*arguments, **named)
     except TypeError as error:
         takes = ", ".join(field.name for field in fields(kind) if field.name != "loses")
-        raise ValueError(f"fault {name!r} takes {takes}, for example 'loss=0.1': {error}") from error
+        raise ValueError(f"fault {name!r} needs other values: it takes {takes}, for example 'loss=0.1'") from error
     return fault
 
 

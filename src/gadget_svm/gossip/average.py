@@ -6,9 +6,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from gadget_svm import spectral
 from gadget_svm.block import Block
 from gadget_svm.gossip.pairwise import Pairwise
 from gadget_svm.gossip.protocol import Gossip
+from gadget_svm.gossip.push_sum import Diffusion
 from gadget_svm.kernels import Team
 from gadget_svm.mail import Delivery, Exchange
 from gadget_svm.network import Network
@@ -49,26 +51,40 @@ def average(
     values: ArrayLike,
     network: Network,
     gossip: Gossip,
-    n_rounds: int,
+    n_rounds: int | str,
     *,
     weights: ArrayLike | None = None,
     seed: int = 0,
 ) -> Floats:
     """What every node believes the (weighted) average of ``values`` to be, after ``n_rounds`` rounds.
 
-    ``values`` is one number per node (Push-Sum) or one vector per node (Push-Vector).
+    ``values`` is one number per node (Push-Sum) or one vector per node (Push-Vector). ``n_rounds`` is a number, or
+    "mix": as many as bring Push-Sum within one per cent, computed from B.
     """
+    if not isinstance(network, Network) or not hasattr(gossip, "round"):
+        raise TypeError("average(values, build_network('ring', n), PushSum(), n_rounds): a network and a protocol")
     start = np.asarray(values, dtype=np.float64)
-    if len(start) != network.n:
-        raise ValueError(f"{len(start)} values for {network.n} nodes: give one number or one row per node")
+    if start.ndim == 0 or len(start) != network.n:
+        raise ValueError(f"{start.size} values for {network.n} nodes: give one number or one row per node")
+    if not np.isfinite(start).all():
+        raise ValueError("values must be finite: one NaN or infinity would spread to every node")
     mass = np.ones(network.n) if weights is None else np.asarray(weights, dtype=np.float64)
-    if mass.shape != (network.n,) or not (mass >= 0).all() or mass.sum() <= 0:
+    if mass.shape != (network.n,) or not (mass >= 0).all() or not 0 < mass.sum() < np.inf:
         raise ValueError(f"weights must be {network.n} numbers, none negative and not all zero")
     if weights is not None and isinstance(gossip, Pairwise):
         raise ValueError("pairwise averaging knows no weights: use Push-Sum, or leave weights out")
     block = carrier(network, start.reshape(network.n, -1), mass, seed)
     running = rounds(gossip, block)
-    for _ in range(n_rounds + 1):
+    for _ in range(_rounds(n_rounds, network, gossip) + 1):
         next(running)
     belief = block.s / np.where(block.phi > 0, block.phi, np.nan)[:, None]
     return np.asarray(belief.reshape(start.shape), dtype=np.float64)
+
+
+def _rounds(n_rounds: int | str, network: Network, gossip: Gossip) -> int:
+    if n_rounds == "mix":
+        needed = spectral.rounds_to if isinstance(gossip, Diffusion) else spectral.randomised_rounds
+        return needed(network)
+    if isinstance(n_rounds, str) or n_rounds < 0:
+        raise ValueError(f"n_rounds is a number of rounds, or 'mix'; got {n_rounds!r}")
+    return int(n_rounds)
