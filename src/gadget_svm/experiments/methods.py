@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gadget_svm import algorithms
 from gadget_svm.estimator.fitting import make_blocks
-from gadget_svm.experiments.baselines import Baseline, make_baseline
+from gadget_svm.experiments.baselines import Baseline, certified_optimum, make_baseline
 from gadget_svm.experiments.trials import Trial
 from gadget_svm.kernels import Team
 from gadget_svm.mail import Exchange
@@ -93,6 +93,12 @@ def run_central(trial: Trial, baseline: Baseline, max_seconds: float | None = No
     }  # fmt: skip
 
 
+def run_optimum(trial: Trial, gap: float) -> Result:
+    """The optimum of the pooled problem, certified: no w has an F below ``bound``."""
+    best = certified_optimum(trial.data.X, trial.data.y, trial.lam, gap)
+    return {"objective": best.objective, "bound": best.bound, "gap": best.gap, "seconds": best.seconds}
+
+
 METHODS: dict[str, Callable[[Trial, Budget], Result]] = {
     "gadget": lambda trial, b: run_network(trial, "gadget", b.iterations, b.trace),
     "gadget-2ps": lambda trial, b: run_network(
@@ -106,6 +112,8 @@ METHODS: dict[str, Callable[[Trial, Budget], Result]] = {
     "pegasos-last": lambda trial, b: run_central(
         trial, make_baseline("pegasos", iterations=b.iterations, average=False)
     ),
+    "svm-perf-all": lambda trial, b: run_central(trial, make_baseline("svm-perf"), 20 * b.perf_seconds),
+    "optimum": lambda trial, b: run_optimum(trial, 1e-4 if b.perf_seconds >= 1 else 1e-2),
     "liblinear": lambda trial, _: run_central(trial, make_baseline("liblinear")),
     "local-only": lambda trial, b: run_shards(trial, make_baseline("pegasos", iterations=b.iterations)),
     "svm-perf": lambda trial, b: run_shards(trial, make_baseline("svm-perf"), b.perf_seconds),

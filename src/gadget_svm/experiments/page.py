@@ -18,6 +18,12 @@ from gadget_svm.report.machine import machine
 Figures = list[tuple[str, Path]]
 
 
+def named(run: Reproduction, rows: Sequence[Row]) -> list[Row]:
+    """The rows for the eye: a data set that is a subset says so wherever it stands."""
+    subsets = {name for name, data in run.sets.items() if "subset" in data.note}
+    return [row | {"dataset": f"{row['dataset']} (subset)"} if row["dataset"] in subsets else row for row in rows]
+
+
 def write_tables(run: Reproduction, parts: Sequence[str]) -> dict[str, list[Row]]:
     """Compute the parts asked for, write a CSV each, and return their rows."""
     rows = {}
@@ -62,7 +68,7 @@ def _sections(run: Reproduction, rows: dict[str, list[Row]], drawn: Figures, fol
     if {"table2", "table3"} <= set(rows):
         parts += ["## What holds and what does not", discussion(rows)]
     for part, table in rows.items():
-        parts += [f"## {HEADINGS[part][0]}", CAPTIONS[part], markdown(table, HEADINGS[part][1])]
+        parts += [f"## {HEADINGS[part][0]}", CAPTIONS[part], markdown(named(run, table), HEADINGS[part][1])]
     for caption, figure in drawn:
         parts += [f"![{caption}]({os.path.relpath(figure.resolve(), folder.resolve())})", caption]
     return parts
@@ -77,7 +83,7 @@ def write_html(run: Reproduction, rows: dict[str, list[Row]], drawn: Figures, pa
         body.append("<h2>What holds and what does not</h2>" + _paragraphs(discussion(rows)))
     for part, table in rows.items():
         heading, columns = HEADINGS[part]
-        body.append(f"<h2>{heading}</h2>{_paragraphs(CAPTIONS[part])}{_table(table, columns)}")
+        body.append(f"<h2>{heading}</h2>{_paragraphs(CAPTIONS[part])}{_table(named(run, table), columns)}")
     for caption, figure in drawn:
         data = base64.b64encode(figure.read_bytes()).decode()
         body.append(f'<figure><img alt="{html.escape(caption)}" src="data:image/png;base64,{data}">'
