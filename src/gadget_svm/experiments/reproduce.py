@@ -79,7 +79,7 @@ class Reproduction:
         """How much work a cell may do: the first trial is also traced, for the figures."""
         iterations = SMALL.get(name, 10_000)
         if self.quick:
-            return Budget(iterations // 10, 15, 2, 0.3, trace=trial == 0)
+            return Budget(iterations // 10, 15, 2, 0.15, trace=trial == 0)
         return Budget(iterations, trace=trial == 0)
 
     def cells(self, part: str) -> Iterator[Cell]:

@@ -43,7 +43,8 @@ CAPTIONS = {
         "iteration, under the budget of iterations that the table states: the printed epsilon rule cannot end a run "
         '(epsilon is how far the farthest weight vector moved in the last iteration). "As-published" behaves as the '
         "authors' program does, and is compared with the figure the paper prints for GADGET. The optimum is a "
-        "certified lower bound (dual coordinate ascent to a duality gap of 0.01 %); the epsilon of SVM-Perf is its own promise."
+        "certified lower bound (dual coordinate ascent to a duality gap of 0.01 %); SVM-Perf's epsilon is "
+        "its own promise."
     ),
     "table3": (
         "SVM-Perf, SVM-SGD and local-only run on every node's shard by itself. MoM-DSVM (Forero et al. 2010) and "
