@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 COLOURS = {"gadget": "#0b62a4", "pegasos": "#c44e00"}
-TITLES = {"gadget": "GADGET, ten nodes", "pegasos": "Pegasos, all rows"}
+TITLES = {"gadget": "GADGET, each node", "pegasos": "Pegasos, all rows"}
 
 
 def pyplot() -> Any:
@@ -39,11 +39,19 @@ def curves(path: Path, title: str, traces: dict[str, Sequence[Any]], optimum: fl
     left.set(xscale="log", yscale="log", xlabel="training time per node (s)", ylabel="objective F(w), all rows")
     right.set(xscale="log", yscale="log", xlabel="training time per node (s)", ylabel="zero-one test error (%)")
     left.legend(frameon=False, fontsize=8)
-    for axis in (right,):
-        axis.yaxis.set_major_formatter(plt.matplotlib.ticker.FormatStrFormatter("%g"))
-        axis.yaxis.set_minor_formatter(plt.matplotlib.ticker.NullFormatter())
+    for axis in (left, right):
+        _plain_ticks(plt, axis)
     figure.suptitle(title, fontsize=10)
     return _saved(plt, figure, path)
+
+
+def _plain_ticks(plt: Any, axis: Any) -> None:
+    """1, 2 and 5 of every decade, written as plain numbers, so that a short logarithmic axis has some too."""
+    ticker = plt.matplotlib.ticker
+    low, high = axis.get_ylim()
+    axis.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 1e3 else (1.0,)))
+    axis.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+    axis.yaxis.set_minor_formatter(ticker.NullFormatter())
 
 
 def network_panels(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
@@ -56,7 +64,8 @@ def network_panels(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
         axes[0, 0].annotate(r["topology"], (r["spectral_gap"], 100 * r["disagreement"]), fontsize=6,
                             xytext=(3, 3 if graphs.index(r) % 2 else -8), textcoords="offset points")  # fmt: skip
     axes[0, 0].set(xscale="log", yscale="log", xlabel="spectral gap of the graph", ylabel="disagreement (% of |w|)",
-                   title="Topology, 16 nodes")  # fmt: skip
+                   title="Topology, 16 nodes, one neighbour a round")  # fmt: skip
+    _plain_ticks(plt, axes[0, 0])
     _lines(axes[0, 1], rows, "size", "nodes", "topology", "number of nodes", "Number of nodes", log=True)
     _lines(axes[1, 0], rows, "loss", "level", "gossip", "messages lost (%)", "Message loss, 10 nodes")
     _lines(axes[1, 1], rows, "crash", "level", "gossip", "nodes that crash, of 10", "Node failure")

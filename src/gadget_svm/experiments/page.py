@@ -41,9 +41,10 @@ def draw_figures(run: Reproduction, parts: Sequence[str], rows: dict[str, list[R
     if "figures" in parts:
         for name, data in run.sets.items():
             traces, optimum = run.traces(name)
-            title = f"{name}: {data.X.shape[0]:,} x {data.X.shape[1]:,}, lambda {run.lam(name):g}"
+            label = named(run, [{"dataset": name}])[0]["dataset"]
+            title = f"{label}: {data.X.shape[0]:,} x {data.X.shape[1]:,}, lambda {run.lam(name):g}"
             path = figures.curves(run.out / "figures" / f"{name}.png", title, traces, optimum)
-            drawn.append((f"{name}: objective and zero-one error against training time. {CAPTIONS['figures']}", path))
+            drawn.append((f"{label}: objective and zero-one error against training time. {CAPTIONS['figures']}", path))
     if rows.get("network"):
         drawn.append(
             (CAPTIONS["network_figure"], figures.network_panels(run.out / "figures" / "network.png", rows["network"]))

@@ -50,13 +50,14 @@ class Reproduction:
     def sets(self) -> dict[str, Any]:
         """The data sets on this machine; ``missing`` says how to get the others."""
         from gadget_svm.data import load_dataset
+        from gadget_svm.data.sources import ENTRIES
 
         found = {}
         for name in (*published.SETS, "gisette"):
             try:
                 data = load_dataset(name, data_dir=self.data_dir, download=False)
-            except FileNotFoundError as error:
-                self.missing[name] = str(error)
+            except FileNotFoundError:
+                self.missing[name] = f"not found; `gadget data fetch {name}` gets it, from {ENTRIES[name].page}"
                 continue
             if data.X.shape[0] < 1000:
                 self.missing[name] = (
