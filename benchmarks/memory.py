@@ -47,7 +47,7 @@ def main() -> None:
     used = measured["peak"] - measured["after_imports"]
     budget = 3 * csr + 12 * NODES * X.shape[1] * 8
     lines = [
-        f"{note} {X.shape[0]} x {X.shape[1]}, {X.nnz} non-zeros; {NODES} nodes; kernel caches warm.", "",
+        f"{note}: {X.shape[0]} x {X.shape[1]}, {X.nnz} non-zeros; {NODES} nodes; kernel caches warm.", "",
         "| | MiB |", "|---|---|",
         f"| process after imports | {measured['after_imports'] / 2**20:.1f} |",
         f"| CSR data | {csr / 2**20:.1f} |",

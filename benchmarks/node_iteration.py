@@ -41,7 +41,7 @@ def main() -> None:
         ("scikit-learn SGDClassifier, averaged, one example (no gossip)", sgd),
     ]
     lines = [
-        f"{note} One thread, best of {REPEATS}.",
+        f"{note}. One thread, its own time, best of {REPEATS}.",
         "",
         "| | us per node-iteration | ratio to SGDClassifier |",
         "|---|---|---|",
