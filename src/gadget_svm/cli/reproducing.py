@@ -27,9 +27,15 @@ def run_reproduction(
     out.mkdir(parents=True, exist_ok=True)
     run = Reproduction(out, data, nodes, trials or (1 if quick else 5), quick)
     console = Console(stderr=True)
-    if not run.sets:
-        raise FileNotFoundError("none of the paper's data sets is here: " + "; ".join(run.missing.values()))
+    if data is not None and not data.is_dir():
+        raise FileNotFoundError(f"there is no folder {data}: --data names the folder with the paper's data sets")
     try:
+        say(console, "reading data sets")
+        if not run.sets:
+            raise FileNotFoundError(
+                "none of the paper's data sets is here: name their folder with --data or GADGET_DATA, or get one with, "
+                "for example, `gadget data fetch adult`"
+            )
         with _progress(console, sum(1 for _ in _steps(run, parts))) as (tell, advance):
             run.tell = tell
             for step in _steps(run, parts):
@@ -48,7 +54,7 @@ def _check_tools(parts: Any) -> None:
     """Complain about a missing package before hours of work, not after."""
     if {"figures", "network"} & set(parts):
         pyplot()
-    if "table3" in parts and find_spec("clarabel") is None:
+    if {"table2", "table3"} & set(parts) and find_spec("clarabel") is None:
         raise ImportError("SVM-Perf needs a QP solver, clarabel: pip install 'gadget-svm[paper]'")
 
 

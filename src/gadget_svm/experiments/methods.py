@@ -32,7 +32,6 @@ class Budget:
     admm_iterations: int = 150
     epochs: int = 5  # of SVM-SGD
     perf_seconds: float = 10.0  # of SVM-Perf, per shard
-    trace: bool = False
 
 
 def run_network(
@@ -100,14 +99,18 @@ def run_optimum(trial: Trial, gap: float) -> Result:
 
 
 METHODS: dict[str, Callable[[Trial, Budget], Result]] = {
-    "gadget": lambda trial, b: run_network(trial, "gadget", b.iterations, b.trace),
+    "gadget": lambda trial, b: run_network(trial, "gadget", b.iterations),
+    "gadget-trace": lambda trial, b: run_network(trial, "gadget", b.iterations, trace=True),
     "gadget-2ps": lambda trial, b: run_network(
         trial, algorithms.TwoPushSum(gossip_rounds=3), max(2, b.iterations // 5)
     ),
-    "auto": lambda trial, b: run_network(trial, "auto", b.iterations),
     "mom-dsvm": lambda trial, b: run_network(trial, "mom-dsvm", b.admm_iterations),
-    "pegasos": lambda trial, b: run_central(
-        trial, make_baseline("pegasos", iterations=b.iterations), trace=b.trace
+    "pegasos": lambda trial, b: run_central(trial, make_baseline("pegasos", iterations=b.iterations)),
+    "pegasos-trace": lambda trial, b: run_central(
+        trial, make_baseline("pegasos", iterations=b.iterations), trace=True
+    ),
+    "pegasos-equal": lambda trial, b: run_central(
+        trial, make_baseline("pegasos", iterations=b.iterations * trial.n_nodes)
     ),
     "pegasos-last": lambda trial, b: run_central(
         trial, make_baseline("pegasos", iterations=b.iterations, average=False)

@@ -12,7 +12,7 @@ from gadget_svm.experiments import figures
 from gadget_svm.experiments.claims import discussion
 from gadget_svm.experiments.reproduce import Reproduction
 from gadget_svm.experiments.tables import Row, markdown, shown, write_csv
-from gadget_svm.experiments.words import CAPTIONS, HEADINGS, STYLE
+from gadget_svm.experiments.words import CAPTIONS, HEADINGS, QUICK, STYLE
 from gadget_svm.report.machine import machine
 
 Figures = list[tuple[str, Path]]
@@ -22,6 +22,10 @@ def named(run: Reproduction, rows: Sequence[Row]) -> list[Row]:
     """The rows for the eye: a data set that is a subset says so wherever it stands."""
     subsets = {name for name, data in run.sets.items() if "subset" in data.note}
     return [row | {"dataset": f"{row['dataset']} (subset)"} if row["dataset"] in subsets else row for row in rows]
+
+
+def _discussed(run: Reproduction, rows: dict[str, list[Row]]) -> str:
+    return discussion({part: named(run, table) for part, table in rows.items()})
 
 
 def write_tables(run: Reproduction, parts: Sequence[str]) -> dict[str, list[Row]]:
@@ -63,11 +67,14 @@ def _sections(run: Reproduction, rows: dict[str, list[Row]], drawn: Figures, fol
     made = (
         f"Made on {date.today().isoformat()} by `gadget reproduce`, {machine()}; {run.nodes} nodes, {run.trials} trials"
     )
-    parts = ["# The paper's evaluation, reproduced", made + (", quick." if run.quick else ".")]
+    parts = ["# The paper's evaluation, reproduced", made + (f". {QUICK}" if run.quick else ".")]
     if run.missing:
         parts.append("Not on this machine:\n\n" + "\n".join(f"- {name}: {why}" for name, why in run.missing.items()))
     if {"table2", "table3"} <= set(rows):
-        parts += ["## What holds and what does not", discussion(rows)]
+        parts += [
+            "## What holds and what does not",
+            _discussed(run, rows),
+        ]
     for part, table in rows.items():
         parts += [f"## {HEADINGS[part][0]}", CAPTIONS[part], markdown(named(run, table), HEADINGS[part][1])]
     for caption, figure in drawn:
@@ -78,10 +85,10 @@ def _sections(run: Reproduction, rows: dict[str, list[Row]], drawn: Figures, fol
 def write_html(run: Reproduction, rows: dict[str, list[Row]], drawn: Figures, path: Path) -> Path:
     """The same as one self-contained page, figures inside."""
     body = [f"<h1>The paper's evaluation, reproduced</h1><p>{html.escape(machine())}, {date.today().isoformat()}; "
-            f"{run.nodes} nodes, {run.trials} trials{', quick' if run.quick else ''}.</p>"]  # fmt: skip
+            f"{run.nodes} nodes, {run.trials} trials. {QUICK if run.quick else ''}</p>"]  # fmt: skip
     body += [f"<p>Not on this machine: <b>{html.escape(n)}</b>: {html.escape(w)}</p>" for n, w in run.missing.items()]
     if {"table2", "table3"} <= set(rows):
-        body.append("<h2>What holds and what does not</h2>" + _paragraphs(discussion(rows)))
+        body.append("<h2>What holds and what does not</h2>" + _paragraphs(_discussed(run, rows)))
     for part, table in rows.items():
         heading, columns = HEADINGS[part]
         body.append(f"<h2>{heading}</h2>{_paragraphs(CAPTIONS[part])}{_table(named(run, table), columns)}")
@@ -117,10 +124,11 @@ def _bold(text: str) -> str:
 
 def everything(run: Reproduction, parts: Sequence[str], docs: Path | None = None) -> dict[str, Any]:
     """All files of a run; returns their paths."""
+    name = "reproduction" if len(parts) > 1 else parts[0]  # a part does not replace the page of the whole
     rows = write_tables(run, parts)
     drawn = draw_figures(run, parts, rows)
-    files = {"markdown": write_markdown(run, rows, drawn, run.out / "reproduction.md"),
-             "html": write_html(run, rows, drawn, run.out / "reproduction.html")}  # fmt: skip
+    files = {"markdown": write_markdown(run, rows, drawn, run.out / f"{name}.md"),
+             "html": write_html(run, rows, drawn, run.out / f"{name}.html")}  # fmt: skip
     if docs is not None:
         files["docs"] = write_markdown(run, rows, drawn, docs)
     return {"rows": rows, "figures": [path for _, path in drawn], **files}

@@ -3,22 +3,26 @@
 Owns the plan. Progress goes through a callback, files through `tables`, `figures` and `page`.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from gadget_svm import __version__
+import numpy as np
+
 from gadget_svm.experiments import published
 from gadget_svm.experiments.loading import loading_times
 from gadget_svm.experiments.methods import METHODS, Budget
 from gadget_svm.experiments.network_study import run_setup, setups
-from gadget_svm.experiments.store import Result, Store
+from gadget_svm.experiments.store import Result, Store, code_stamp
 from gadget_svm.experiments.tables import Row, better, summarise
 from gadget_svm.experiments.trials import Trial, fingerprint
+from gadget_svm.report.machine import machine
+from gadget_svm.theory import corrected_bound
 
-TABLE2 = ("gadget", "pegasos", "pegasos-last", "as-published", "svm-perf-all", "liblinear", "optimum")
+TABLE2 = ("gadget", "pegasos", "pegasos-equal", "pegasos-last", "as-published", "svm-perf-all", "liblinear", "optimum")
 TABLE3 = ("gadget", "svm-perf", "svm-sgd", "mom-dsvm", "gadget-2ps", "local-only")
 ONCE = ("liblinear", "optimum", "svm-perf-all")
 """Methods that draw nothing: one trial says all."""
@@ -49,13 +53,18 @@ class Reproduction:
     @cached_property
     def sets(self) -> dict[str, Any]:
         """The data sets on this machine; ``missing`` says how to get the others."""
-        from gadget_svm.data import load_dataset
+        from gadget_svm.data import DataFileError, load_dataset
+        from gadget_svm.data.catalog import data_folders
         from gadget_svm.data.sources import ENTRIES
 
+        data_folders(self.data_dir)  # a folder named in vain is said at once, not once for every data set
         found = {}
         for name in (*published.SETS, "gisette"):
             try:
                 data = load_dataset(name, data_dir=self.data_dir, download=False)
+            except DataFileError as error:
+                self.missing[name] = str(error)
+                continue
             except FileNotFoundError:
                 self.missing[name] = f"not found; `gadget data fetch {name}` gets it, from {ENTRIES[name].page}"
                 continue
@@ -72,21 +81,24 @@ class Reproduction:
         """A fingerprint of every data set, for the cells' keys."""
         return {name: fingerprint(data) for name, data in self.sets.items()}
 
+    @cached_property
+    def here(self) -> dict[str, str]:
+        """What else determines a cell: the code that makes it, and the machine its seconds are of."""
+        return {"code": code_stamp(), "machine": machine()}
+
     def lam(self, name: str) -> float:
         """The paper's lambda; Gisette's is ours."""
         return float(self.sets[name].lam or published.GISETTE_LAMBDA)
 
-    def budget(self, name: str, trial: int) -> Budget:
-        """How much work a cell may do: the first trial is also traced, for the figures."""
+    def budget(self, name: str) -> Budget:
+        """How much work a cell may do."""
         iterations = SMALL.get(name, 10_000)
-        if self.quick:
-            return Budget(iterations // 10, 15, 2, 0.15, trace=trial == 0)
-        return Budget(iterations, trace=trial == 0)
+        return Budget(iterations // 10, 15, 2, 0.15) if self.quick else Budget(iterations)
 
     def cells(self, part: str) -> Iterator[Cell]:
         """What a part of the evaluation needs."""
         methods = {"table2": TABLE2, "table3": (*TABLE3, "optimum"), "table4": ("gadget", "pegasos"),
-                   "figures": ("gadget", "pegasos", "liblinear")}.get(part, ())  # fmt: skip
+                   "figures": ("gadget-trace", "pegasos-trace", "liblinear")}.get(part, ())  # fmt: skip
         for name in self.sets:
             for method in methods:
                 only_first = part == "figures" or method in ONCE
@@ -95,9 +107,9 @@ class Reproduction:
     def result(self, cell: Cell) -> Result:
         """A cell's record, computed if it is not kept."""
         name, method, number = cell
-        budget = self.budget(name, number)
+        budget = self.budget(name)
         key = {"method": method, "data": name, "rows": self.marks[name], "lam": self.lam(name), "nodes": self.nodes,
-               "trial": number, "budget": asdict(budget), "version": __version__}  # fmt: skip
+               "trial": number, "budget": asdict(budget), **self.here}  # fmt: skip
 
         def compute() -> Result:
             self.tell(f"{name}, {method}, trial {number + 1}")
@@ -126,19 +138,24 @@ class Reproduction:
         rows = []
         for name in self.sets:
             paper = published.TABLE2.get
+            printed = paper((name, "pegasos"))
             gadget, pegasos = self.results(name, "gadget"), self.results(name, "pegasos")
             block = [
                 summarise(name, "gadget", gadget, paper((name, "gadget"))),
                 summarise(name, "gadget (last iterate)", gadget, paper((name, "gadget")), last=True),
-                summarise(name, "pegasos", pegasos, paper((name, "pegasos"))),
+                summarise(name, "pegasos", pegasos, printed),
+                summarise(
+                    name, "pegasos (as many examples)", self.results(name, "pegasos-equal"), paper((name, "pegasos"))
+                ),
                 summarise(name, "pegasos (last iterate)", self.results(name, "pegasos-last"), paper((name, "pegasos"))),
                 summarise(name, "as-published", self.results(name, "as-published"), paper((name, "gadget"))),
                 summarise(name, "svm-perf (all rows)", self.results(name, "svm-perf-all")),
                 summarise(name, "liblinear", self.results(name, "liblinear")),
             ]
-            block = [self._with_gap(row) for row in block]
-            winner = better(block[0], block[2])
-            rows += [row | {"winner": winner if i == 0 else None} for i, row in enumerate(block)]
+            block = [self._with_gap(row) | {"promise": self._promise(row)} for row in block]
+            first = {"winner": better(block[0], block[2]), "winner_equal": better(block[0], block[3])}
+            none = dict.fromkeys(first)
+            rows += [row | (first if i == 0 else none) for i, row in enumerate(block)]
         return rows
 
     def table3(self) -> list[Row]:
@@ -148,6 +165,16 @@ class Reproduction:
             for name in self.sets
             for method in TABLE3
         ]
+
+    def _promise(self, row: Row) -> float | None:
+        """How far above the optimum the method promises to end: by its epsilon, or by Pegasos' theorem."""
+        if row["method"].startswith("svm-perf"):
+            return float(row["epsilon"])
+        if not row["method"].startswith("pegasos"):
+            return None
+        X, lam, T = self.sets[row["dataset"]].X, self.lam(row["dataset"]), int(row["iterations_mean"])
+        longest = math.sqrt(float(X.multiply(X).sum(axis=1).max()))
+        return corrected_bound(longest + math.sqrt(lam), lam, T, np.zeros(T))
 
     def _with_gap(self, row: Row) -> Row:
         """How far the objective is above the certified lower bound of the optimum, in per cent of it."""
@@ -170,7 +197,14 @@ class Reproduction:
 
     def loading(self, name: str) -> Result:
         """How long reading a data set takes, for the centre and for the nodes."""
-        key = {"method": "loading", "data": name, "rows": self.marks[name], "nodes": self.nodes, "version": __version__}
+        key = {
+            "method": "loading",
+            "data": name,
+            "rows": self.marks[name],
+            "nodes": self.nodes,
+            "code": code_stamp(),
+            "machine": machine(),
+        }
 
         def compute() -> Result:
             self.tell(f"{name}, reading files")
@@ -189,7 +223,7 @@ class Reproduction:
 
     def _network_row(self, name: str, setup: Any) -> Row:
         key = {"method": "network", "data": name, "rows": self.marks[name], "lam": self.lam(name), **asdict(setup),
-               "version": __version__}  # fmt: skip
+               **self.here}  # fmt: skip
 
         def compute() -> Result:
             self.tell(f"network: {setup.study}, {setup.topology}, {setup.nodes} nodes, {setup.gossip}, {setup.level:g}")
@@ -199,6 +233,5 @@ class Reproduction:
 
     def traces(self, name: str) -> tuple[dict[str, Any], float]:
         """What a figure draws: the first trial's traces, and the optimum."""
-        methods = ("gadget", "pegasos")
-        drawn = {method: self.result((name, method, 0))["trace"] for method in methods}
+        drawn = {method: self.result((name, f"{method}-trace", 0))["trace"] for method in ("gadget", "pegasos")}
         return drawn, float(self.result((name, "liblinear", 0))["objective"][0])

@@ -61,7 +61,7 @@ def average(
     ``values`` is one number per node (Push-Sum) or one vector per node (Push-Vector). ``n_rounds`` is a number, or
     "mix": as many as bring Push-Sum within one per cent, computed from B.
     """
-    if not isinstance(network, Network) or not hasattr(gossip, "round"):
+    if not isinstance(network, Network) or isinstance(gossip, type) or not hasattr(gossip, "round"):
         raise TypeError("average(values, build_network('ring', n), PushSum(), n_rounds): a network and a protocol")
     start = np.asarray(values, dtype=np.float64)
     if start.ndim == 0 or len(start) != network.n:
@@ -85,6 +85,6 @@ def _rounds(n_rounds: int | str, network: Network, gossip: Gossip) -> int:
     if n_rounds == "mix":
         needed = spectral.rounds_to if isinstance(gossip, Diffusion) else spectral.randomised_rounds
         return needed(network)
-    if isinstance(n_rounds, str) or n_rounds < 0:
+    if isinstance(n_rounds, str) or not hasattr(n_rounds, "__index__") or n_rounds < 0:
         raise ValueError(f"n_rounds is a number of rounds, or 'mix'; got {n_rounds!r}")
     return int(n_rounds)
