@@ -6,6 +6,7 @@ from typing import Any
 from gadget_svm.algorithms.contract import Algorithm, Run
 from gadget_svm.algorithms.gadget import GadgetRun
 from gadget_svm.algorithms.mom_dsvm import MomDsvm
+from gadget_svm.algorithms.pdmm import Pdmm
 from gadget_svm.algorithms.settings import Gadget
 from gadget_svm.algorithms.two_push_sum import TwoPushSum
 from gadget_svm.names import lookup
@@ -15,6 +16,7 @@ ALGORITHMS: dict[str, Callable[[], Algorithm]] = {
     "gadget": Gadget,  # as the paper prints it
     "gadget-2ps": TwoPushSum,  # its forerunner, with two Push-Sum calls
     "mom-dsvm": MomDsvm,
+    "pdmm": Pdmm,  # every node at the pooled optimum
 }
 
 
@@ -28,4 +30,4 @@ def resolve(algorithm: Any) -> Algorithm:
     return found  # type: ignore[no-any-return]
 
 
-__all__ = ["ALGORITHMS", "Algorithm", "Gadget", "GadgetRun", "MomDsvm", "Run", "TwoPushSum", "resolve"]
+__all__ = ["ALGORITHMS", "Algorithm", "Gadget", "GadgetRun", "MomDsvm", "Pdmm", "Run", "TwoPushSum", "resolve"]
