@@ -77,5 +77,5 @@ STYLE = (
     "background:#fff}.wide{overflow-x:auto}table{border-collapse:collapse;font-size:13px;white-space:nowrap}"
     "th,td{padding:.25rem .6rem;border-bottom:1px solid #d8dee6;text-align:right}"
     "th:nth-child(-n+2),td:nth-child(-n+2){text-align:left}figure{margin:1.5rem 0}img{max-width:100%}"
-    "figcaption{color:#556;font-size:13px}"
+    "td:last-child{white-space:normal;min-width:9em}figcaption{color:#556;font-size:13px}"
 )
