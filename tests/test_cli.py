@@ -374,3 +374,9 @@ def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere():
             bar.tick()
     assert "\x1b[" in fancy.getvalue()
     assert "iteration 64" in fancy.getvalue()
+
+
+@pytest.mark.parametrize("algorithm", ["pdmm", "mom-dsvm"])
+def test_an_algorithm_without_an_average_stops_by_its_objective(algorithm):
+    assert stopping_for(Order("x", algorithm=algorithm)) == "objective"
+    assert stopping_for(Order("x", algorithm="gadget")) == "average"
