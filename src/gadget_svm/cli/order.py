@@ -144,9 +144,7 @@ def wants_intercept(order: Order) -> bool:
 def stopping_for(order: Order) -> str | None:
     """The rule's name; what is not kept cannot be watched, so without an average it is the objective unless told."""
     if order.stopping is None:
-        kept = getattr(
-            make_algorithm(order), "average", True
-        )  # not with --last, nor with pdmm
+        kept = getattr(make_algorithm(order), "average", True)  # not with --last, nor with pdmm
         return "average" if kept else "objective"
     return None if order.stopping.lower() == "none" else order.stopping
 
