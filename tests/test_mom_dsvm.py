@@ -12,7 +12,7 @@ from sklearn.svm import LinearSVC
 
 from gadget_svm import GadgetSVC
 from gadget_svm.algorithms import MomDsvm, resolve
-from gadget_svm.algorithms.mom_dsvm import listen
+from gadget_svm.algorithms.mom_dsvm import LAST_CHANGE, Ends, ascend_in_reach, listen, lower_bound
 from gadget_svm.block import Block
 from gadget_svm.faults import Loss, World, wrap_all
 from gadget_svm.kernels import Team
@@ -164,6 +164,104 @@ def test_the_optimum_does_not_depend_on_penalty_or_passes(noisy, eta, passes):
     assert abs(gap(noisy, 1500, algorithm=MomDsvm(eta=eta, passes=passes))[0]) < 1e-3
 
 
+def network_of(noisy, sites, topology="ring", algorithm=None, **given):
+    """The runtime of a network that owns the rows as `sites` says."""
+    start = np.concatenate([[0], np.cumsum(np.bincount(sites))])
+    shares = Shares(np.argsort(sites, kind="stable"), start, np.empty(0))
+    network, X, label = build(topology, len(start) - 1), sp.csr_matrix(noisy.X), noisy.y.astype(np.int32)
+    block = Block.fresh(network, Rows.of(X, label, np.ones(240), shares), shares.sizes, 1, 8, **given)
+    return LocalRuntime((algorithm or MomDsvm()).bind(network, LAM, 1.0, sizes=shares.sizes), [block])
+
+
+@pytest.mark.parametrize("topology", ["ring", "line"])
+def test_nodes_without_rows_pass_on_what_they_hear(noisy, topology):
+    """Two of them side by side know nothing to choose a penalty by, until a neighbour's wish has come through."""
+    runtime = network_of(noisy, np.repeat([0, 4], 120), topology)
+    assert not np.bincount(np.repeat([0, 4], 120))[1:4].any()
+    runtime.advance(1500)
+    objective = Objective(sp.csr_matrix(noisy.X), noisy.y.astype(np.int32), np.ones(240), np.ones(240), LAM, 1)
+    assert objective(runtime.weights()).objective.max() / noisy.f - 1 < 1e-3
+
+
+@pytest.mark.parametrize("sites", ["even", "unequal", "by label"])
+def test_the_lower_bound_is_below_the_optimum_and_reaches_it(noisy, sites):
+    """Weak duality: whatever the nodes' multipliers are, no w has an F below; so no gap is larger than it says."""
+    runtime, bounds = network_of(noisy, noisy.deals[sites]), []
+    for _ in range(300):
+        runtime.advance(1)
+        bounds.append(lower_bound(runtime.blocks, LAM)[0])
+    assert max(bounds) <= noisy.f * (1 + 1e-9)
+    assert bounds[0] < 0.9 * noisy.f
+    runtime.advance(1000)
+    assert lower_bound(runtime.blocks, LAM)[0] >= 0.999 * noisy.f
+
+
+def test_the_lower_bound_is_the_value_of_the_pooled_dual(noisy):
+    runtime = network_of(noisy, noisy.deals["unequal"])
+    runtime.advance(7)
+    (block,) = runtime.blocks
+    a = np.empty(240)
+    a[block.rows.order] = block.edge["dual"][0] * LAM * 240 / 6  # between 0 and 1
+    assert a.min() >= 0
+    assert a.max() <= 1 + 1e-12
+    w = (a * np.where(noisy.y == 1, 1, -1)) @ noisy.X / (LAM * 240)
+    assert lower_bound([block], LAM)[0] == pytest.approx(a.mean() - LAM / 2 * w @ w)
+
+
+@pytest.mark.parametrize("lossy", [False, True])
+def test_the_penalty_settles_and_is_one_at_both_ends(noisy, lossy):
+    """It follows the strain for a while and then stands, so that what remains is ADMM."""
+    runtime = network_of(noisy, noisy.deals["by label"])
+    runtime.exchange = wrap_all([Loss(0.2)], World(6, 1)) if lossy else None
+    (block,) = runtime.blocks
+    seen = []
+    for until in (1, 200, LAST_CHANGE + 50, LAST_CHANGE + 250):
+        runtime.advance(until - runtime.t)
+        seen.append(block.edge["eta"].copy())
+    assert (np.abs(np.log(seen[1] / seen[0])) > np.log(2)).all()
+    np.testing.assert_array_equal(seen[2], seen[3])
+    pairs = {(j, i): eta for j, i, eta in zip(np.repeat(range(6), 2), block.links.target, seen[3], strict=True)}
+    assert all(pairs[i, j] == eta for (j, i), eta in pairs.items())
+
+
+def test_unlike_shards_take_a_larger_penalty(noisy):
+    """Rows of one label pull away from where all agree, harder than a fair share of them."""
+    totals = {}
+    for sites in ("even", "by label"):
+        runtime = network_of(noisy, noisy.deals[sites])
+        runtime.advance(LAST_CHANGE)
+        totals[sites] = runtime.blocks[0].edge["eta"].sum()
+    assert totals["by label"] > totals["even"]
+
+
+def test_a_given_penalty_stays(noisy):
+    runtime = network_of(noisy, noisy.deals["by label"], algorithm=MomDsvm(eta=0.7))
+    runtime.advance(40)
+    assert (runtime.blocks[0].edge["eta"] == 0.7).all()
+
+
+@pytest.mark.parametrize("kappa", [1.0, 30.0])
+def test_rows_out_of_reach_change_nothing(noisy, kappa):
+    """A pass that leaves out rows which cannot move gives the same bits as one that looks at all of them."""
+    rows = duals(noisy.X, noisy.y, np.full(240, 2.0))
+    rng, skipped, looked = np.random.default_rng(0), 0, 0
+    v, plain = np.zeros(8), np.zeros(8)
+    alpha, other, reach, turn, gone = np.zeros(240), np.zeros(240), np.zeros(240), np.arange(240), 0.0
+    for _ in range(60):
+        push = rng.normal(size=8) * 0.01
+        v += push
+        plain += push
+        gone += np.linalg.norm(push)
+        rng.shuffle(turn)
+        skipped += int((reach > gone).sum())
+        worst, gone = ascend_in_reach(v, alpha, turn, reach, gone, rows, 0, 1, kappa)
+        looked += dual_pass(plain, other, turn, rows, 0, 240, 1, kappa) != worst
+        np.testing.assert_array_equal(v, plain)
+        np.testing.assert_array_equal(alpha, other)
+    assert looked == 0
+    assert skipped > 2 * 240
+
+
 def test_without_gossip_nodes_do_not_get_there(noisy):
     """Otherwise the tests above would show nothing: one iteration is every node by itself, or nearly."""
     assert gap(noisy, 1, sites="by label")[0] > 0.5
@@ -215,21 +313,24 @@ def test_one_lost_message_is_made_good(noisy):
 
 
 def test_old_repeated_and_foreign_mail_is_ignored():
-    """Node 5 hears node 2 (of which it knows exchange 6) and node 9; sums of v: 10 after exchange 6, 16 after 8."""
-    heard, heard_v, heard_seq, wish = np.array([[10.0], [0.0]]), np.ones((2, 1)), np.array([6, 6]), np.ones(2)
+    """Node 5 hears node 2 (of which it knows exchange 6) and node 9; sums of 2 v: 20 after exchange 6, 32 after 8."""
+    ends = Ends(
+        np.array([0, 2]), np.array([2, 9]), np.ones(2), np.zeros((2, 1)), np.array([[20.0], [0.0]]), np.ones((2, 1)),
+        np.ones(2), np.array([6, 6]), np.ones(2),
+    )  # fmt: skip
 
     def hear(sender, seq, total):
         listen(
             0, 1, np.array([0]), np.array([0, 1]), np.array([sender]), np.array([seq]), np.array([[total]]),
-            np.array([4.0]), np.array([0, 2]), np.array([2, 9]), heard, heard_v, heard_seq, wish,
+            np.array([2.0]), np.array([4.0]), ends,
         )  # fmt: skip
-        return heard[0, 0], heard_v[0, 0], heard_seq[0], wish[0]
+        return ends.heard[0, 0], ends.heard_v[0, 0], ends.heard_eta[0], ends.heard_seq[0], ends.heard_wish[0]
 
-    assert hear(2, 8, 16.0) == (16, 3, 8, 4)  # one was missed: 3 each
-    assert hear(2, 8, 16.0) == (16, 3, 8, 4)
-    assert hear(2, 7, 13.0) == (16, 3, 8, 4)
-    assert hear(5, 9, 99.0) == (16, 3, 8, 4)  # its own, come back
-    assert heard[1, 0] == 0
+    assert hear(2, 8, 32.0) == (32, 3, 2, 8, 4)  # one was missed: 3 each
+    assert hear(2, 8, 32.0) == (32, 3, 2, 8, 4)
+    assert hear(2, 7, 26.0) == (32, 3, 2, 8, 4)
+    assert hear(5, 9, 99.0) == (32, 3, 2, 8, 4)  # its own, come back
+    assert ends.heard[1, 0] == 0
 
 
 def fitted(toy, blocks=1, multi=True, **settings):
@@ -266,7 +367,8 @@ def test_a_copied_block_goes_on_alike(toy):
 
 
 def test_one_against_the_rest_is_that_many_binary_machines(toy):
-    settings = {"algorithm": "mom-dsvm", "max_iter": 40, "stopping": None, "random_state": 2, "lam": 0.01}
+    """Under one penalty; "auto" goes by the strain of all outputs together."""
+    settings = {"algorithm": MomDsvm(eta=2.0), "max_iter": 40, "stopping": None, "random_state": 2, "lam": 0.01}
     together = GadgetSVC(**settings).fit(toy.X, toy.three, sites=toy.sites)
     for c in range(3):
         alone = GadgetSVC(**settings).fit(toy.X, (toy.three == c).astype(int), sites=toy.sites)

@@ -1,6 +1,7 @@
 """MoM-DSVM (Forero, Cano and Giannakis, JMLR 2010): every node solves an SVM of its own in the dual and broadcasts it.
 
-Linear, without bias, on undirected graphs. Owns the algorithm and its settings; the local solver is `kernels.dual`'s.
+Linear, without bias, on undirected graphs. Owns the algorithm, its settings and its kernels; the local solver is
+`kernels.dual`'s, made to skip rows that cannot move. Not in the paper: eta="auto" adapts, with the multipliers kept.
 A synchronous method: it bears messages that are lost, but has no answer to a neighbour that is gone for good, whose
 last word goes on to bind the others, nor to mail that is regularly late by two exchanges, on which it may diverge.
 
@@ -19,8 +20,9 @@ v_j = v_i, f_j = 2 alpha_j - (U_j - 1) v_j, and the sum over all nodes of v_j + 
 its alphas: the optimum of the pooled problem, whatever eta is.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +32,9 @@ from gadget_svm import gossip, spectral
 from gadget_svm.block import Block
 from gadget_svm.gossip.protocol import arranged, post
 from gadget_svm.kernels import compiled
-from gadget_svm.kernels.dual import DualRows, ascend, multiplicity, primal
+from gadget_svm.kernels.dual import DualRows, multiplicity, primal, shuffle
 from gadget_svm.kernels.gossip import find
+from gadget_svm.kernels.vectors import add_row, dot_row, sq_norm
 from gadget_svm.mail import Mail
 from gadget_svm.network import Network
 
@@ -40,36 +43,70 @@ Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 UNITS = 10.0
-"""eta="auto" makes 2 eta |B_j|, what U_j adds to the curvature 1, so many mean squared row norms."""
+"""eta="auto" starts with 2 eta |B_j|, what U_j adds to the curvature 1, at so many mean squared row norms."""
+STRAINS, OFF = 2.0, 1.5
+"""It is then set to so many strains, see `strain`, where it is off by more than a factor of OFF."""
+EVERY, LAST_CHANGE = 4, 1024
+"""In every fourth iteration up to this one: from then on it is plain ADMM, which converges."""
+CARRIED = 0.25
+"""The part of its neighbours' largest wish that a node takes over: with few rows it may yet stand between others."""
+
+
+class Ends(NamedTuple):
+    """Node j's ends of its edges are ptr[j]:ptr[j+1], by ascending neighbour; everything else is per end.
+
+    2 alpha_ji is sent - heard, which the other end knows with the opposite sign: it adds eta (v_j - v_i) in every
+    iteration. Whatever eta the two ends took and however it changed, all alphas add up to zero.
+    """
+
+    ptr: Ints
+    other: Ints
+    eta: Floats
+    sent: Floats  # the sum of eta v_j over all iterations
+    heard: Floats  # the other end's, as last heard
+    heard_v: Floats
+    heard_eta: Floats
+    heard_seq: Ints
+    heard_wish: Floats
 
 
 @compiled
 def linear_terms(
-    lo: int, hi: int, alive: Flags, now: int, in_ptr: Ints, wish: Floats, heard: Floats, heard_v: Floats,
-    heard_seq: Ints, heard_wish: Floats, sigma: Floats, v: Floats, f: Floats, U: Floats,
-) -> None:  # fmt: skip
+    lo: int, hi: int, alive: Flags, now: int, ends: Ends, wish: Floats, v: Floats, f: Floats, U: Floats
+) -> None:
     """U_j = 1 + 2 sum_i eta_ij and f_j = 2 alpha_j - sum_i eta_ij (v_j + v_i), over the neighbours i of node j.
 
-    2 alpha_j is sum_i eta_ij (sigma_j - sigma_i), as alpha_j adds eta/2 (v_j - v_i) in every iteration. Of a neighbour
-    not heard since, the last v counts for every exchange missed. eta_ij is the mean of what both ends wish.
+    Of a neighbour not heard since, the last v counts for every exchange missed. eta_ij is the mean of what both ends
+    wish.
     """
     for j in range(lo, hi):
         if not alive[j]:
             continue
         U[j] = 1.0
         f[j, :] = 0.0
-        for e in range(in_ptr[j], in_ptr[j + 1]):
-            eta, missed = 0.5 * (wish[j] + heard_wish[e]), float(now - heard_seq[e])
+        for e in range(ends.ptr[j], ends.ptr[j + 1]):
+            eta = 0.5 * (wish[j] + ends.heard_wish[e])
+            missed = ends.heard_eta[e] * (now - ends.heard_seq[e])
+            ends.eta[e] = eta
             U[j] += 2.0 * eta
             for q in range(f.shape[1]):
-                sigma_i = heard[e, q] + missed * heard_v[e, q]
-                f[j, q] += eta * ((sigma[j, q] - sigma_i) - (v[j, q] + heard_v[e, q]))
+                alpha = ends.sent[e, q] - ends.heard[e, q] - missed * ends.heard_v[e, q]
+                f[j, q] += alpha - eta * (v[j, q] + ends.heard_v[e, q])
+
+
+@compiled
+def add_up(lo: int, hi: int, ends: Ends, v: Floats) -> None:
+    """What node j will have sent; also of those away: their v stands still, and their neighbours count it so."""
+    for j in range(lo, hi):
+        for e in range(ends.ptr[j], ends.ptr[j + 1]):
+            for q in range(v.shape[1]):
+                ends.sent[e, q] += ends.eta[e] * v[j, q]
 
 
 @compiled
 def solve(
     lo: int, hi: int, alive: Flags, first: int, v: Floats, f: Floats, U: Floats, dual: Floats, turn: Ints,
-    rows: DualRows, passes: int, tol: float, seed: int, t: int,
+    reach: Floats, gone: Floats, rows: DualRows, passes: int, tol: float, seed: int, t: int,
 ) -> None:  # fmt: skip
     """lambda_j by warm-started dual coordinate ascent, and v_j = (sum lambda y x - f_j) / U_j, for every output."""
     for j in range(lo, hi):
@@ -77,35 +114,95 @@ def solve(
             continue
         for c in range(v.shape[1]):
             target = 1 if v.shape[1] == 1 else c
+            before = v[j, c].copy()
             primal(v[j, c], dual[c], rows, j, target, f[j, c], U[j])
-            ascend(v[j, c], dual[c], turn, rows, j, target, U[j], passes, tol, seed, first + j, t * passes)
+            gone[c, j] += np.sqrt(sq_norm(v[j, c] - before))
+            for done in range(passes):
+                shuffle(turn, rows.start[j], rows.start[j + 1], seed, first + j, t * passes + done)
+                worst, gone[c, j] = ascend_in_reach(v[j, c], dual[c], turn, reach[c], gone[c, j], rows, j, target, U[j])
+                if worst <= tol:
+                    break
+
+
+@compiled
+def ascend_in_reach(
+    v: Floats, alpha: Floats, turn: Ints, reach: Floats, gone: float, rows: DualRows, j: int, target: int, kappa: float
+) -> tuple[float, float]:
+    """`kernels.dual.dual_pass` that leaves out rows it need not look at; the largest violation met, and ``gone``.
+
+    ``gone`` is the length of the way v has come. A row whose alpha is at its bound with a margin off 1 by m stays there
+    until v has gone m / |x_r| further: ``reach``. With 1 in 50 rows a support vector that is most of them.
+    """
+    worst = 0.0
+    for place in range(rows.start[j], rows.start[j + 1]):
+        p = turn[place]
+        if gone < reach[p]:
+            continue
+        r, most, norm2 = rows.order[p], rows.upper[p], rows.norm2[p]
+        if norm2 == 0.0:
+            alpha[p], reach[p] = most, np.inf  # an empty row's loss is 1 whatever v is
+            continue
+        first, last = rows.indptr[r], rows.indptr[r + 1]
+        y = 1.0 if rows.label[r] == target else -1.0
+        short = 1.0 - y * dot_row(v, rows.indices, rows.data, first, last)
+        if (alpha[p] <= 0.0 and short <= 0.0) or (alpha[p] >= most and short >= 0.0):
+            reach[p] = gone + abs(short) / np.sqrt(norm2)
+            continue
+        worst = max(worst, abs(short))
+        moved = min(max(alpha[p] + short * kappa / norm2, 0.0), most)
+        add_row(v, (moved - alpha[p]) * y / kappa, rows.indices, rows.data, first, last)
+        gone += abs(moved - alpha[p]) * np.sqrt(norm2) / kappa
+        alpha[p] = moved
+    return worst, gone
+
+
+@compiled
+def strain(lo: int, hi: int, alive: Flags, ends: Ends, v: Floats, f: Floats, U: Floats, wish: Floats) -> None:
+    """2 eta |B_j| = STRAINS |sum lambda y x - v_j| / |v_j|: the penalty pulls about as hard as the rows of the node do.
+
+    That pull is what 2 alpha_j will have to balance where all agree. It is small where few rows are support vectors,
+    and large where the node's rows are unlike the others'. sum lambda y x - v_j is (U_j - 1) v_j + f_j.
+    """
+    for j in range(lo, hi):
+        if not alive[j]:
+            continue
+        mine, reply = 0.0, 2.0 * (ends.ptr[j + 1] - ends.ptr[j]) * np.sqrt(sq_norm(v[j]))
+        if reply > 0.0:
+            mine = STRAINS * np.sqrt(sq_norm((U[j] - 1.0) * v[j] + f[j])) / reply
+        for e in range(ends.ptr[j], ends.ptr[j + 1]):
+            mine = max(mine, CARRIED * ends.heard_wish[e])
+        if not wish[j] / OFF <= mine <= wish[j] * OFF:
+            wish[j] = mine
 
 
 @compiled
 def listen(
-    lo: int, hi: int, order: Ints, start: Ints, sender: Ints, seq: Ints, vector: Floats, weight: Floats,
-    in_ptr: Ints, source: Ints, heard: Floats, heard_v: Floats, heard_seq: Ints, heard_wish: Floats,
+    lo: int, hi: int, order: Ints, start: Ints, sender: Ints, seq: Ints, vector: Floats, eta: Floats, wish: Floats,
+    ends: Ends,
 ) -> None:  # fmt: skip
-    """What a neighbour's running sum gained is its v; old, repeated or returned mail is ignored."""
+    """What a neighbour's running sum gained is eta times its v; old, repeated or returned mail is ignored."""
     for j in range(lo, hi):
         for place in range(start[j], start[j + 1]):
             m = order[place]
-            e = find(source, in_ptr[j], in_ptr[j + 1], sender[m])
-            if e < 0 or seq[m] <= heard_seq[e]:
+            e = find(ends.other, ends.ptr[j], ends.ptr[j + 1], sender[m])
+            if e < 0 or seq[m] <= ends.heard_seq[e]:
                 continue
-            gap = float(seq[m] - heard_seq[e])
-            heard_seq[e], heard_wish[e] = seq[m], weight[m]
-            for q in range(heard.shape[1]):
-                heard_v[e, q] = (vector[m, q] - heard[e, q]) / gap
-                heard[e, q] = vector[m, q]
+            if eta[m] == 0.0:  # from one without rows to another, before any wish has reached them
+                ends.heard_seq[e], ends.heard_wish[e] = seq[m], wish[m]
+                continue
+            gained = eta[m] * (seq[m] - ends.heard_seq[e])
+            ends.heard_seq[e], ends.heard_eta[e], ends.heard_wish[e] = seq[m], eta[m], wish[m]
+            for q in range(vector.shape[1]):
+                ends.heard_v[e, q] = (vector[m, q] - ends.heard[e, q]) / gained
+                ends.heard[e, q] = vector[m, q]
 
 
 @dataclass(frozen=True)
 class MomDsvmRun:
-    """MoM-DSVM with every choice made. ``block.w`` is v, ``block.s`` its running sum, ``block.held`` f."""
+    """MoM-DSVM with every choice made. ``block.w`` is v, ``block.held`` f, and ``block.edge`` all else."""
 
     top: float  # J C, the upper bound of lambda
-    eta: float | None  # None: from the rows
+    eta: float | None  # None: from the rows, and adapting
     passes: int
     tol: float
     average: bool = False
@@ -113,65 +210,78 @@ class MomDsvmRun:
     def iteration(self, block: Block, t: int) -> gossip.Round:
         """Iteration t on every node of the block: solve, broadcast, listen."""
         if "dual" not in block.edge:
-            self._open(block)
-        edge, rows, width = block.edge, self._rows(block), block.s.shape[1]
-        heard = (edge["heard"], edge["heard_v"], edge["heard_seq"], edge["heard_wish"])
-        U, in_ptr = np.empty(block.k), block.links.in_ptr
+            self._open(block, t)
+        edge, ends, rows, width = block.edge, _ends(block), _rows(block), block.s.shape[1]
+        U, f = np.empty(block.k), block.held
         block.team.run(
-            linear_terms, block.k, width, block.alive, block.exchanges - 1, in_ptr, edge["wish"], *heard,
-            block.s, block.flat, block.held, U,
-        )  # fmt: skip
+            linear_terms, block.k, width, block.alive, block.exchanges - 1, ends, edge["wish"], block.flat, f, U
+        )
         block.team.run(
             solve, block.k, max(width, len(rows.data) // max(block.k, 1)), block.alive, block.first, block.w,
-            block.held.reshape(block.w.shape), U, edge["dual"], edge["turn"], rows, self.passes, self.tol,
-            block.seed, t,
+            f.reshape(block.w.shape), U, edge["dual"], edge["turn"], edge["reach"], edge["gone"], rows,
+            self.passes, self.tol, block.seed, t,
         )  # fmt: skip
-        block.s += block.flat  # also of those away: their v stands still, and their neighbours count it so
-        delivery = yield broadcast(block, t)
+        block.team.run(add_up, block.k, width, ends, block.flat)
+        age = t - int(edge["before"][0])
+        if self.eta is None and age % EVERY == 0 and age <= LAST_CHANGE:
+            block.team.run(strain, block.k, width, block.alive, ends, block.flat, f, U, edge["wish"])
+        delivery = yield broadcast(block, t, ends)
         block.note_presence(delivery)
         mail, (order, start) = delivery.mail, arranged(block, delivery.mail)
+        wish = mail.weight if mail.note is None else mail.note
         block.team.run(
-            listen, block.k, width, order, start, mail.sender, mail.seq, mail.vector, mail.weight, in_ptr,
-            block.links.source, *heard,
-        )  # fmt: skip
+            listen, block.k, width, order, start, mail.sender, mail.seq, mail.vector, mail.weight, wish, ends
+        )
         block.iterates[block.alive] += 1
 
     def can_leap(self, block: Block) -> bool:  # noqa: ARG002
         """No: an iteration is long enough for Python not to matter."""
         return False
 
-    def leap(self, block: Block, count: int) -> int:
+    def leap(self, block: Block, count: int) -> tuple[int, int]:
         """Refused, see `can_leap`."""
         raise NotImplementedError("MoM-DSVM has no compiled leap: call `iteration`")
 
-    def _open(self, block: Block) -> None:
+    def _open(self, block: Block, t: int) -> None:
         """lambda = 0, and neighbours of whom nothing is known but v_i(0) = 0."""
-        into, width = len(block.links.source), block.s.shape[1]
-        rows = DualRows.of(block.rows, self.top)
+        links, width, outputs = block.links, block.s.shape[1], block.w.shape[1]
+        rows, count, degree = DualRows.of(block.rows, self.top), len(block.links.target), np.diff(links.indptr)
         wish = np.full(block.k, self.eta or 0.0)
         if self.eta is None:
-            times, degree = multiplicity(block.rows.mass, rows.start), np.diff(block.links.indptr)
-            wishes(0, block.k, rows, times, degree, UNITS, wish)
+            wishes(0, block.k, rows, multiplicity(block.rows.mass, rows.start), degree, UNITS, wish)
         block.edge.update(
-            dual=np.zeros((block.w.shape[1], len(rows.order))), turn=np.zeros(len(rows.order), dtype=np.int64),
-            upper=rows.upper, norm2=rows.norm2, wish=wish,
-            heard=np.zeros((into, width)), heard_v=np.zeros((into, width)),
-            heard_seq=np.full(into, block.exchanges - 1, dtype=np.int64),
-            heard_wish=np.repeat(wish, np.diff(block.links.in_ptr)),
+            dual=np.zeros((outputs, len(rows.order))), turn=np.zeros(len(rows.order), dtype=np.int64),
+            reach=np.zeros((outputs, len(rows.order))), gone=np.zeros((outputs, block.k)),
+            upper=rows.upper, norm2=rows.norm2, wish=wish, before=np.array([t - 1]),
+            eta=np.zeros(count), sent=np.zeros((count, width)), heard=np.zeros((count, width)),
+            heard_v=np.zeros((count, width)), heard_eta=np.zeros(count),
+            heard_seq=np.full(count, block.exchanges - 1, dtype=np.int64), heard_wish=np.repeat(wish, degree),
         )  # fmt: skip
 
-    def _rows(self, block: Block) -> DualRows:
-        own, edge = block.rows, block.edge
-        return DualRows(
-            own.indptr, own.indices, own.data, own.label, own.order, own.start, edge["upper"], edge["norm2"]
-        )
+    def duals(self, block: Block) -> Floats:
+        """alpha = lambda / (J C) of every output and row, with 0 <= alpha_r <= c_r: what a certificate is made of."""
+        dual = block.edge.get("dual")
+        return np.zeros((block.w.shape[1], len(block.rows.order))) if dual is None else dual / self.top
+
+
+def _ends(block: Block) -> Ends:
+    own = block.edge
+    return Ends(
+        block.links.indptr, block.links.target, own["eta"], own["sent"], own["heard"], own["heard_v"],
+        own["heard_eta"], own["heard_seq"], own["heard_wish"],
+    )  # fmt: skip
+
+
+def _rows(block: Block) -> DualRows:
+    own, edge = block.rows, block.edge
+    return DualRows(own.indptr, own.indices, own.data, own.label, own.order, own.start, edge["upper"], edge["norm2"])
 
 
 @compiled
 def wishes(lo: int, hi: int, rows: DualRows, times: Floats, degree: Ints, units: float, wish: Floats) -> None:
-    """The eta every node would choose from its own rows and degree: 2 eta |B_j| = units * mean |x_r|^2.
+    """The eta every node would start with, from its own rows and degree: 2 eta |B_j| = units * mean |x_r|^2.
 
-    It rides in every message as its weight, and an edge takes the mean of its two ends: nobody needs to know all rows.
+    What it wishes rides in every message, and an edge takes the mean of its two ends: nobody needs to know all rows.
     """
     for j in range(lo, hi):
         length2, count = 0.0, 0.0
@@ -181,15 +291,37 @@ def wishes(lo: int, hi: int, rows: DualRows, times: Floats, degree: Ints, units:
         wish[j] = units * length2 / (2.0 * max(count, 1e-300) * max(degree[j], 1))
 
 
-def broadcast(block: Block, t: int) -> Mail:
-    """One message along every edge. Not v_j as in the paper but its running sum, from which v_j follows.
+def broadcast(block: Block, t: int, ends: Ends) -> Mail:
+    """One message along every edge. Not v_j as in the paper but the running sum of eta v_j, from which v_j follows.
 
     It is as long as v_j, and a lost one is made good by the next: with v_j itself every loss would leave the sum of
     all alphas away from zero for good, and the network at another optimum.
     """
-    senders = np.repeat(np.arange(block.k), np.diff(block.links.indptr))
+    senders = np.repeat(np.arange(block.k), np.diff(ends.ptr))
     edges = np.where(block.alive[senders], np.arange(len(senders)), -1)
-    return post(block, t, senders + block.first, edges, block.s[senders], block.edge["wish"][senders])
+    wish = block.edge["wish"][senders]
+    return post(block, t, senders + block.first, edges, ends.sent.copy(), ends.eta.copy(), wish)
+
+
+def lower_bound(blocks: Sequence[Block], lam: float) -> Floats:
+    """The value of the pooled dual at the lambdas of all nodes together, for every output: no w has an F below it.
+
+    With a_r = lambda_r / (J C) it is (1/N) sum a_r - lam/2 |w|^2, where w = sum a_r y_r x_r / (lam N) is the sum of
+    lambda_r y_r x_r over J. For those who measure: no node knows it.
+    """
+    outputs, features = blocks[0].w.shape[1:]
+    value = np.zeros(outputs)
+    n_nodes = sum(block.k for block in blocks)
+    for c in range(outputs):
+        w, part, most = np.zeros(features), np.zeros(features), 0.0
+        for block in blocks:
+            alpha, rows = block.edge["dual"][c], _rows(block)
+            for j in range(block.k):
+                primal(part, alpha, rows, j, 1 if outputs == 1 else c, np.zeros(features), 1.0)
+                w += part / n_nodes
+            most += float(alpha.sum()) / n_nodes
+        value[c] = lam * (most - 0.5 * float(w @ w))
+    return value
 
 
 class MomDsvm(BaseEstimator):  # type: ignore[misc]
@@ -198,8 +330,9 @@ class MomDsvm(BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     eta : float or "auto"
-        The penalty of disagreement between neighbours. "auto": from each edge's own rows, see `wishes`. Any positive
-        number leads to the optimum, at very different speed; shards of very different content need a larger one.
+        The penalty of disagreement between neighbours. "auto": what the two ends of an edge wish, at first from their
+        own rows (`wishes`), then by how hard these pull (`strain`). Any positive number leads to the optimum, at very
+        different speed; shards of very different content need a larger one, nearly separable rows a smaller one.
     passes : int
         At most so many passes of dual coordinate ascent over a node's rows in an iteration.
     tol : float

@@ -1,5 +1,6 @@
 """The paper's claims, held against the rows of the tables. Every number in the discussion is looked up."""
 
+import math
 from collections.abc import Callable
 
 from gadget_svm.experiments import published
@@ -180,23 +181,32 @@ def broadcasting_costs_more(table2: Index, table3: Index, rows: Rows) -> str:  #
     def figures(row: Row) -> str:
         return f"{_objective(row)} after {row['messages']:,.0f}"
 
+    names = _sets(table3)
+    fewer = sum(table3[n, "mom-dsvm"]["messages"] < table3[n, "gadget"]["messages"] for n in names)
     return _compared(
         'MoM-DSVM broadcasts, "thereby having a higher communication cost" per iteration',
-        _sets(table3),
+        names,
         lambda n: rate(table3[n, "mom-dsvm"]) > rate(table3[n, "gadget"]),
         lambda n: f"objective {figures(table3[n, 'mom-dsvm'])} messages, GADGET {figures(table3[n, 'gadget'])}",
-        " For the objective it reaches it needs far fewer messages in all.",
+        f" In all it sends fewer messages than GADGET on {fewer} of {len(names)}.",
     )
 
 
 def admm_reaches_the_optimum(table2: Index, table3: Index, rows: Rows) -> str:  # noqa: ARG001
-    """MoM-DSVM promises the optimum in the limit."""
-    return _compared(
-        "MoM-DSVM is within one per cent of the optimum when its iterations are over",
-        _sets(table3),
-        lambda n: bool(table3[n, "mom-dsvm"]["gap_percent"] <= 1),
-        lambda n: f"{table3[n, 'mom-dsvm']['gap_percent']:.2g} %",
-    )
+    """MoM-DSVM promises a duality gap: its own multipliers prove it, and the certified optimum has to agree."""
+    row = {n: table3[n, "mom-dsvm"] for n in _sets(table3)}
+
+    def kept(n: str) -> bool:
+        return bool(max(row[n]["worst_gap_percent"], row[n]["proven_percent"]) <= row[n]["promise_percent"])
+
+    def figures(n: str) -> str:
+        most = float(row[n]["proven_percent"])
+        proven = f"at most {most:.2g} % by its own proof" if math.isfinite(most) else "without proof"
+        return f"{row[n]['worst_gap_percent']:.2g} % ({proven}, after {row[n]['iterations_mean']:,.0f} iterations)"
+
+    promise = max(float(r["promise_percent"]) for r in row.values())
+    claim = f"MoM-DSVM ends within the {promise:g} % of the optimum that it promises, at its worst node"
+    return _compared(claim, list(row), kept, figures)
 
 
 def pegasos_keeps_its_promise(table2: Index, table3: Index, rows: Rows) -> str:  # noqa: ARG001
@@ -222,15 +232,20 @@ def network_findings(table2: Index, table3: Index, rows: Rows) -> str:  # noqa: 
         return f"{last['accuracy_min']:.2f} %"
 
     graphs = sorted((r for r in study if r["study"] == "topology"), key=lambda r: r["accuracy_min"])
+    leaves = ", where one neighbour a round starves the leaves" if graphs[0]["topology"] in LEAFY else ""
     return (
         f"**Network structure and failures, the paper's future work**: the worst node is best off on {_graph(graphs[-1])} "
-        f"and worst on {_graph(graphs[0])}, where one neighbour a round starves the leaves. The more nodes share the "
+        f"and worst on {_graph(graphs[0])}{leaves}. The more nodes share the "
         f"rows, the less each has learned in the same iterations. Plain Push-Sum does not survive lost messages, for "
         f"mass is lost with them ({worst('loss', gossip='push-sum')} at the highest loss); "
         f"running sums do ({worst('loss', gossip='running-sum')}). Under crashes Push-Sum keeps "
         f"{worst('crash', gossip='push-sum')}; running sums {worst('crash', gossip='running-sum')}, for what was on its "
         f"way to the dead stays with them."
     )
+
+
+LEAFY = ("star", "tree", "line", "scale-free", "erdos-renyi")
+"""Graphs with nodes of one neighbour, or of few."""
 
 
 def _graph(row: Row) -> str:

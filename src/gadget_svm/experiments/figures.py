@@ -40,36 +40,46 @@ def curves(path: Path, title: str, traces: dict[str, Sequence[Any]], optimum: fl
     right.set(xscale="log", yscale="log", xlabel="training time per node (s)", ylabel="zero-one test error (%)")
     left.legend(frameon=False, fontsize=8)
     for axis in (left, right):
-        _plain_ticks(plt, axis)
+        _plain_ticks(plt, axis.yaxis, axis.get_ylim())
     figure.suptitle(title, fontsize=10)
     return _saved(plt, figure, path)
 
 
-def _plain_ticks(plt: Any, axis: Any) -> None:
+def _plain_ticks(plt: Any, side: Any, limits: tuple[float, float]) -> None:
     """1, 2 and 5 of every decade, written as plain numbers, so that a short logarithmic axis has some too."""
     ticker = plt.matplotlib.ticker
-    low, high = axis.get_ylim()
-    axis.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 1e3 else (1.0,)))
-    axis.yaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))
-    axis.yaxis.set_minor_formatter(ticker.NullFormatter())
+    side.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0) if limits[1] / limits[0] < 1e3 else (1.0,)))
+    side.set_major_formatter(ticker.FormatStrFormatter("%g"))
+    side.set_minor_formatter(ticker.NullFormatter())
 
 
 def network_panels(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
-    """What the graph, the number of nodes, lost messages and dead nodes do to the worst node's accuracy."""
+    """What the graph does to disagreement, and the number of nodes, lost messages and dead nodes to the worst node."""
     plt = pyplot()
     figure, axes = plt.subplots(2, 2, figsize=(7.0, 5.4), constrained_layout=True)
-    graphs = sorted((r for r in rows if r["study"] == "topology"), key=lambda r: r["spectral_gap"])
-    axes[0, 0].scatter([r["spectral_gap"] for r in graphs], [100 * r["disagreement"] for r in graphs], color="#0b62a4")
-    for r in graphs:
-        axes[0, 0].annotate(r["topology"], (r["spectral_gap"], 100 * r["disagreement"]), fontsize=6,
-                            xytext=(3, 3 if graphs.index(r) % 2 else -8), textcoords="offset points")  # fmt: skip
-    axes[0, 0].set(xscale="log", yscale="log", xlabel="spectral gap of the graph", ylabel="disagreement (% of |w|)",
-                   title="Topology, 16 nodes, one neighbour a round")  # fmt: skip
-    _plain_ticks(plt, axes[0, 0])
+    _graphs(plt, axes[0, 0], [r for r in rows if r["study"] == "topology"])
+    nodes = {study: next((r["nodes"] for r in rows if r["study"] == study), 0) for study in ("loss", "crash")}
     _lines(axes[0, 1], rows, "size", "nodes", "topology", "number of nodes", "Number of nodes", log=True)
-    _lines(axes[1, 0], rows, "loss", "level", "gossip", "messages lost (%)", "Message loss, 10 nodes")
-    _lines(axes[1, 1], rows, "crash", "level", "gossip", "nodes that crash, of 10", "Node failure")
+    _lines(axes[1, 0], rows, "loss", "level", "gossip", "messages lost (%)", f"Message loss, {nodes['loss']} nodes")
+    _lines(axes[1, 1], rows, "crash", "level", "gossip", f"nodes that crash, of {nodes['crash']}", "Node failure")
     return _saved(plt, figure, path)
+
+
+def _graphs(plt: Any, axis: Any, rows: Sequence[dict[str, Any]]) -> None:
+    """A line for every graph, the best connected on top: named at the side, where no two names can meet."""
+    graphs = sorted(rows, key=lambda r: r["spectral_gap"])
+    places = range(len(graphs))
+    axis.errorbar([100 * r["disagreement"] for r in graphs], places, xerr=_bars(graphs, "disagreement", 100),
+                  fmt="o", ms=4, color="#0b62a4", lw=1)  # fmt: skip
+    axis.set_yticks(places, [f"{r['topology']}, {r['spectral_gap']:.2g}" for r in graphs], fontsize=7)
+    title = f"Topology, {graphs[0]['nodes'] if graphs else 0} nodes"
+    axis.set(xscale="log", xlabel="disagreement (% of |w|)", ylabel="graph, spectral gap", title=title)
+    _plain_ticks(plt, axis.xaxis, axis.get_xlim())
+
+
+def _bars(rows: Sequence[dict[str, Any]], column: str, scale: float = 1.0) -> list[float]:
+    """The deviations over trials, nothing where there was one; on a logarithmic axis none may reach zero."""
+    return [min(scale * (r[f"{column}_sd"] or 0.0), 0.9 * scale * r[column]) for r in rows]
 
 
 def _lines(
@@ -78,7 +88,8 @@ def _lines(
     chosen = [r for r in rows if r["study"] == study]
     for name in dict.fromkeys(r[by] for r in chosen):
         mine = sorted((r for r in chosen if r[by] == name), key=lambda r: r[x])
-        axis.plot([r[x] for r in mine], [r["accuracy_min"] for r in mine], marker="o", ms=3, label=name)
+        axis.errorbar([r[x] for r in mine], [r["accuracy_min"] for r in mine], yerr=_bars(mine, "accuracy_min"),
+                      marker="o", ms=3, lw=1.2, capsize=2, label=name)  # fmt: skip
     axis.set(xlabel=label, ylabel="worst node, test accuracy (%)", title=title)
     if log:
         axis.set_xscale("log")

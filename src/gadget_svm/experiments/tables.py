@@ -80,7 +80,7 @@ def markdown(rows: Sequence[Row], columns: dict[str, str]) -> str:
 
 def shown(name: str, value: Any) -> str:
     """A cell for the eye: four digits of most things, two decimals of a per cent."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return ""
     if isinstance(value, str | bool):
         return str(value)
