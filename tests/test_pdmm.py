@@ -14,10 +14,10 @@ from gadget_svm import GadgetSVC
 from gadget_svm.algorithms import Pdmm, resolve
 from gadget_svm.algorithms.pdmm import AGAIN, PATIENCE
 from gadget_svm.block import Block
-from gadget_svm.faults import Crash, World, wrap_all
-from gadget_svm.gossip.protocol import draw_edges
+from gadget_svm.faults import Crash, World, make_faults, wrap_all
 from gadget_svm.kernels import Team
-from gadget_svm.kernels.dual import shuffle
+from gadget_svm.kernels.dual import A_REST, MOST_REST, shuffle
+from gadget_svm.kernels.pdmm import next_in_turn
 from gadget_svm.mail import Delivery, Mail
 from gadget_svm.objective import Objective
 from gadget_svm.rows import Rows, Shares
@@ -118,33 +118,33 @@ def in_blocks(noisy, parts=1, algorithm=None, topology="ring", sites="unequal", 
 
 
 def reference(noisy, network, shares, rho, theta, everyone, n_ticks, seed):
-    """The formulas of the module, with v formed from alpha, in numpy."""
+    """The formulas of the module, with v and S formed from alpha and z, in numpy."""
     x, y, n = noisy.X[shares.order], np.where(noisy.y == 1, 1.0, -1.0)[shares.order], network.n
     near = [network.indices[network.indptr[i] : network.indptr[i + 1]] for i in range(n)]
     A = {(i, j): 1.0 if i < j else -1.0 for i in range(n) for j in near[i]}
-    z, heard, last = ({e: np.zeros(8) for e in A}, {e: np.zeros(8) for e in A}, dict.fromkeys(A, -1))
-    alpha, w, clock = np.zeros(240), np.zeros((n, 8)), Block.fresh(network, None, np.ones(n), 1, 8, seed=seed)
-    for t in range(1, n_ticks + 1):
+    z, last = {e: np.zeros(8) for e in A}, dict.fromkeys(A, -9)
+    alpha, w, rest = np.zeros(240), np.zeros((n, 8)), np.zeros(240, dtype=int)
+    for clock in range(n_ticks):
         for i in range(n):
-            for j in near[i]:
-                z[i, j] = (1 - theta) * z[i, j] + theta * heard[i, j]
             lo, hi, turn = shares.start[i], shares.start[i + 1], np.zeros(240, dtype=np.int64)
             kappa, S = (hi - lo) * LAM + rho * len(near[i]), sum(A[i, j] * z[i, j] for j in near[i])
-            shuffle(turn, lo, hi, seed, i, t)
+            shuffle(turn, lo, hi, seed, i, clock)
             for r in turn[lo:hi]:
+                if rest[r]:
+                    rest[r] -= 1
+                    continue
                 w[i] = ((alpha[lo:hi] * y[lo:hi]) @ x[lo:hi] - S) / kappa
-                alpha[r] = np.clip(alpha[r] + (1 - y[r] * x[r] @ w[i]) * kappa / (x[r] @ x[r]), 0, 1)
+                short = 1 - y[r] * x[r] @ w[i]
+                if alpha[r] == (0.0 if short <= 0 else 1.0):  # where it belongs
+                    rest[r] = int(min(abs(short) / A_REST, MOST_REST))
+                alpha[r] = np.clip(alpha[r] + short * kappa / (x[r] @ x[r]), 0, 1)
             w[i] = ((alpha[lo:hi] * y[lo:hi]) @ x[lo:hi] - S) / kappa
-        drawn, clock.exchanges = network.indices[draw_edges(clock)], t
-        for i, j in A:
-            if everyone or drawn[i] == j:
-                heard[j, i] = z[i, j] + 2 * rho * A[i, j] * w[i]
-        if not everyone:  # damped once, on arrival, and only if the same neighbour spoke in the tick before
-            for i, j in A:
-                if drawn[j] == i:
-                    part = AGAIN if last[i, j] == t - 1 else 1.0
-                    heard[i, j] = (1 - part) * z[i, j] + part * heard[i, j]
-                    last[i, j] = t
+        to = [near[i][next_in_turn(0, len(near[i]), seed, i, clock)] for i in range(n)]
+        pushed = {(i, j): z[i, j] + 2 * rho * A[i, j] * w[i] for i, j in A if everyone or to[i] == j}
+        for (i, j), y_ij in pushed.items():
+            part = theta if everyone or last[j, i] < clock - 1 else AGAIN
+            z[j, i] = (1 - part) * z[j, i] + part * y_ij
+            last[j, i] = clock
     return w
 
 
@@ -152,7 +152,7 @@ def reference(noisy, network, shares, rho, theta, everyone, n_ticks, seed):
 def test_the_ticks_are_those_of_the_formulas(noisy, neighbours, theta):
     """Block.w is compared as it is pushed, before what arrives moves it on."""
     pushed = []
-    runtime, network, shares = in_blocks(noisy, algorithm=Pdmm(3.0, neighbours=neighbours, theta=theta))
+    runtime, network, shares = in_blocks(noisy, algorithm=Pdmm(3.0, 1, neighbours, theta))
     runtime.exchange = lambda mail: pushed.append(runtime.blocks[0].w[:, 0].copy()) or Delivery(mail)
     runtime.advance(12)
     for ticks in (1, 2, 3, 12):
@@ -161,7 +161,7 @@ def test_the_ticks_are_those_of_the_formulas(noisy, neighbours, theta):
 
 
 def consistent(block, rows_of, lam):
-    """How far w and S are from what alpha, z and rho say."""
+    """How far w is from what alpha, z and rho say."""
     edge, off = block.edge, 0.0
     for i in range(block.k):
         mine = np.arange(block.links.indptr[i], block.links.indptr[i + 1])
@@ -170,7 +170,7 @@ def consistent(block, rows_of, lam):
         S, x, y = A @ edge["z"][mine], *rows_of(i)
         v = (edge["dual"][0, block.rows.start[i] : block.rows.start[i + 1]] * y) @ x
         w = (v - S) / (len(y) * lam + edge["rho"][mine].sum())
-        off = max(off, np.abs(w - block.w[i, 0]).max(), np.abs(S - block.s[i]).max())
+        off = max(off, np.abs(w - block.w[i, 0]).max())
     return off
 
 
@@ -192,7 +192,7 @@ def test_state_kept_up_to_date_is_state_computed_anew(noisy, neighbours):
         opened.add(int(block.edge["open"].sum()))
         assert consistent(block, rows_of, WEAK) < 1e-9
     assert block.edge["changes"].max() > 0
-    assert {6, 12} <= opened  # of a ring of six, nodes 1 and 2 gone
+    assert {10, 12} <= opened  # of a ring of six, nodes 0 and 3 drop those to 1 and 2
 
 
 @pytest.mark.parametrize("neighbours", VARIANTS)
@@ -258,31 +258,79 @@ def test_survivors_reach_their_own_optimum_and_all_that_of_all(noisy, neighbours
     model = gap(noisy, 1200, faults=[*faults, Crash(gone, at=60)], **settings)[1]
     left = np.delete(model.node_coef_.reshape(6, 1, 8), gone, axis=0)
     assert objective(left).objective.max() / f - 1 < 1e-3
-    assert objective(model.node_coef_.reshape(6, 1, 8)[gone]).objective.min() / f - 1 > 1e-2  # as they were left
+    assert objective(model.node_coef_.reshape(6, 1, 8)[gone]).objective.min() / f - 1 > 5e-3  # as they were left
     assert gap(noisy, 1800, faults=[*faults, Crash(gone, at=60, back=500)], **settings)[0] < 1e-3
 
 
-def test_both_ends_drop_an_edge_and_reopen_it_at_the_survivors_weights(noisy):
+def test_who_stays_drops_an_edge_and_both_ends_reopen_it_at_the_survivors_weights(noisy):
     """Reference: reopen with z = -rho A w_survivor at both ends. Node 3 of a ring is away from tick 20 to 40."""
     runtime, _, _ = in_blocks(
-        noisy, 6, Pdmm(2.0, neighbours="all"), exchange=wrap_all([Crash([3], 20, 40)], World(6, 0))
+        noisy, 6, Pdmm(2.0, neighbours="all", theta=1.0), exchange=wrap_all([Crash([3], 20, 40)], World(6, 0))
     )
-    two, three = runtime.blocks[2], runtime.blocks[3]
+    two, three, four = runtime.blocks[2:5]
     runtime.advance(20 + PATIENCE - 1)
     assert two.edge["open"].all()
-    assert three.edge["open"].all()
+    before = two.w.copy()
     runtime.advance(1)
     assert two.edge["open"].tolist() == [True, False]
-    assert not three.edge["open"].any()
+    assert two.edge["epoch"].tolist() == [0, 1]
+    assert np.linalg.norm(two.w - before) < 0.2 * np.linalg.norm(before)  # no jump
     runtime.advance(40 - runtime.t)  # tick 40 brings the notice of its return
     assert two.edge["open"].all()
     np.testing.assert_allclose(two.edge["z"][1], -2.0 * two.w[0, 0], rtol=1e-12)
-    assert not three.edge["open"].any()
+    assert two.edge["epoch"].tolist() == [0, 2]
+    assert three.edge["epoch"].tolist() == [0, 0]  # it knows of nothing yet
     survivor = {}
-    runtime.exchange = lambda mail: survivor.update(w=two.w[0, 0].copy(), z=two.edge["z"][1].copy()) or Delivery(mail)
+    runtime.exchange = lambda mail: survivor.update(w=four.w[0, 0].copy(), z=four.edge["z"][0].copy()) or Delivery(mail)
     runtime.advance(1)
-    assert three.edge["open"].all()
-    np.testing.assert_allclose(three.edge["z"][0], survivor["z"] + 4.0 * survivor["w"])
+    assert three.edge["epoch"].tolist() == [2, 2]
+    np.testing.assert_allclose(three.edge["z"][1], survivor["z"] - 4.0 * survivor["w"])  # the last it heard
+
+
+@pytest.mark.parametrize("neighbours", VARIANTS)
+@pytest.mark.parametrize("faults", [[], ["loss=0.3", "delay=2"]], ids=["clean", "lossy"])
+def test_an_edge_dropped_by_one_end_alone_heals(noisy, neighbours, faults):
+    """Node 1 takes node 2 for dead, which it is not, and node 4 all its neighbours: both ends find together again."""
+    exchange = wrap_all(make_faults(faults), World(6, 0)) if faults else None
+    settings = {"sites": "by label", "topology": "ring", "exchange": exchange}
+    runtime, network, _ = in_blocks(noisy, 3, Pdmm(neighbours=neighbours), **settings)
+    runtime.advance(100)
+    for node, others in ((1, [2]), (4, [3, 5])):
+        for other in others:
+            runtime.run.drop(runtime.blocks[node // 2], node, other)
+    edge = [block.edge for block in runtime.blocks]
+    assert sum(int(each["open"].sum()) for each in edge) == 12 - 3
+    runtime.advance(60)
+    assert all(each["open"].all() for each in edge)
+    epoch = np.concatenate([each["epoch"] for each in edge])
+    at = {(int(i), int(j)): e for e, (i, j) in enumerate(zip(network.sources, network.indices, strict=True))}
+    assert all(epoch[e] == epoch[at[j, i]] for (i, j), e in at.items())
+    assert {(i, j) for (i, j), e in at.items() if epoch[e]} == {(1, 2), (2, 1), (3, 4), (4, 3), (4, 5), (5, 4)}
+    runtime.advance(900)
+    objective = optimum(noisy.X, noisy.y)[0]
+    assert objective(runtime.models()).objective.max() / noisy.f - 1 < 2e-4
+
+
+def test_an_edge_dropped_by_one_end_for_good_would_do_harm(noisy):
+    """Otherwise the test above would show nothing: with answers forbidden the nodes end away from the optimum."""
+    runtime, _, _ = in_blocks(noisy, 1, Pdmm(neighbours="all"), sites="by label", topology="ring", exchange=Delivery)
+    runtime.advance(100)
+    runtime.run.drop(runtime.blocks[0], 1, 2)
+    for _ in range(900):
+        runtime.blocks[0].edge["due"][:] = False
+        runtime.advance(1)
+    objective = optimum(noisy.X, noisy.y)[0]
+    assert objective(runtime.models()).objective.max() / noisy.f - 1 > 1e-3
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3, 4, 7, 12])
+def test_every_neighbour_has_its_turn_once_a_round(degree):
+    """And the rounds differ: the order is drawn anew."""
+    rounds = [tuple(next_in_turn(5, degree, 3, 1, degree * r + q) for q in range(degree)) for r in range(200)]
+    assert {tuple(sorted(each)) for each in rounds} == {tuple(range(5, 5 + degree))}
+    assert len(set(rounds)) >= min(degree * (degree - 1), 20) / 2
+    firsts = np.bincount([each[0] - 5 for each in rounds], minlength=degree)
+    assert firsts.min() > 0.3 * 200 / degree
 
 
 def fitted(toy, blocks=1, neighbours=1, multi=True, **settings):

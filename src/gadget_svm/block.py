@@ -67,6 +67,7 @@ class Block:
     exchanges: int = 0  # how often this block has sent: the sequence number of its mail
     edge: dict[str, NDArray[Any]] = field(default_factory=dict)  # per-edge state of protocols that keep any
     team: Team = field(default_factory=Team)
+    scratch: dict[str, Any] = field(default_factory=dict, repr=False)  # what can be worked out anew from the rest
 
     @classmethod
     def fresh(

@@ -13,6 +13,11 @@ ENVELOPE = 24
 """Bytes of a message beside its numbers: sender, receiver and sequence number, eight each."""
 
 
+def letter_bytes(width: int, beside: int) -> int:
+    """What one message takes on a wire: a vector of ``width`` numbers, and those beside it."""
+    return ENVELOPE + 8 * (width + beside)
+
+
 class Mail(NamedTuple):
     """A batch of messages of iteration ``time``; ``note`` is one more number per message where a protocol needs it."""
 

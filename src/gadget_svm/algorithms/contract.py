@@ -20,8 +20,15 @@ class Run(Protocol):
     def can_leap(self, block: Block) -> bool:
         """Whether `leap` may stand in for `iteration`."""
 
-    def leap(self, block: Block, count: int) -> int:
-        """Several iterations of a block that holds all nodes; returns the messages sent."""
+    def leap(self, block: Block, count: int) -> tuple[int, int]:
+        """Several iterations of a block that holds all nodes; returns the messages sent and their bytes."""
+
+
+class Certifiable(Run, Protocol):
+    """A run whose models can be certified, for it keeps a feasible point of the dual."""
+
+    def duals(self, block: Block) -> Floats:
+        """alpha, outputs x rows of the block, in [0, c_r] for f_i(w) = n_i lam/2 |w|^2 + sum_r c_r hinge_r(w)."""
 
 
 class Algorithm(Protocol):

@@ -13,6 +13,7 @@ from gadget_svm import gossip
 from gadget_svm.block import Block
 from gadget_svm.kernels import add_row, compiled, dot_row, draw, scale, sq_norm, sq_norm_row
 from gadget_svm.kernels.draws import EXAMPLE
+from gadget_svm.mail import letter_bytes
 from gadget_svm.rows import Rows
 
 Floats = NDArray[np.float64]
@@ -134,10 +135,10 @@ class GadgetRun:
             radius if self.project_mixed else np.inf, self.average,
         )  # (h)  # fmt: skip
 
-    def leap(self, block: Block, count: int) -> int:
+    def leap(self, block: Block, count: int) -> tuple[int, int]:
         """``count`` iterations at once of a block that holds every node; the bits are those of `iteration`.
 
-        Returns the messages sent. Only where `can_leap` says so and nothing can happen to mail on its way.
+        Returns the messages sent and their bytes. Only where `can_leap` says so: nothing can happen to mail on its way.
         """
         from gadget_svm.algorithms.leap import leap
 
@@ -150,7 +151,7 @@ class GadgetRun:
             block.steps,
         )  # fmt: skip
         block.exchanges += count * self.rounds
-        return sent
+        return sent, sent * letter_bytes(block.s.shape[1], 1)
 
     def can_leap(self, block: Block) -> bool:
         """Whether `leap` knows this protocol and the block is too small for threads to help."""

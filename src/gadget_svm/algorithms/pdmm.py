@@ -9,11 +9,17 @@ one rho_ij an edge, R_i = sum_j rho_ij, S_i = sum_j A_ij z_ij and v_i = sum_r al
     w_i     = (v_i - S_i) / (n_i lam + R_i)                                          (a)
     alpha_r <- clip[0, c_r](alpha_r + (1 - y_r x_r.w_i) (n_i lam + R_i) / |x_r|^2)   (b)  one pass, w_i moves along
     push      y_ij = z_ij + 2 rho_ij A_ij w_i                                        (c)
-    receive   z_ji <- (1 - theta) z_ji + theta y_ij                                  (d)
+    receive   z_ji <- (1 - theta) z_ji + theta y_ij, and w_j with it                 (d)
 
 Where nothing moves, z_ji = z_ij + 2 rho A_ij w_i and its mirror image give w_i = w_j, and as
 A_ij z_ij + rho w_i = -(A_ji z_ji + rho w_j) the sum over all nodes of n_i lam w_i - v_i is zero: the pooled optimum,
 whatever z was at the start. So nothing is lost with a message: the next one holds all there is to say.
+
+**An edge counts at both ends or at neither**: one that counts at one end only leaves the network off the optimum for
+good. So every message is numbered by its edge's epoch first. Who drops an edge or reopens it raises the epoch; a higher
+one is adopted, and the edge begins anew with what that message says; mail of a lower one is ignored, and if the edge is
+closed here answered with one's own. So an edge dropped by one end alone heals as soon as the other end speaks. Who is
+gone, and who is back, is for others to find out: a Delivery says it.
 """
 
 from dataclasses import dataclass
@@ -25,10 +31,10 @@ from sklearn.base import BaseEstimator
 
 from gadget_svm import gossip, spectral
 from gadget_svm.block import Block
-from gadget_svm.gossip.protocol import arranged, draw_edges, post
+from gadget_svm.gossip.protocol import arranged, post
 from gadget_svm.kernels import pdmm as moves
 from gadget_svm.kernels.dual import DualRows, multiplicity
-from gadget_svm.mail import Delivery, Mail
+from gadget_svm.mail import Delivery, Mail, letter_bytes
 from gadget_svm.network import Network
 
 Floats = NDArray[np.float64]
@@ -37,13 +43,15 @@ Ints = NDArray[np.int64]
 AGAIN = 0.8
 """theta where a neighbour pushes in two ticks running: it has hardly heard an answer in between. Where every tick
 brings mail from all sides, as at the hub of a star, a single pass is too inexact for theta = 1, and w never settles."""
-PATIENCE = 10
-"""Exchanges for which an edge is kept although one of its ends is away: short absences change nothing."""
+ALL_THETA, ALL_PASSES = 0.85, 2
+"""With all neighbours in every tick: one pass is too inexact for a theta near 1, a third gains nothing."""
+PATIENCE = 5
+"""Exchanges for which an edge is kept although its other end is away: short absences change nothing."""
 
 
 @dataclass(frozen=True)
 class PdmmRun:
-    """PDMM with every choice made. ``block.s`` is S, ``block.edge`` holds alpha and the ends of all edges."""
+    """PDMM with every choice made. ``block.edge`` holds alpha and the ends of all edges."""
 
     lam: float
     rho: float | None  # None: from the rows, and adapting
@@ -57,106 +65,155 @@ class PdmmRun:
         """Tick t on every node of the block: solve (a, b), push (c), receive (d)."""
         if "dual" not in block.edge:
             self._open(block)
-        nodes, edges, rows, width = _nodes(block), _edges(block), _rows(block), block.s.shape[1]
+        nodes, edges, rows = _nodes(block), _edges(block), _rows(block)
         block.team.run(
-            moves.solve, block.k, max(width, len(rows.data) // max(block.k, 1)), nodes, edges, block.w,
-            block.edge["dual"], block.edge["turn"], rows, self.theta, self.passes, block.seed, t,
+            moves.solve, block.k, _work(block), nodes, edges, block.w, block.edge["dual"], block.edge["rest"],
+            block.scratch["turn"], rows, self.passes, block.seed, block.exchanges,
         )  # fmt: skip
         delivery = yield self._push(block, t, nodes, edges)
         mail, (order, start) = delivery.mail, arranged(block, delivery.mail)
         note = mail.weight if mail.note is None else mail.note
         block.team.run(
-            moves.listen, block.k, width, nodes, edges, order, start, mail.sender, mail.seq, mail.vector, mail.weight,
-            note, self.theta, self.again, self.rho is None,
+            moves.listen, block.k, block.s.shape[1], nodes, edges, order, start, mail.sender, mail.seq, mail.vector,
+            mail.weight, note, self.theta, self.again, self.rho is None,
         )  # fmt: skip
         _presence(block, delivery, nodes, edges)
         block.iterates[block.alive] += 1
 
-    def can_leap(self, block: Block) -> bool:  # noqa: ARG002
-        """No: a tick is long enough for Python not to matter."""
-        return False
+    def can_leap(self, block: Block) -> bool:
+        """Whether nobody is away and no edge was ever dropped."""
+        return bool(block.alive.all()) and not block.edge.get("epoch", np.zeros(0)).any()
 
-    def leap(self, block: Block, count: int) -> int:
-        """Refused, see `can_leap`."""
-        raise NotImplementedError("PDMM has no compiled leap: call `iteration`")
+    def leap(self, block: Block, count: int) -> tuple[int, int]:
+        """Ticks of a block that holds all nodes, without mail being made up, sorted and looked through."""
+        if "dual" not in block.edge:
+            self._open(block)
+        nodes, edges, rows, width = _nodes(block), _edges(block), _rows(block), block.s.shape[1]
+        now, before = self._letters(block), self._letters(block)
+        hearing = (self.everyone, self.theta, self.again, self.rho is None)
+        clock, sent = block.exchanges, 0
+        for step in range(count):
+            block.team.run(
+                moves.tick, block.k, _work(block), nodes, edges, block.w, block.edge["dual"], block.edge["rest"],
+                block.scratch["turn"], rows, self.passes, *hearing, block.seed, clock + step, before, now, step > 0,
+            )  # fmt: skip
+            now, before = before, now
+            sent += int((before.along >= 0).sum())
+            block.iterates += 1
+        block.exchanges += count
+        block.team.run(moves.settle, block.k, width, nodes, edges, *hearing, block.exchanges - 1, before)
+        return sent, sent * letter_bytes(width, 2)
+
+    def _letters(self, block: Block) -> moves.Letters:
+        count = len(block.links.target) if self.everyone else block.k
+        return moves.Letters(
+            np.full(count, -1, dtype=np.int64), np.empty((count, block.s.shape[1])), np.zeros(count), np.zeros(count)
+        )
 
     def _push(self, block: Block, t: int, nodes: moves.Nodes, edges: moves.Edges) -> Mail:
+        letters, width = self._letters(block), block.s.shape[1]
+        block.team.run(
+            moves.push, block.k, width, nodes, edges, self.everyone, block.seed, block.exchanges, letters
+        )  # fmt: skip
+        senders = np.arange(block.k)
         if self.everyone:
-            senders = np.repeat(np.arange(block.k), np.diff(edges.ptr))
-            chosen = np.where(block.alive[senders] & edges.open, np.arange(len(senders)), -1)
-        else:
-            senders, chosen = np.arange(block.k), draw_edges(block)
-            moves.aim(edges, chosen)
-        vector = np.empty((len(chosen), block.s.shape[1]))
-        block.team.run(moves.push, len(chosen), vector.shape[1], nodes, edges, senders, chosen, vector)
-        rho = edges.rho[chosen] if len(edges.rho) else np.zeros(len(chosen))
-        return post(block, t, senders + block.first, chosen, vector, rho, nodes.tau[senders])
+            senders = np.repeat(senders, np.diff(edges.ptr))
+        mail = post(
+            block, t, senders + block.first, letters.along, letters.vector, letters.rho, letters.tau
+        )  # fmt: skip
+        return mail._replace(seq=mail.seq + (edges.epoch[letters.along[letters.along >= 0]] << moves.EPOCH))
 
     def _open(self, block: Block) -> None:
         """alpha = 0; every edge at its end's wish for a penalty and at the node's own w."""
-        links, rows, ends = block.links, DualRows.of(block.rows, 1.0), len(block.links.target)
+        links, rows, ends = block.links, _rows(block), len(block.links.target)
         rho, curve = np.zeros(ends), np.zeros(block.k)
         moves.wishes(0, block.k, rows, multiplicity(block.rows.mass, rows.start), links.indptr, self.lam, rho, curve)
         if self.rho is not None:
             rho[:] = self.rho
+        counts = {name: np.zeros(ends, dtype=np.int64) for name in ("changes", "epoch", "absent", "since")}
         block.edge.update(
-            dual=np.zeros((block.w.shape[1], len(rows.order))), turn=np.zeros(len(rows.order), dtype=np.int64),
-            upper=rows.upper, norm2=rows.norm2, curve=curve, R=np.zeros(block.k), tau=np.zeros(block.k),
-            z=np.zeros((ends, block.s.shape[1])),
-            heard=np.zeros((ends if self.theta < 1 else 0, block.s.shape[1])),
-            rho=rho, open=np.ones(ends, dtype=np.bool_), agreed=np.full(ends, self.rho is not None),
-            changes=np.zeros(ends, dtype=np.int64), seen=np.full(ends, block.exchanges - 2, dtype=np.int64),
-            strain=np.zeros(ends), absent=np.zeros(ends, dtype=np.int64),
-            since=np.zeros(ends, dtype=np.int64),
+            dual=np.zeros((block.w.shape[1], len(rows.order))),
+            rest=np.zeros((block.w.shape[1], len(rows.order)), dtype=np.uint8), curve=curve, R=np.zeros(block.k),
+            tau=np.zeros(block.k), z=np.zeros((ends, block.s.shape[1])), rho=rho, least=moves.LEAST * rho,
+            strain=np.zeros(ends),
+            open=np.ones(ends, dtype=np.bool_), due=np.zeros(ends, dtype=np.bool_),
+            agreed=np.full(ends, self.rho is not None), seen=np.full(ends, block.exchanges - 2, dtype=np.int64),
+            **counts,
         )  # fmt: skip
         moves.begin(0, block.k, _nodes(block), _edges(block))
+
+    def drop(self, block: Block, node: int, other: int) -> None:
+        """``node`` takes ``other`` for dead, whether or not it is: what a failure detector of its own would tell it."""
+        i, edges = node - block.first, _edges(block)
+        mine = np.arange(edges.ptr[i], edges.ptr[i + 1])
+        for e in mine[(edges.target[mine] == other) & edges.open[mine]].tolist():
+            _drop(_nodes(block), edges, i, e)
+
+    def duals(self, block: Block) -> Floats:
+        """alpha of every output and row, with 0 <= alpha_r <= c_r: what a certificate is made of."""
+        dual = block.edge.get("dual")
+        return np.zeros((block.w.shape[1], len(block.rows.order))) if dual is None else dual
+
+
+def _work(block: Block) -> int:
+    """The numbers a node touches in a tick."""
+    return int(max(block.s.shape[1], len(block.rows.data) // max(block.k, 1)))
 
 
 def _edges(block: Block) -> moves.Edges:
     own = block.edge
     return moves.Edges(
-        block.links.indptr, block.links.target, own["z"], own["heard"], own["rho"], own["open"], own["agreed"],
-        own["changes"], own["seen"], own["strain"],
+        block.links.indptr, block.links.target, own["z"], own["rho"], own["open"], own["due"], own["agreed"],
+        own["least"], own["changes"], own["epoch"], own["seen"], own["strain"],
     )  # fmt: skip
 
 
 def _nodes(block: Block) -> moves.Nodes:
     own = block.edge
-    return moves.Nodes(block.alive, block.first, block.flat, block.s, own["curve"], own["R"], own["tau"])
+    return moves.Nodes(block.alive, block.first, block.flat, own["curve"], own["R"], own["tau"])
 
 
 def _rows(block: Block) -> DualRows:
-    own, edge = block.rows, block.edge
-    return DualRows(own.indptr, own.indices, own.data, own.label, own.order, own.start, edge["upper"], edge["norm2"])
+    """The block's rows, node after node, with their bounds; a copy is made once."""
+    if "rows" not in block.scratch:
+        block.scratch["rows"] = DualRows.of(block.rows, 1.0).grouped()
+        block.scratch["turn"] = np.zeros(len(block.rows.order), dtype=np.int64)
+    rows: DualRows = block.scratch["rows"]
+    return rows
 
 
 def _presence(block: Block, delivery: Delivery, nodes: moves.Nodes, edges: moves.Edges) -> None:
-    """Take down who left and who came back; drop edges whose other end is gone for long, reopen those of the returned.
+    """Take down who left and who came back; drop edges to those gone for long, reopen those to the returned.
 
-    Both ends learn of an absence at the same exchange and so drop an edge together. The end that stayed reopens it
-    with z = -rho A w of its own, and the one that was away when it hears from there; if both were, the owner stayed.
+    One who was away comes back as it left, with all its edges, and learns from higher epochs which were dropped. Who
+    stayed reopens them with z = -rho A w of its own; where both ends were away and one had dropped it, the lower id.
     """
     away = block.edge["absent"]
     if not (delivery.left or delivery.joined or away.any()) and block.alive.all():
         return
-    here = np.repeat(np.arange(block.k), np.diff(edges.ptr))
-    before = (away > 0) | ~block.alive[here]
+    before = away > 0
     block.note_presence(delivery)
     for node in delivery.left:
         away[edges.target == node] += 1
     for node in delivery.joined:
         away[edges.target == node] -= 1
-    broken = (away > 0) | ~block.alive[here]
-    since = block.edge["since"]
-    since[broken & ~before] = block.exchanges
-    for e in np.flatnonzero(broken & edges.open & (block.exchanges - since >= PATIENCE)).tolist():
-        moves.close_edge(nodes, edges, here[e], e)
-        edges.seen[e] = block.exchanges - 1  # what was sent before must not open it again
-    for e in np.flatnonzero(before & ~broken & ~edges.open).tolist():
+    here, since = np.repeat(np.arange(block.k), np.diff(edges.ptr)), block.edge["since"]
+    since[(away > 0) & ~before] = block.exchanges
+    gone = (away > 0) & block.alive[here] & (block.exchanges - since >= PATIENCE)
+    for e in np.flatnonzero(gone & edges.open).tolist():
+        _drop(nodes, edges, here[e], e)
+    for e in np.flatnonzero(before & (away == 0) & block.alive[here] & ~edges.open).tolist():
         i, other = here[e], edges.target[e]
         me = block.first + i
         if me not in delivery.joined or (other in delivery.joined and me < other):
             moves.open_edge(nodes, edges, i, e, -edges.rho[e] * moves.sign(me, other) * nodes.w[i], edges.rho[e])
+            edges.epoch[e] += 1
+
+
+def _drop(nodes: moves.Nodes, edges: moves.Edges, i: int, e: int) -> None:
+    """Close an edge and raise its epoch: what was sent before must not open it again."""
+    moves.close_edge(nodes, edges, i, e)
+    edges.epoch[e] += 1
 
 
 class Pdmm(BaseEstimator):  # type: ignore[misc]
@@ -168,20 +225,23 @@ class Pdmm(BaseEstimator):  # type: ignore[misc]
         rho, the penalty of disagreement on every edge. "auto": each end wishes one from its own rows, the edge starts
         at their mean, and the end with the lower number doubles or halves it as the two ends strain
         against it.
-    passes : int
-        Passes of dual coordinate ascent over a node's rows in a tick.
+    passes : int or None
+        Passes of dual coordinate ascent over a node's rows in a tick. None: one with one neighbour, two with all.
     neighbours : 1 or "all"
-        Push to one random neighbour a tick, or to every one.
+        Push to one neighbour a tick, in a random order that comes to each in turn, or to every one.
     theta : float or None
         How far to go towards what a neighbour pushed. None: with one neighbour 1, or 0.8 if the same one pushed in the
-        tick before; with all 0.7, for a single pass is too inexact for 1. Below 1 the last push of every neighbour is
-        kept and approached tick by tick.
+        tick before; with all 0.85.
     """
 
     average = False  # the models are the last iterates
 
     def __init__(
-        self, penalty: float | str = "auto", passes: int = 1, neighbours: int | str = 1, theta: float | None = None
+        self,
+        penalty: float | str = "auto",
+        passes: int | None = None,
+        neighbours: int | str = 1,
+        theta: float | None = None,
     ) -> None:
         self.penalty = penalty
         self.passes = passes
@@ -189,7 +249,7 @@ class Pdmm(BaseEstimator):  # type: ignore[misc]
         self.theta = theta
 
     def weigh(self, network: Network) -> Network:
-        """The network as it is: a neighbour is drawn by its transition matrix, whichever that is."""
+        """The network as it is: neighbours take turns, whatever a transition matrix says."""
         return network
 
     def bind(
@@ -202,16 +262,17 @@ class Pdmm(BaseEstimator):  # type: ignore[misc]
                 "use an undirected topology such as 'random-regular', or algorithm='gadget'"
             )
         spectral.check_connected(network)
-        if isinstance(self.passes, bool) or not hasattr(self.passes, "__index__") or self.passes < 1:
+        everyone = self.neighbours == "all"
+        passes = (ALL_PASSES if everyone else 1) if self.passes is None else self.passes
+        if isinstance(passes, bool) or not hasattr(passes, "__index__") or passes < 1:
             raise ValueError(f"passes must be a whole number of at least 1, got {self.passes!r}")
         if isinstance(self.neighbours, bool) or self.neighbours not in (1, "all"):
             raise ValueError(f"neighbours is 1 or 'all', got {self.neighbours!r}")
-        everyone = self.neighbours == "all"
-        theta = (0.7 if everyone else 1.0) if self.theta is None else self.theta
+        theta = (ALL_THETA if everyone else 1.0) if self.theta is None else self.theta
         if not 0 < theta <= 1:
             raise ValueError(f"theta is above 0 and at most 1, got {self.theta!r}")
         again = AGAIN if self.theta is None and not everyone else theta
-        return PdmmRun(lam, _penalty(self.penalty), int(self.passes), everyone, float(theta), float(again))
+        return PdmmRun(lam, _penalty(self.penalty), int(passes), everyone, float(theta), float(again))
 
 
 def _penalty(penalty: Any) -> float | None:

@@ -11,10 +11,14 @@ from numpy.typing import NDArray
 
 from gadget_svm.kernels.compiler import compiled
 from gadget_svm.kernels.draws import EXAMPLE, draw
-from gadget_svm.kernels.vectors import add_row, dot_row, sq_norm_row
+from gadget_svm.kernels.vectors import add_row, dot_row, dot_row_abreast, sq_norm_row
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+
+A_REST, MOST_REST = 0.25, 7.0
+"""A row rests for one pass per so much of the margin that it has to spare, and for so many at most."""
 
 
 class DualRows(NamedTuple):
@@ -38,6 +42,37 @@ class DualRows(NamedTuple):
         norm2 = sq_norms(rows.indptr, rows.data, rows.order)
         upper = top * rows.cost[rows.order] * multiplicity(rows.mass, rows.start)
         return cls(rows.indptr, rows.indices, rows.data, rows.label, rows.order, rows.start, upper, norm2)
+
+    def grouped(self) -> "DualRows":
+        """The same rows in the order of their places: a copy that a pass reads from cache, if a shard fits there."""
+        here = np.arange(len(self.order), dtype=np.int64)
+        if np.array_equal(self.order, here):
+            return self._replace(indices=unsigned(self.indices))
+        lengths = (self.indptr[1:] - self.indptr[:-1])[self.order]
+        indptr = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        indptr = indptr.astype(self.indptr.dtype if indptr[-1] <= np.iinfo(self.indptr.dtype).max else np.int64)
+        indices, data = np.empty(indptr[-1], dtype=self.indices.dtype), np.empty(indptr[-1])
+        gather(self.indptr, self.indices, self.data, self.order, indptr, indices, data)
+        label = self.label[self.order]
+        return self._replace(indptr=indptr, indices=unsigned(indices), data=data, label=label, order=here)
+
+
+def unsigned(indices: NDArray[Any]) -> NDArray[Any]:
+    """The same numbers, of which compiled code knows that none counts from the end: a third faster to follow."""
+    return indices.view(np.dtype(f"u{indices.dtype.itemsize}"))
+
+
+@compiled
+def gather(
+    indptr: NDArray[np.int32], indices: NDArray[np.int32], data: Floats, order: Ints, to: NDArray[np.int32],
+    new_indices: NDArray[np.int32], new_data: Floats,
+) -> None:  # fmt: skip
+    """Row order[p] to the stretch to[p]:to[p+1], for every p."""
+    for p in range(len(order)):
+        at = indptr[order[p]]
+        for q in range(to[p], to[p + 1]):
+            new_indices[q], new_data[q] = indices[at], data[at]
+            at += 1
 
 
 def multiplicity(mass: Floats, start: Ints) -> Floats:
@@ -106,6 +141,36 @@ def dual_pass(
         add_row(w, (moved - alpha[p]) * y / kappa, rows.indices, rows.data, first, last)
         alpha[p] = moved
     return worst
+
+
+@compiled
+def rested_pass(
+    w: Floats, alpha: Floats, rest: NDArray[np.uint8], turn: Ints, rows: DualRows, lo: int, hi: int, target: int,
+    kappa: float,
+) -> None:  # fmt: skip
+    """`dual_pass` that leaves rows alone for a while: one at a bound, where it belongs, by a wide margin rests.
+
+    The farther its margin is on the right side of 1, the more passes, MOST_REST at most. So no row is ever forgotten,
+    any alpha stays feasible, and the optimum is the same; on real data a pass reads a sixth to a half of the rows.
+    """
+    for place in range(lo, hi):
+        p = turn[place]
+        if rest[p] > 0:
+            rest[p] -= 1
+            continue
+        r, most = rows.order[p], rows.upper[p]
+        if rows.norm2[p] == 0.0:
+            alpha[p] = most  # an empty row's loss is 1 whatever w is
+            continue
+        first, last = rows.indptr[r], rows.indptr[r + 1]
+        y = 1.0 if rows.label[r] == target else -1.0
+        short = 1.0 - y * dot_row_abreast(w, rows.indices, rows.data, first, last)
+        if (alpha[p] <= 0.0 and short <= 0.0) or (alpha[p] >= most and short >= 0.0):
+            rest[p] = int(min(abs(short) / A_REST, MOST_REST))
+            continue
+        moved = min(max(alpha[p] + short * kappa / rows.norm2[p], 0.0), most)
+        add_row(w, (moved - alpha[p]) * y / kappa, rows.indices, rows.data, first, last)
+        alpha[p] = moved
 
 
 @compiled

@@ -1,7 +1,8 @@
 """The moves of PDMM on a block's edges: local solve, push, receive, change of penalty, opening and closing of an edge.
 
-Owns the arithmetic. Three vectors are kept consistent by every move but the solve: z of the open edges,
-S_i = sum_j A_ij z_ij, and w_i = (v_i - S_i) / (n_i lam + R_i), where v_i = sum_r alpha_r y_r x_r is never formed.
+Owns the arithmetic. Two vectors are kept consistent by every move: z of the open edges, and
+w_i = (v_i - S_i) / (n_i lam + R_i) with S_i = sum_j A_ij z_ij and v_i = sum_r alpha_r y_r x_r, neither of which is
+ever formed. A move costs one reading of what it changes: on wide data these vectors, not the rows, take the time.
 """
 
 from typing import NamedTuple
@@ -10,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm.kernels.compiler import compiled
-from gadget_svm.kernels.dual import DualRows, ascend
+from gadget_svm.kernels.draws import NEIGHBOUR, draw
+from gadget_svm.kernels.dual import DualRows, rested_pass, shuffle
 from gadget_svm.kernels.gossip import find
 from gadget_svm.kernels.vectors import sq_norm
 
@@ -18,15 +20,22 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-UNITS = 10.0
+UNITS = 14.0
 """A node wishes its edges' penalties to add up to so many times lam sum |x_r|^2."""
-STRAINED, SLACK = 3.0, 1.5
+STRAINED, SLACK = 2.0, 2.0
 """The owner doubles rho where the larger tau is above STRAINED rho, and halves it where it is below rho / SLACK."""
-CARRIED = 0.25
+LEAST = 0.25
+"""The part of the penalty at which an edge began that is left to it: on nearly separable data, where rows hardly pull
+at the optimum, tau says too little of what it takes to get there."""
+CARRIED = 0.1
 """The part of its neighbours' largest tau that a node announces, if its own is less. Without it edges between nodes
 of few rows starve, and a line of such nodes separates those at its ends."""
+LOOK = 4
+"""A node works out tau in every so many ticks: it reads all its edges for it, and changes take a few ticks anyway."""
 MOST_CHANGES = 20
 """An edge's penalty is changed so often at most: from then on it is plain PDMM, which converges."""
+EPOCH = 40
+"""A message's number is its edge's epoch, from this bit on, and below that the exchange it was sent in."""
 
 
 class Edges(NamedTuple):
@@ -35,12 +44,14 @@ class Edges(NamedTuple):
     ptr: Ints
     target: Ints
     z: Floats
-    heard: Floats  # the last y, where it is damped; else empty
     rho: Floats
     open: Flags  # whether it counts in R and S
+    due: Flags  # closed here, but the other end still speaks: it is owed an answer
     agreed: Flags  # whether both ends have settled on one rho
+    least: Floats  # the rho below which the owner does not go
     changes: Ints
-    seen: Ints  # the sequence number of the newest mail; what is not newer is ignored
+    epoch: Ints  # how often the edge was dropped or reopened, by either end
+    seen: Ints  # the number of the newest mail; what is not newer is ignored
     strain: Floats  # tau as the other end last announced it
 
 
@@ -50,9 +61,17 @@ class Nodes(NamedTuple):
     alive: Flags
     first: int
     w: Floats  # flat: nodes x (outputs * features)
-    S: Floats
     curve: Floats
     R: Floats
+    tau: Floats
+
+
+class Letters(NamedTuple):
+    """Messages: along which edge of the sender (-1: none), the vector y, and what rides with it."""
+
+    along: Ints
+    vector: Floats
+    rho: Floats
     tau: Floats
 
 
@@ -73,53 +92,45 @@ def total_penalty(edges: Edges, i: int) -> float:
 
 
 @compiled
-def turn_to(w: Floats, S: Floats, z: Floats, y: Floats, lack: float, theta: float, A: float, kappa: float) -> None:
-    """z <- (1 - theta) z + theta (y + lack w); S and w move along."""
+def turn_to(w: Floats, z: Floats, y: Floats, lack: float, theta: float, A: float, kappa: float) -> None:
+    """z <- (1 - theta) z + theta (y + lack w); w moves along."""
+    keep, per_kappa = 1.0 - theta, A / kappa
     for q in range(len(w)):
-        new = (1.0 - theta) * z[q] + theta * (y[q] + lack * w[q])
-        step = A * (new - z[q])
+        new = keep * z[q] + theta * (y[q] + lack * w[q])
+        w[q] -= (new - z[q]) * per_kappa
         z[q] = new
-        S[q] += step
-        w[q] -= step / kappa
 
 
 @compiled
 def set_penalty(nodes: Nodes, edges: Edges, i: int, e: int, rho: float) -> None:
-    """z_ij <- z_ij - (rho' - rho) A_ij w_i: w_i stays where it is. A y that waits to be damped is corrected alike."""
+    """z_ij <- z_ij - (rho' - rho) A_ij w_i: w_i stays where it is."""
     more = rho - edges.rho[e]
     edges.rho[e] = rho
     if not edges.open[e] or more == 0.0:
         return
-    A, w, S, z = sign(nodes.first + i, edges.target[e]), nodes.w[i], nodes.S[i], edges.z[e]
+    A, w, z = sign(nodes.first + i, edges.target[e]), nodes.w[i], edges.z[e]
     nodes.R[i] = total_penalty(edges, i)
     for q in range(len(w)):
         z[q] -= more * A * w[q]
-        S[q] -= more * w[q]
-    if len(edges.heard):
-        y = edges.heard[e]
-        for q in range(len(w)):
-            y[q] -= more * A * w[q]  # y += (rho' - rho) A_sender w_own
 
 
 @compiled
 def solve(
-    lo: int, hi: int, nodes: Nodes, edges: Edges, w: Floats, dual: Floats, turn: Ints, rows: DualRows, theta: float,
-    passes: int, seed: int, t: int,
+    lo: int, hi: int, nodes: Nodes, edges: Edges, w: Floats, dual: Floats, rest: NDArray[np.uint8], turn: Ints,
+    rows: DualRows, passes: int, seed: int, clock: int,
 ) -> None:  # fmt: skip
-    """Damp what was heard, then warm-started passes of dual coordinate ascent, w moving along with alpha."""
+    """Warm-started passes of dual coordinate ascent on every node, w moving along with alpha."""
     for i in range(lo, hi):
         if not nodes.alive[i]:
             continue
-        kappa = nodes.curve[i] + nodes.R[i]
-        if len(edges.heard):
-            for e in range(edges.ptr[i], edges.ptr[i + 1]):
-                if edges.open[e]:
-                    A = sign(nodes.first + i, edges.target[e])
-                    turn_to(nodes.w[i], nodes.S[i], edges.z[e], edges.heard[e], 0.0, theta, A, kappa)
+        kappa, mine, end = nodes.curve[i] + nodes.R[i], rows.start[i], rows.start[i + 1]
         for c in range(w.shape[1]):
             target = 1 if w.shape[1] == 1 else c
-            ascend(w[i, c], dual[c], turn, rows, i, target, kappa, passes, 0.0, seed, nodes.first + i, t * passes)
-        nodes.tau[i] = strain(nodes, edges, i)
+            for done in range(passes):
+                shuffle(turn, mine, end, seed, nodes.first + i, clock * passes + done)
+                rested_pass(w[i, c], dual[c], rest[c], turn, rows, mine, end, target, kappa)
+        if (clock + nodes.first + i) % LOOK == 0:
+            nodes.tau[i] = strain(nodes, edges, i)
 
 
 @compiled
@@ -129,43 +140,91 @@ def strain(nodes: Nodes, edges: Edges, i: int) -> float:
     v_i - n_i lam w_i is R_i w_i + S_i. A node with next to no pull of its own may yet stand between two that pull
     hard: it announces a part of what its neighbours do.
     """
-    degree, pull, carried, w, S = 0, 0.0, 0.0, nodes.w[i], nodes.S[i]
-    for e in range(edges.ptr[i], edges.ptr[i + 1]):
+    degree, pull, carried, w, lo, hi = 0, 0.0, 0.0, nodes.w[i], edges.ptr[i], edges.ptr[i + 1]
+    for e in range(lo, hi):
         if edges.open[e]:
             degree += 1
             carried = max(carried, CARRIED * edges.strain[e])
-    for q in range(len(w)):
-        part = nodes.R[i] * w[q] + S[q]
-        pull += part * part
     length = np.sqrt(sq_norm(w))
-    return max(carried, 2.0 * np.sqrt(pull) / (length * degree)) if length > 0.0 and degree > 0 else 0.0
-
-
-@compiled
-def aim(edges: Edges, drawn: Ints) -> None:
-    """A node that drew a closed edge takes its next open one; without any it is silent."""
-    for i in range(len(drawn)):
-        if drawn[i] < 0 or edges.open[drawn[i]]:
-            continue
-        first, count, at = edges.ptr[i], edges.ptr[i + 1] - edges.ptr[i], drawn[i]
-        drawn[i] = -1
-        for step in range(1, count):
-            e = first + (at - first + step) % count
+    if degree == 0 or length == 0.0:
+        return 0.0
+    for q in range(len(w)):
+        part = nodes.R[i] * w[q]
+        for e in range(lo, hi):
             if edges.open[e]:
-                drawn[i] = e
-                break
+                part += sign(nodes.first + i, edges.target[e]) * edges.z[e, q]
+        pull += part * part
+    return max(carried, float(2.0 * np.sqrt(pull) / (length * degree)))
 
 
 @compiled
-def push(lo: int, hi: int, nodes: Nodes, edges: Edges, senders: Ints, chosen: Ints, vector: Floats) -> None:
-    """Message m of node senders[m] along edge chosen[m]: y_ij = z_ij + 2 rho_ij A_ij w_i."""
-    for m in range(lo, hi):
-        e, i = chosen[m], senders[m]
-        if e < 0:
+def common_divisor(a: int, b: int) -> int:
+    """The largest number that divides both."""
+    while b:
+        a, b = b, a % b
+    return a
+
+
+@compiled
+def next_in_turn(first: int, degree: int, seed: int, node: int, clock: int) -> int:
+    """One of a node's edges, in a random order that comes to each of them once in ``degree`` ticks.
+
+    Independent draws leave some neighbour unheard for long, and the node farthest off is the one that counts: with
+    this order the worst of ten nodes needs half the ticks. The order of a round is start + place * stride.
+    """
+    turn, place = clock // degree, clock % degree
+    start = int(draw(seed, node, 2 * turn, NEIGHBOUR) * degree)
+    stride = 1 + int(draw(seed, node, 2 * turn + 1, NEIGHBOUR) * (degree - 1)) if degree > 1 else 1
+    while common_divisor(stride, degree) != 1:
+        stride += 1
+    return first + (start + place * stride) % degree
+
+
+@compiled
+def choose(nodes: Nodes, edges: Edges, i: int, seed: int, clock: int) -> int:
+    """The edge node i pushes along: one that is owed an answer, else the next in turn that is open, else none (-1)."""
+    first, degree = int(edges.ptr[i]), int(edges.ptr[i + 1] - edges.ptr[i])
+    if degree == 0 or not nodes.alive[i]:
+        return -1
+    for e in range(first, first + degree):
+        if edges.due[e]:
+            return e
+    drawn = next_in_turn(first, degree, seed, nodes.first + i, clock)
+    for step in range(degree):
+        e = first + (drawn - first + step) % degree
+        if edges.open[e]:
+            return e
+    return -1
+
+
+@compiled
+def write(nodes: Nodes, edges: Edges, i: int, e: int, m: int, letters: Letters) -> None:
+    """y_ij = z_ij + 2 rho_ij A_ij w_i into place m. A closed edge has z_ij = -rho_ij A_ij w_i, as if just reopened."""
+    letters.along[m] = e
+    if e < 0:
+        return
+    w, z, y = nodes.w[i], edges.z[e], letters.vector[m]
+    pull = edges.rho[e] * sign(nodes.first + i, edges.target[e])
+    if edges.open[e]:
+        for q in range(len(y)):
+            y[q] = z[q] + 2.0 * pull * w[q]
+    else:
+        for q in range(len(y)):
+            y[q] = pull * w[q]
+    letters.rho[m], letters.tau[m] = edges.rho[e], nodes.tau[i]
+    edges.due[e] = False
+
+
+@compiled
+def push(lo: int, hi: int, nodes: Nodes, edges: Edges, everyone: bool, seed: int, clock: int, letters: Letters) -> None:
+    """What every node sends: place i of ``letters`` is node i's, or place e is that of the edge e."""
+    for i in range(lo, hi):
+        if not everyone:
+            write(nodes, edges, i, choose(nodes, edges, i, seed, clock), i, letters)
             continue
-        factor = 2.0 * edges.rho[e] * sign(nodes.first + i, edges.target[e])
-        for q in range(vector.shape[1]):
-            vector[m, q] = edges.z[e, q] + factor * nodes.w[i, q]
+        for e in range(edges.ptr[i], edges.ptr[i + 1]):
+            speaks = nodes.alive[i] and (edges.open[e] or edges.due[e])
+            write(nodes, edges, i, e if speaks else -1, e, letters)
 
 
 @compiled
@@ -173,77 +232,107 @@ def listen(
     lo: int, hi: int, nodes: Nodes, edges: Edges, order: Ints, start: Ints, sender: Ints, seq: Ints, vector: Floats,
     penalty: Floats, tau: Floats, theta: float, again: float, adapt: bool,
 ) -> None:  # fmt: skip
-    """What the neighbours push; old, repeated, returned or foreign mail is ignored.
-
-    ``again`` is theta for mail that follows on other mail of the same sender without a tick between.
-    """
+    """What the neighbours push; old, repeated, returned or foreign mail is ignored."""
     for i in range(lo, hi):
         for place in range(start[i], start[i + 1]):
             m = order[place]
             e = find(edges.target, edges.ptr[i], edges.ptr[i + 1], sender[m])
-            if e >= 0 and seq[m] > edges.seen[e]:
-                step = theta if seq[m] > edges.seen[e] + 1 else again
-                edges.seen[e] = seq[m]
-                hear(nodes, edges, i, e, vector[m], penalty[m], tau[m], step, adapt)
+            if e >= 0:
+                hear(nodes, edges, i, e, seq[m], vector[m], penalty[m], tau[m], theta, again, adapt)
 
 
 @compiled
 def hear(
-    nodes: Nodes, edges: Edges, i: int, e: int, y: Floats, theirs: float, tau: float, theta: float, adapt: bool
-) -> None:
-    """One message. The end with the lower id owns the penalty: it meets the other's first wish halfway and adapts."""
-    own = nodes.first + i < edges.target[e]
-    if not edges.open[e]:
-        open_edge(nodes, edges, i, e, y, theirs)
+    nodes: Nodes, edges: Edges, i: int, e: int, seq: int, y: Floats, theirs: float, tau: float, theta: float,
+    again: float, adapt: bool,
+) -> None:  # fmt: skip
+    """One message. The end with the lower id owns the penalty: it meets the other's first wish halfway and adapts.
+
+    ``again`` is theta for mail that follows on other mail of the same sender without a tick between.
+    """
+    epoch = seq >> EPOCH
+    if epoch < edges.epoch[e]:
+        edges.due[e] = not edges.open[e]  # an open edge tells the other end by itself
         return
-    mine = edges.rho[e]
+    if seq <= edges.seen[e]:
+        return
+    step = theta if seq > edges.seen[e] + 1 else again
+    edges.seen[e] = seq
+    if epoch > edges.epoch[e] or not edges.open[e]:
+        if edges.open[e]:
+            close_edge(nodes, edges, i, e)
+        open_edge(nodes, edges, i, e, y, theirs)
+        edges.epoch[e] = epoch
+        return
+    own, mine = nodes.first + i < edges.target[e], edges.rho[e]
     if not own:
         set_penalty(nodes, edges, i, e, theirs)
     elif not edges.agreed[e]:
         set_penalty(nodes, edges, i, e, 0.5 * (mine + theirs))
+        edges.least[e] = LEAST * edges.rho[e]
     edges.agreed[e], edges.strain[e] = True, tau
     A = sign(nodes.first + i, edges.target[e])
     lack = (edges.rho[e] - theirs) * -A  # y += (rho' - rho) A_sender w_own
-    if len(edges.heard):
-        for q in range(len(y)):
-            edges.heard[e, q] = y[q] + lack * nodes.w[i, q]
-    else:
-        turn_to(nodes.w[i], nodes.S[i], edges.z[e], y, lack, theta, A, nodes.curve[i] + nodes.R[i])
+    turn_to(nodes.w[i], edges.z[e], y, lack, step, A, nodes.curve[i] + nodes.R[i])
     if own and adapt and mine == theirs and edges.changes[e] < MOST_CHANGES:
         strongest = max(nodes.tau[i], tau)
         if strongest > STRAINED * mine:
             set_penalty(nodes, edges, i, e, 2.0 * mine)
             edges.changes[e] += 1
-        elif strongest < mine / SLACK:
+        elif strongest < mine / SLACK and 0.5 * mine >= edges.least[e]:
             set_penalty(nodes, edges, i, e, 0.5 * mine)
             edges.changes[e] += 1
 
 
 @compiled
+def open_edges(edges: Edges, i: int) -> int:
+    """How many of node i's edges count."""
+    count = 0
+    for e in range(edges.ptr[i], edges.ptr[i + 1]):
+        count += edges.open[e]
+    return count
+
+
+@compiled
 def open_edge(nodes: Nodes, edges: Edges, i: int, e: int, y: Floats, rho: float) -> None:
-    """Count an edge, with z = y: -rho A w_survivor, which is what the survivor's first message holds."""
-    A, before = sign(nodes.first + i, edges.target[e]), nodes.curve[i] + nodes.R[i]
-    edges.open[e], edges.agreed[e], edges.rho[e], edges.changes[e] = True, True, rho, 0
+    """Count an edge, with z = y: -rho A w_survivor, which is what the survivor's first message holds.
+
+    A node that had no edge left takes over that w instead, with the z that goes with it: on its own it has gone far,
+    and would throw the others off by as much.
+    """
+    A, before, alone = sign(nodes.first + i, edges.target[e]), nodes.curve[i] + nodes.R[i], open_edges(edges, i) == 0
+    edges.open[e], edges.due[e], edges.agreed[e], edges.rho[e], edges.changes[e] = True, False, True, rho, 0
     nodes.R[i] = total_penalty(edges, i)
-    kappa = nodes.curve[i] + nodes.R[i]
+    kappa, w, z = nodes.curve[i] + nodes.R[i], nodes.w[i], edges.z[e]
     for q in range(len(y)):
-        edges.z[e, q] = y[q]
-        nodes.S[i, q] += A * y[q]
-        nodes.w[i, q] = (before * nodes.w[i, q] - A * y[q]) / kappa
-    if len(edges.heard):
-        edges.heard[e] = y
+        if alone:
+            new = -A * y[q] / rho
+            z[q] = A * (before * w[q] - kappa * new)
+            w[q] = new
+        else:
+            z[q] = y[q]
+            w[q] = (before * w[q] - A * y[q]) / kappa
 
 
 @compiled
 def close_edge(nodes: Nodes, edges: Edges, i: int, e: int) -> None:
-    """Count an edge no longer: R_i and S_i without it, v_i as it was."""
-    A, before = sign(nodes.first + i, edges.target[e]), nodes.curve[i] + nodes.R[i]
+    """Count an edge no longer. v_i is as it was, and so is w_i: what pulled along e now pulls along the edges left.
+
+    Any z is as good as any other to begin with, and this makes no jump. Without an edge left, w_i = v_i / (n_i lam).
+    """
+    A, before, rho = sign(nodes.first + i, edges.target[e]), nodes.curve[i] + nodes.R[i], edges.rho[e]
     edges.open[e] = False
     nodes.R[i] = total_penalty(edges, i)
-    kappa = nodes.curve[i] + nodes.R[i]
-    for q in range(nodes.w.shape[1]):
-        nodes.S[i, q] -= A * edges.z[e, q]
-        nodes.w[i, q] = (before * nodes.w[i, q] + A * edges.z[e, q]) / kappa if kappa > 0.0 else 0.0
+    left, w, z = open_edges(edges, i), nodes.w[i], edges.z[e]
+    if left == 0:
+        for q in range(len(w)):
+            w[q] = (before * w[q] + A * z[q]) / nodes.curve[i] if nodes.curve[i] > 0.0 else 0.0
+        return
+    for other in range(edges.ptr[i], edges.ptr[i + 1]):
+        if edges.open[other]:
+            to = sign(nodes.first + i, edges.target[other]) / left
+            for q in range(len(w)):
+                edges.z[other, q] += to * (A * z[q] + rho * w[q])
 
 
 @compiled
@@ -256,11 +345,8 @@ def begin(lo: int, hi: int, nodes: Nodes, edges: Edges) -> None:
             A = sign(nodes.first + i, edges.target[e])
             for q in range(nodes.w.shape[1]):
                 edges.z[e, q] = -edges.rho[e] * A * nodes.w[i, q]
-            if len(edges.heard):
-                edges.heard[e] = edges.z[e]
         for q in range(nodes.w.shape[1]):
-            nodes.S[i, q] = -nodes.R[i] * nodes.w[i, q]
-            nodes.w[i, q] = -nodes.S[i, q] / kappa if kappa > 0.0 else 0.0
+            nodes.w[i, q] = nodes.R[i] * nodes.w[i, q] / kappa if kappa > 0.0 else 0.0
 
 
 @compiled
@@ -277,3 +363,45 @@ def wishes(lo: int, hi: int, rows: DualRows, times: Floats, ptr: Ints, lam: floa
         curve[i] = lam * count
         for e in range(ptr[i], ptr[i + 1]):
             rho[e] = UNITS * lam * max(length2, 1e-300) / (ptr[i + 1] - ptr[i])
+
+
+@compiled
+def tick(
+    lo: int, hi: int, nodes: Nodes, edges: Edges, w: Floats, dual: Floats, rest: NDArray[np.uint8], turn: Ints,
+    rows: DualRows, passes: int, everyone: bool, theta: float, again: float, adapt: bool, seed: int, clock: int,
+    heard: Letters, letters: Letters, later: bool,
+) -> None:  # fmt: skip
+    """Listen to what was sent in the tick before (unless it is the first), solve, push: a tick of all nodes, in one go.
+
+    Node i touches no state but its own, so any number of threads may share the nodes; `heard` was written by all of
+    them a tick ago. Mail is absorbed by ascending sender, as `listen` does.
+    """
+    for i in range(lo, hi):
+        if later:
+            catch_up(nodes, edges, i, everyone, theta, again, adapt, clock - 1, heard)
+        solve(i, i + 1, nodes, edges, w, dual, rest, turn, rows, passes, seed, clock)
+        push(i, i + 1, nodes, edges, everyone, seed, clock, letters)
+
+
+@compiled
+def catch_up(
+    nodes: Nodes, edges: Edges, i: int, everyone: bool, theta: float, again: float, adapt: bool, clock: int,
+    heard: Letters,
+) -> None:  # fmt: skip
+    """What the neighbours of node i sent it in the exchange ``clock``, on edges of epoch 0."""
+    for e in range(edges.ptr[i], edges.ptr[i + 1]):
+        j = edges.target[e]
+        back = find(edges.target, edges.ptr[j], edges.ptr[j + 1], i)
+        m = back if everyone else j
+        if heard.along[m] == back:
+            hear(nodes, edges, i, e, clock, heard.vector[m], heard.rho[m], heard.tau[m], theta, again, adapt)
+
+
+@compiled
+def settle(
+    lo: int, hi: int, nodes: Nodes, edges: Edges, everyone: bool, theta: float, again: float, adapt: bool, clock: int,
+    heard: Letters,
+) -> None:  # fmt: skip
+    """The listening that ends the last of several `tick`."""
+    for i in range(lo, hi):
+        catch_up(nodes, edges, i, everyone, theta, again, adapt, clock, heard)

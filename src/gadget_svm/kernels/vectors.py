@@ -19,6 +19,23 @@ def dot_row(w: Floats, indices: Ints, data: Floats, lo: int, hi: int) -> float:
 
 
 @compiled
+def dot_row_abreast(w: Floats, indices: Ints, data: Floats, lo: int, hi: int) -> float:
+    """`dot_row` in four running sums of fixed order, that need not wait for each other: the same bits every time."""
+    a = b = c = d = 0.0
+    p = lo
+    while p + 4 <= hi:
+        a += w[indices[p]] * data[p]
+        b += w[indices[p + 1]] * data[p + 1]
+        c += w[indices[p + 2]] * data[p + 2]
+        d += w[indices[p + 3]] * data[p + 3]
+        p += 4
+    while p < hi:
+        a += w[indices[p]] * data[p]
+        p += 1
+    return (a + b) + (c + d)
+
+
+@compiled
 def add_row(w: Floats, factor: float, indices: Ints, data: Floats, lo: int, hi: int) -> None:
     """w += factor * x for the sparse row stored in lo:hi."""
     for p in range(lo, hi):
