@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -171,6 +172,7 @@ def test_predict_says_when_labels_are_unknown(trained, tmp_path):
         (["train", "FILE", "--set", "solvr=implicit"], "Did you mean 'solver'?"),
         (["train", "FILE", "--set", "solver"], "NAME=VALUE"),
         (["train", "FILE", "--fault", "loss=much"], "loss=0.1"),
+        (["train", "FILE", "--stopping", "gap", "--algorithm", "gadget"], "use algorithm='pdmm'"),
         (["train", "FILE", "--partition", "sizes:1,x"], "sizes:1,2,3"),
         (["train", "FILE", "--lam", "-1"], "lam must be a positive number"),
         (["train", "FILE", "--nodes", "121"], "more than the 120 rows"),
@@ -380,3 +382,38 @@ def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere():
 def test_an_algorithm_without_an_average_stops_by_its_objective(algorithm):
     assert stopping_for(Order("x", algorithm=algorithm)) == "objective"
     assert stopping_for(Order("x", algorithm="gadget")) == "average"
+
+
+def certified(path, *more):
+    return gadget("train", path, "--nodes", 5, "--lam", "0.01", "--algorithm", "pdmm", "--stopping", "gap", *more)
+
+
+def test_a_certified_training_says_how_far_from_the_optimum_it_can_be(train_file, tmp_path):
+    out, page = tmp_path / "out", tmp_path / "r.html"
+    result = certified(train_file, "--tol", "0.02", "--out", out, "--report", page)
+    assert result.exit_code == 0, result.stderr
+    summary = json.loads((out / "summary.json").read_text())
+    assert 0 < summary["gap_bound"] <= summary["parameters"]["tol"] == 0.02
+    said = re.search(r"certified: at most ([\d.]+) % above the optimum\.", result.stdout)
+    assert summary["gap_bound"] <= float(said[1]) / 100 <= 1.1 * summary["gap_bound"]  # rounded up, never down
+    assert load_model(out / "model.safetensors").gap_bound_ == summary["gap_bound"]
+    assert said[0] in page.read_text(encoding="utf-8")
+    assert f"<b>{said[1]} %</b><span>above the optimum at most, certified" in page.read_text(encoding="utf-8")
+    history = [json.loads(line) for line in (out / "history.jsonl").read_text().splitlines()]
+    assert history[-1]["bound"] == summary["gap_bound"]
+    assert history[0]["bound"] is None
+
+
+def test_a_training_without_a_certificate_says_why(train_file):
+    result = certified(train_file, "--max-iter", 30, "--topology", "complete", "--fault", "partition=1", "--quiet")
+    assert result.exit_code == 0, result.stderr
+    assert "not converged: the rule 'gap' got no certificate, as" in result.stdout
+    assert "cut off from the others, and waits for 0.01" in result.stdout
+    far = certified(train_file, "--max-iter", 30, "--tol", "1e-9", "--quiet")
+    assert "the rule 'gap' last saw" in far.stdout
+
+
+def test_a_certificate_without_the_rows_of_the_departed_says_so(train_file):
+    gone = """crash={"nodes": [1, 2], "at": 5}"""
+    result = certified(train_file, "--tol", "0.05", "--topology", "complete", "--fault", gone, "--quiet")
+    assert "above the optimum, counting the rows of the 3 nodes that are here." in result.stdout

@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 from gadget_svm import Gadget, GadgetSVC
+from gadget_svm.algorithms.certificate import Certificate
 from gadget_svm.objective import Objective
 from gadget_svm.runtimes import training
 from gadget_svm.runtimes.stopping import (
     RULES,
     AverageStill,
+    GapBelow,
     ObjectiveStill,
     WeightsStill,
     geometric,
@@ -45,6 +47,17 @@ class Script:
 
     def voices(self):
         return np.array([1.0, 3.0])
+
+    def here(self):
+        return np.array([True, True])
+
+    def certify(self):
+        """A bound of 1/t for the model w_t = 7, which takes two messages and, where there is a clock, three seconds."""
+        self.messages += 2
+        if self.clock is not None:
+            self.clock[0] += 3
+        bound = np.array([1 / self.t])
+        return Certificate(np.full((1, 3), 7.0), 0, bound, np.ones(1), 2.0, 2, 5, 2, 100)
 
 
 def flat_objective():
@@ -94,10 +107,41 @@ def test_a_rule_that_cannot_be_met_ends_at_max_iter(name):
     assert (outcome.reason, outcome.n_iter, outcome.converged) == ("max_iter", 300, False)
 
 
+def test_the_gap_rule_fires_when_the_certified_bound_is_below_its_tolerance():
+    """At the marks 28, 42, 63, 94, 141: 1/141 is the first of at most 0.01."""
+    outcome, runtime = trained(lambda t: t, GapBelow(), record_every=50)
+    assert (outcome.reason, outcome.n_iter, outcome.movement) == ("converged", 141, 1 / 141)
+    assert outcome.certificate.relative == 1 / 141
+    assert [(record["iteration"], record["bound"]) for record in outcome.history] == [
+        (50, 1 / 42),
+        (100, 1 / 94),
+        (141, 1 / 141),
+    ]
+    assert outcome.history[-1]["messages"] == runtime.messages == 2 * 141 + 5 * 2  # five certificates
+    certified = flat_objective()(np.full((1, 1, 3), 7.0)).objective[0]
+    assert outcome.history[-1]["objective"] == outcome.history[-1]["worst_objective"] == pytest.approx(certified)
+
+
+def test_a_certificate_is_work_of_the_nodes_and_counts_as_time(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(training.time, "perf_counter", lambda: clock[0])
+    runtime = Script(lambda t: t, clock)
+    outcome = train(runtime, flat_objective(), GapBelow(tol=1 / 30), Limits(1000), 0)
+    assert (outcome.n_iter, outcome.seconds) == (42, 42 + 2 * 3)
+
+
+def test_the_gap_rule_has_a_last_look_at_the_last_iteration():
+    outcome, _ = trained(lambda t: t, GapBelow(tol=1 / 49), max_iter=50)
+    assert (outcome.reason, outcome.n_iter) == ("converged", 50)
+    missed, _ = trained(lambda t: t, GapBelow(tol=1 / 51), max_iter=50)
+    assert (missed.reason, missed.movement, missed.certificate) == ("max_iter", 1 / 50, None)
+
+
 def test_rules_by_name_with_their_own_tolerance_unless_told():
     assert stopping_rule(None, None) is None
     assert stopping_rule("weights", None).tol == 1e-3  # the paper's epsilon
     assert stopping_rule("average", 0.2).tol == 0.2
+    assert stopping_rule("gap", None).tol == 0.01
     with pytest.raises(ValueError, match="Did you mean 'average'"):
         stopping_rule("averge", None)
 

@@ -87,7 +87,8 @@ Stopping = Annotated[
         "--stopping",
         panel=STOP,
         help="What must come to rest: average (default), weights (the paper's rule), objective, or none. "
-        "With --last the default is objective.",
+        "With --last the default is objective. gap: the nodes certify that a model is at most --tol (0.01) "
+        "above the optimum, which needs --algorithm pdmm or mom-dsvm.",
     ),
 ]
 Tol = Annotated[float | None, _option("--tol", panel=STOP, help="The rule's tolerance. Default: the rule's own.")]

@@ -10,6 +10,7 @@ from gadget_svm.cli.order import SETTINGS, Order
 from gadget_svm.data import Dataset
 from gadget_svm.estimator import GadgetSVC
 from gadget_svm.estimator.checks import FAR
+from gadget_svm.report.words import at_most
 from gadget_svm.runtimes.stopping import stopping_rule
 
 Summary = dict[str, Any]
@@ -31,6 +32,7 @@ def summarise(
         "converged": model.converged_,
         "stopped_by": model.stopped_by_,
         "why": why_stopped(model),
+        "gap_bound": model.gap_bound_,
         "gossip": model.gossip_,
         "hints": hints(model),
         "messages": last["messages"],
@@ -72,6 +74,10 @@ def parameters(order: Order, model: GadgetSVC) -> dict[str, Any]:
 def why_stopped(model: GadgetSVC) -> str:
     """How the training ended, and what to do if that was too early."""
     n, rule = model.n_iter_, model.stopping
+    if model.gap_bound_ is not None:
+        counted = f", {model.remark_}" if model.remark_ else ""
+        bound = f"at most {at_most(model.gap_bound_)} above the optimum{counted}"
+        return f"converged after {n:,} iterations, certified: {bound}"
     if model.stopped_by_ == "converged":
         return f"converged after {n:,} iterations: the rule {rule!r} saw {model.movement_:.3g}"
     if model.stopped_by_ == "interrupted":
@@ -81,6 +87,7 @@ def why_stopped(model: GadgetSVC) -> str:
     if rule is None:
         return f"ran all {n:,} iterations, as no stopping rule was asked for"
     seen = f"last saw {model.movement_:.3g} and " if math.isfinite(model.movement_) else ""
+    seen += f"got no certificate, as {model.remark_}, and " if model.remark_ else ""
     return (
         f"stopped at --max-iter {n:,}, not converged: the rule {rule!r} {seen}waits for "
         f"{stopping_rule(rule, model.tol).tol:g}. "  # type: ignore[union-attr]

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from gadget_svm.algorithms import Gadget, MomDsvm, Pdmm, TwoPushSum
+from gadget_svm.algorithms import AveragedSgd, Gadget, MomDsvm, Pdmm, TwoPushSum
 from gadget_svm.estimator.svc import GadgetSVC
 from gadget_svm.names import lookup
 
-KINDS = {kind.__name__: kind for kind in (Gadget, MomDsvm, Pdmm, TwoPushSum)}
+KINDS = {kind.__name__: kind for kind in (AveragedSgd, Gadget, MomDsvm, Pdmm, TwoPushSum)}
 FORMAT = "gadget-svm/1"
 ARRAYS = ("coef_", "intercept_", "node_coef_", "node_intercept_")
 
@@ -31,6 +31,7 @@ def save_model(model: GadgetSVC, path: str | Path) -> Path:
         "classes_dtype": "str" if classes.dtype.kind in "OUS" else str(classes.dtype),
         "n_iter": int(model.n_iter_),
         "converged": bool(model.converged_),
+        "gap_bound": model.gap_bound_,
         "sites": [str(site) for site in model.sites_],
         "feature_names": [str(name) for name in getattr(model, "feature_names_in_", [])],
         "parameters": {key: value for key, value in model.get_params(deep=False).items() if _plain(value)},
@@ -81,6 +82,7 @@ def _revive(about: dict[str, Any], tensors: dict[str, Any]) -> GadgetSVC:
         about["classes"], dtype=None if about["classes_dtype"] == "str" else about["classes_dtype"]
     )
     model.n_iter_, model.converged_, model.sites_ = about["n_iter"], about["converged"], about["sites"]
+    model.gap_bound_ = about.get("gap_bound")  # files of before certificates have none
     model.n_features_in_, model.history_ = model.coef_.shape[1], []
     if about["feature_names"]:
         model.feature_names_in_ = np.array(about["feature_names"], dtype=object)

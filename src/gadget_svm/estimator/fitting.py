@@ -14,9 +14,9 @@ from gadget_svm.estimator.problem import Problem
 from gadget_svm.gossip import PROTOCOLS
 from gadget_svm.kernels import Team
 from gadget_svm.network import Network
-from gadget_svm.runtimes.local import LocalRuntime
+from gadget_svm.runtimes.local import UNCERTIFIABLE, LocalRuntime, certifiable
 from gadget_svm.runtimes.stopping import Stopping
-from gadget_svm.runtimes.training import Limits, Observe, Outcome, network_mean, train, unobserved
+from gadget_svm.runtimes.training import Limits, Observe, Outcome, certified, network_mean, train, unobserved
 
 Floats = NDArray[np.float64]
 
@@ -76,9 +76,13 @@ def fit_network(problem: Problem, plan: Plan, memory: Memory | None = None) -> F
             "gossip_rounds='diameter' trusts that every flag arrives in its round, so it cannot be combined with "
             "faults: use a fixed number or 'mix'"
         )
+    certifies = plan.rule is not None and plan.rule.certifies
+    if certifies and not certifiable(run):
+        raise ValueError(f"stopping='gap': {UNCERTIFIABLE}")
     blocks = make_blocks(problem, plan.network, plan.seed, plan.blocks, Team.of(plan.n_jobs))
     world = faulty.World(plan.network.n, plan.seed)
-    runtime = LocalRuntime(run, blocks, faulty.wrap_all(wrong, world) if wrong else None)
+    exchange = faulty.wrap_all(wrong, world) if wrong else None
+    runtime = LocalRuntime(run, blocks, exchange, lam=plan.lam if certifies else None)
     if memory is not None:
         _recall(runtime, memory)
     try:
@@ -93,14 +97,10 @@ def fit_network(problem: Problem, plan: Plan, memory: Memory | None = None) -> F
     finally:
         runtime.close()
     models = runtime.models().copy()
-    return Fitted(
-        models,
-        runtime.weights().copy(),
-        network_mean(models, runtime.voices()),
-        outcome,
-        _gossip(run),
-        _remember(runtime),
-    )
+    mean = network_mean(models, runtime.voices())
+    if outcome.certificate is not None:  # it is this model that was certified, and every node has it
+        models, mean = certified(models, outcome.certificate, runtime.here()), outcome.certificate.model
+    return Fitted(models, runtime.weights().copy(), mean, outcome, _gossip(run), _remember(runtime))
 
 
 def _gossip(run: Run) -> str:

@@ -49,9 +49,13 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Whether a regularised constant feature travels with the weights.
     class_weight : dict, "balanced" or None
     tol : float or None
-        Tolerance of the stopping rule; None: the rule's own (0.001 for the paper's).
-    stopping : "average", "weights", "objective" or None
-        What must come to rest: the averaged iterates, the weights (the paper's rule), the objective.
+        Tolerance of the stopping rule; None: the rule's own (0.001 for the paper's, 0.01 for "gap").
+    stopping : "average", "weights", "objective", "gap" or None
+        What must come to rest: the averaged iterates, the weights (the paper's rule), the objective. "gap" waits until
+        the nodes have certified a model to be at most ``tol`` above the optimum, as a part of it: every node that is
+        here then answers with that model, and ``gap_bound_`` is its bound (else None). With several classes objective
+        and optimum are sums over the outputs. Rows of nodes that are gone are not counted. It needs an algorithm that
+        keeps dual variables, "pdmm" or "mom-dsvm".
     max_iter : int
         At most so many iterations, each one local step and one gossip exchange of every node.
     max_seconds : float or None
@@ -264,6 +268,8 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.history_ = self.history_ + later
         self.n_iter_ += outcome.n_iter
         self.converged_, self.stopped_by_, self.movement_ = outcome.converged, outcome.reason, outcome.movement
+        self.gap_bound_ = None if outcome.certificate is None else outcome.certificate.relative
+        self.remark_ = outcome.remark
         self._memory, self.gossip_ = fitted.memory, fitted.gossip
 
     def _check_batch(self, first: bool, classes: ArrayLike | None) -> None:

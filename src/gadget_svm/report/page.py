@@ -12,7 +12,7 @@ from gadget_svm.report import curves, graph
 from gadget_svm.report.machine import machine
 from gadget_svm.report.needs import require_plotly
 from gadget_svm.report.style import CSS, SCRIPT
-from gadget_svm.report.words import count, number, percent, size
+from gadget_svm.report.words import at_most, count, number, percent, size
 
 CONFIG = {"displaylogo": False, "responsive": True, "displayModeBar": False}
 
@@ -85,6 +85,8 @@ def tiles(summary: dict[str, Any]) -> str:
         (size(summary["bytes"]), "sent in all"),
         (f"{number(summary['seconds'], 3)} s", "of training"),
     ]
+    if summary.get("gap_bound") is not None:
+        shown.insert(2, (at_most(summary["gap_bound"]), "above the optimum at most, certified"))
     parts = [f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>' for value, name in shown]
     return f'<div class="tiles">{"".join(parts)}</div>'
 

@@ -1,17 +1,25 @@
 """The simulator: all nodes in this process, in one block or several, with mail handed over in memory."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gadget_svm.algorithms.contract import Run
+from gadget_svm.algorithms.certificate import Certificate, Inquiry, failed, gather, longest
+from gadget_svm.algorithms.contract import Certifiable, Run
 from gadget_svm.block import Block
 from gadget_svm.gossip import Round
-from gadget_svm.mail import ENVELOPE, Delivery, Exchange, Mail
+from gadget_svm.mail import Delivery, Exchange, Mail
+from gadget_svm.runtimes.wire import Wire, padded
 
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+PATIENCE = 200
+"""A certificate is given up when nobody has learned anything for so many exchanges."""
+FLEETING = 10
+"""Nodes away for less than so many iterations may be back at once: no certificate is made without them."""
 
 
 @dataclass
@@ -24,13 +32,20 @@ class LocalRuntime:
     t: int = 0
     messages: int = 0
     nbytes: int = 0
+    lam: float | None = None  # of the problem, where models are to be certified
+    certificates: int = 0  # how many were asked for
+    gone: dict[int, int] = field(default_factory=dict)  # who is away, and since which iteration
+
+    def __post_init__(self) -> None:
+        self._wire: Wire | None = None
+        if self.lam is not None and self.exchange is not None and certifiable(self.run):
+            self._wire = Wire(self.exchange, longest(self.blocks[0]))
 
     def advance(self, count: int) -> None:
         """``count`` iterations, in compiled leaps where nothing can happen in between."""
         block = self.blocks[0]
         if self._leaps():
-            sent = self.run.leap(block, count)
-            self._count(sent, sent * (ENVELOPE + 8 * (block.s.shape[1] + 1)))
+            self._count(*self.run.leap(block, count))
             self.t += count
             return
         for _ in range(count):
@@ -41,21 +56,66 @@ class LocalRuntime:
         """Compile every kernel an iteration needs, on a block without nodes, so that no clock counts it."""
         nobody = self.blocks[0].without_nodes()
         LocalRuntime(self.run, [nobody], None if self._leaps() else Delivery).advance(1)
+        if self.lam is not None and certifiable(self.run):
+            party = Inquiry(self.run, nobody, self.lam, 0, np.zeros(0, dtype=np.bool_), 0, 0).conversation()
+            party.send(Delivery(next(party)))
 
     def _leaps(self) -> bool:
         return self.exchange is None and len(self.blocks) == 1 and self.run.can_leap(self.blocks[0])
 
     def _iterate(self) -> None:
-        exchange = self.exchange or Delivery
+        exchange = self._wire.learn if self._wire is not None else self.exchange or Delivery
         parties = [self.run.iteration(block, self.t) for block in self.blocks]
         outgoing: list[Mail | None] = [next(party, None) for party in parties]
         while batches := [mail for mail in outgoing if mail is not None]:
             mail = Mail.merge(batches)
             self._count(mail.n_messages, mail.nbytes)
             delivery = exchange(mail)
+            self._note(delivery)
             outgoing = [
                 None if mine is None else _send(party, delivery) for party, mine in zip(parties, outgoing, strict=True)
             ]
+
+    def _note(self, delivery: Delivery) -> None:
+        for node in delivery.left:
+            self.gone.setdefault(node, self.t)
+        for node in delivery.joined:
+            self.gone.pop(node, None)
+
+    def certify(self) -> Certificate:
+        """One model for all nodes that are here and a bound of its gap, by an exchange of their own; learning rests.
+
+        Fails, and says why, if a node has only just left or is cut off.
+        """
+        run, lam, first = self.run, self.lam, self.blocks[0]
+        if lam is None or not certifiable(run):
+            raise ValueError(
+                UNCERTIFIABLE if lam is not None else "give LocalRuntime the problem's lam to certify models"
+            )
+        self.certificates += 1
+        here = self.here()
+        if not here.any():
+            return failed(first, "all nodes are away")
+        for node in np.flatnonzero(~here).tolist():
+            if self.t - self.gone.get(node, self.t) < FLEETING:
+                return failed(first, f"node {node} has only just left and may come back")
+        owner = int(np.argmax(here))
+        parts = [Inquiry(run, block, lam, owner, here, self.certificates, self.t) for block in self.blocks]
+        self._inquire(parts)
+        certificate = gather(parts)
+        self._count(certificate.messages, certificate.nbytes)
+        return certificate
+
+    def _inquire(self, parts: list[Inquiry]) -> None:
+        """Exchanges until every node knows the bound, or nobody learns anything any more."""
+        exchange = self._wire.certify if self._wire is not None else Delivery
+        parties = [part.conversation() for part in parts]
+        outgoing, known, quiet = [next(party) for party in parties], 0, 0
+        while quiet < PATIENCE and not all((part.told | ~part.nodes.alive).all() for part in parts):
+            delivery = exchange(padded(outgoing))
+            outgoing = [party.send(delivery) for party in parties]
+            news = sum(part.news for part in parts)
+            known, quiet = news, quiet + 1 if news == known else 0
 
     def _count(self, messages: int, nbytes: int) -> None:
         self.messages += messages
@@ -76,13 +136,28 @@ class LocalRuntime:
 
     def voices(self) -> Floats:
         """n_i of the nodes that are here, 0 for those that are away: who counts in the network's average."""
-        here = np.concatenate([block.alive for block in self.blocks])
+        here = self.here()
         return self.sizes() * here if here.any() else self.sizes()
+
+    def here(self) -> Flags:
+        """Which nodes are not away."""
+        return np.concatenate([block.alive for block in self.blocks])
 
     def close(self) -> None:
         """Let the blocks' threads go."""
         for block in self.blocks:
             block.team.close()
+
+
+UNCERTIFIABLE = (
+    "a certificate is made of dual variables, which this algorithm does not keep: "
+    "use algorithm='pdmm' (or 'mom-dsvm'), or another stopping rule than 'gap'"
+)
+
+
+def certifiable(run: Run) -> TypeGuard[Certifiable]:
+    """Whether the run keeps a feasible point of the dual."""
+    return hasattr(run, "duals")
 
 
 def distances(models: Floats, others: Floats) -> Floats:

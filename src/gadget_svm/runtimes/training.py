@@ -8,14 +8,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gadget_svm.algorithms.certificate import Certificate
 from gadget_svm.kernels.vectors import add_scaled
 from gadget_svm.objective import Objective
 from gadget_svm.runtimes.local import LocalRuntime, distances
 from gadget_svm.runtimes.stopping import Stopping, geometric
 
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 Record = dict[str, Any]
-"""iteration, seconds, objective, worst_objective, error, disagreement, messages, bytes (and what observers add)."""
+"""iteration, seconds, objective, worst_objective, error, disagreement, messages, bytes (and what observers add).
+
+Under the rule "gap" also bound: the relative gap that was certified last.
+"""
 
 Observe = Callable[[Record, Floats], None]
 """Sees each record and the network's average model; may add to the record."""
@@ -40,6 +45,8 @@ class Outcome:
     seconds: float
     movement: float  # the figure the stopping rule last compared with its tolerance
     history: list[Record] = field(default_factory=list)
+    certificate: Certificate | None = None  # of the model every node that is here answers with, if the rule gave one
+    remark: str = ""  # why there was no certificate, or whose rows it counts if not all
 
     @property
     def converged(self) -> bool:
@@ -84,16 +91,27 @@ def train(
             took = time.perf_counter() - started
             spent, pace = spent + took, max(took / leap, 1e-7)
         done = runtime.t - begin
-        checking = rule is not None and not reason and done >= rule.next_check(done - 1)
         ending = bool(reason) or done >= limits.max_iter
-        if checking and rule is not None:
-            value = _mean_objective(runtime, objective) if rule.needs_objective else 0.0
+        if rule is not None and not reason and (done >= rule.next_check(done - 1) or (ending and rule.certifies)):
+            value, started = _mean_objective(runtime, objective) if rule.needs_objective else 0.0, time.perf_counter()
             reason = "converged" if rule.fires(runtime, value) else reason
+            spent += time.perf_counter() - started if rule.certifies else 0.0  # the nodes' own work, no observer's
         if not reason and done >= limits.max_iter:
             reason = "max_iter"
         if reason or ending or done == _next_record(done - 1, record_every):
-            history.append(_record(runtime, objective, spent, observe))
-    return Outcome(reason, runtime.t - begin, spent, np.inf if rule is None else rule.value, history)
+            history.append(_record(runtime, objective, spent, observe, rule, reason))
+    outcome = Outcome(reason, runtime.t - begin, spent, np.inf if rule is None else rule.value, history)
+    last = None if rule is None else rule.certificate
+    if last is not None:
+        outcome.certificate, outcome.remark = last if outcome.converged else None, last.failure
+        if outcome.converged and last.n_nodes < len(runtime.here()):
+            outcome.remark = f"counting the rows of the {last.n_nodes:,} nodes that are here"
+    return outcome
+
+
+def certified(models: Floats, certificate: Certificate, here: Flags) -> Floats:
+    """The models with the certified one in the place of those of the nodes that are here."""
+    return np.where(here[:, None, None], certificate.model, models)
 
 
 def _next_record(done: int, record_every: int | None) -> int:
@@ -119,8 +137,12 @@ def _mean_objective(runtime: LocalRuntime, objective: Objective) -> float:
     return float(objective(network_mean(runtime.models(), runtime.voices())[None]).objective[0])
 
 
-def _record(runtime: LocalRuntime, objective: Objective, spent: float, observe: Observe) -> Record:
+def _record(
+    runtime: LocalRuntime, objective: Objective, spent: float, observe: Observe, rule: Stopping | None, reason: str
+) -> Record:
     voices, models = runtime.voices(), runtime.models()
+    if rule is not None and rule.certificate is not None and reason == "converged":
+        models = certified(models, rule.certificate, runtime.here())
     mean = network_mean(models, voices)
     models = models if voices.all() else models[voices > 0]
     judged = models if len(models) <= MOST_JUDGED else models[:: -(-len(models) // MOST_JUDGED)]
@@ -135,6 +157,8 @@ def _record(runtime: LocalRuntime, objective: Objective, spent: float, observe: 
         "messages": runtime.messages,
         "bytes": runtime.nbytes,
     }
+    if rule is not None and rule.certifies:
+        record["bound"] = rule.value
     observe(record, mean)
     return record
 

@@ -1,0 +1,225 @@
+"""A certificate without a server: every node ends with one model, and with a bound of how far it is from the optimum.
+
+Owns the protocol and the value; `kernels.certificate` owns the arithmetic. Works with every algorithm that keeps dual
+variables 0 <= alpha_r <= c_r. Put together they are feasible for the dual of the pooled problem, so for any model w
+
+    F(w) - F* <= P - D,   P = lam/2 |w|^2 + (1/N) sum_i h_i(w),   D = (1/N) sum_r alpha_r - |sum_i v_i|^2 / (2 lam N^2)
+
+with h_i the summed hinges of node i and v_i = sum_r alpha_r y_r x_r. What is missing is a common w and four sums. They
+are gathered along a tree that lasts for one certificate (the echo of Chang, 1982):
+
+    out    the owner, the lowest-numbered node that is here, says hello to its neighbours; whoever hears of the
+           certificate for the first time takes the sender as its parent and says hello to all its neighbours
+    down   the owner's model goes from parent to child; a node that has it computes h_i, v_i and sum alpha_r
+    up     a node that has heard hello from every neighbour, so that it knows its children, and the sums of all of
+           them, adds its own and sends them to its parent
+    down   the owner, when it has all sums, computes P - D and sends it the way its model went
+
+Why it is right whatever is lost, late, repeated or out of order. A parent is chosen once and was there before, so the
+chosen edges form a tree. A node's sums are final when it sends them, and a parent adds each child's once. The owner is
+done only when all its neighbours are in the tree, and each subtree only when all neighbours of its nodes are: so every
+node with a path to the owner is counted, once. No node need know how many there are, nor the diameter. Who lacks
+something asks for it again. If a node is cut off the certificate fails and says so; a bound too low it never gives.
+Nodes that are away are left out with their rows: the certificate is that of the rows of those who are here.
+
+Of vectors it takes one down and one up for every node but the owner. Push-Sum of the sums and the largest bound that
+any node then believes in (the bound is convex) would do as well, at a vector per edge and round, and give a larger one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gadget_svm.algorithms.contract import Certifiable
+from gadget_svm.block import Block
+from gadget_svm.gossip import Round
+from gadget_svm.gossip.protocol import arranged
+from gadget_svm.kernels import certificate as moves
+from gadget_svm.kernels.dual import DualRows, multiplicity
+from gadget_svm.mail import ENVELOPE, Mail
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+BEGINNING, SPAN = -(2**62), 2**31
+"""Mail of certificates is numbered below zero, each certificate in a span of its own: to learners it is old mail."""
+NEVER = 2**62
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A model and how far above the optimum its objective is at most, of the rows of the nodes that took part.
+
+    ``bounds`` and ``duals`` have an entry for each output (one-vs-rest). A ``failure`` says why there is no bound.
+    """
+
+    model: Floats  # outputs x features
+    owner: int
+    bounds: Floats
+    duals: Floats  # lower bounds of each output's optimum
+    n_rows: float  # N, of those who took part
+    n_nodes: int
+    exchanges: int
+    messages: int
+    nbytes: int
+    failure: str = ""
+
+    @property
+    def bound(self) -> float:
+        """F(model) - F* is at most this; F is summed over the outputs, as everywhere."""
+        return float("inf") if self.failure else float(self.bounds.sum())
+
+    @property
+    def relative(self) -> float:
+        """F(model) / F* - 1 is at most this: the bound as a part of the dual value, which F* is not below."""
+        below = float(self.duals.sum())
+        return self.bound / below if not self.failure and below > 0 else float("inf")
+
+
+@dataclass
+class Inquiry:
+    """One block's part in a certificate. ``conversation`` goes on answering until whoever drives it is content."""
+
+    run: Certifiable
+    block: Block
+    lam: float
+    owner: int
+    here: Flags  # of all nodes in the network, who is not away
+    serial: int  # how many certificates there were before
+    time: int
+    messages: int = 0
+    nbytes: int = 0
+    failure: str = ""
+    exchanges: int = 0
+    _computed: Flags = field(init=False)
+    _rows: DualRows = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        block, K = self.block, self.block.w.shape[1]
+        k, ends, F = block.k, len(block.links.target), block.w.shape[2]
+        self.widths = np.array(moves.width(F, K), dtype=np.int64)
+        _, _, sums, told = self.widths.tolist()
+        self.since = BEGINNING + self.serial * SPAN
+        self.nodes = moves.Nodes(
+            block.first, self.here[block.first : block.first + k], np.full(k, -1, dtype=np.int64),
+            np.zeros((k, moves.KINDS), dtype=np.bool_), np.zeros((k, F * K)), np.zeros((k, sums)),
+            np.zeros((k, told)), np.zeros(k, dtype=np.int64),
+        )  # fmt: skip
+        self.ends = moves.Ends(
+            block.links.indptr, block.links.target, self.here[block.links.target], np.zeros(ends, dtype=np.bool_),
+            np.zeros(ends, dtype=np.bool_), np.zeros(ends, dtype=np.bool_),
+            np.zeros((ends, moves.KINDS), dtype=np.bool_), np.full((ends, moves.KINDS), -1, dtype=np.int64),
+            np.full(ends, NEVER, dtype=np.int64),
+        )  # fmt: skip
+        self._computed = np.zeros(k, dtype=np.bool_)
+        self._rows = DualRows.of(block.rows, 1.0)
+
+    @property
+    def told(self) -> Flags:
+        """Which nodes hold the model and its bound."""
+        return self.nodes.has[:, moves.BOUND]
+
+    @property
+    def news(self) -> int:
+        """How much the block's nodes have learned: it stands still only if nothing gets through."""
+        return int(self.nodes.news.sum())
+
+    def conversation(self) -> Round:
+        """Exchanges without end: each yields what the block's nodes send and takes in what reaches them."""
+        self._propose()
+        while True:
+            self._compute()
+            delivery = yield self._post()
+            if delivery.left or delivery.joined:
+                self.failure = f"node {(delivery.left or delivery.joined)[0]} left or came back meanwhile"
+            mail, (order, start) = delivery.mail, arranged(self.block, delivery.mail)
+            head = np.zeros(mail.n_messages) if mail.note is None else mail.note
+            self.block.team.run(
+                moves.listen, self.block.k, int(self.widths[moves.SUM]), self.since, self.since + SPAN,
+                self.nodes, self.ends, order, start, mail.sender, mail.seq, mail.vector, mail.weight, head,
+                self.widths,
+            )  # fmt: skip
+
+    def _propose(self) -> None:
+        """The owner's model is the candidate."""
+        i = self.owner - self.block.first
+        if 0 <= i < self.block.k:
+            self.nodes.parent[i], self.nodes.has[i, moves.MODEL] = self.owner, True
+            self.nodes.model[i] = self.block.models(self.run.average)[i].ravel()
+
+    def _compute(self) -> None:
+        """The sums of the nodes that have just got the candidate; and the bound, where all sums are in."""
+        fresh = self.nodes.has[:, moves.MODEL] & ~self._computed
+        if fresh.any() or not self.block.k:
+            self._computed |= fresh
+            _, K, F = self.block.w.shape
+            times = multiplicity(self.block.rows.mass, self._rows.start)
+            self.block.team.run(
+                moves.own_sums, self.block.k, K * (F + len(self._rows.data) // max(self.block.k, 1)), fresh,
+                self.nodes, self.run.duals(self.block), self._rows, times, K, F,
+            )  # fmt: skip
+        self.block.team.run(
+            moves.judge, self.block.k, 1, self.owner, self.nodes, self.ends, self.lam, *self.block.w.shape[1:]
+        )
+
+    def _post(self) -> Mail:
+        """A message along every edge that needs one, as wide as the longest; bytes are those of its own content."""
+        ends, degree = self.ends, np.diff(self.ends.ptr)
+        kind, missing = np.full(len(ends.target), -1, dtype=np.int64), np.zeros(len(ends.target), dtype=np.int64)
+        now, self.exchanges = self.exchanges, self.exchanges + 1
+        self.block.team.run(moves.decide, self.block.k, 1, now, self.nodes, ends, kind, missing)
+        chosen = np.flatnonzero(kind >= 0)
+        senders, sizes = np.repeat(np.arange(self.block.k), degree)[chosen], self.widths[kind[chosen]]
+        vector, head = np.zeros((len(chosen), int(sizes.max(initial=0)))), np.empty(len(chosen))
+        self.block.team.run(
+            moves.write, len(chosen), vector.shape[1], self.nodes, senders, chosen, kind, missing, vector, head,
+            self.widths,
+        )  # fmt: skip
+        self.messages += len(chosen)
+        self.nbytes += len(chosen) * (ENVELOPE + 16) + 8 * int(sizes.sum())
+        seq = np.full(len(chosen), self.since + now, dtype=np.int64)
+        parent = self.nodes.parent[senders].astype(np.float64)
+        receivers = ends.target[chosen].astype(np.int64)
+        return Mail(self.time, senders + self.block.first, receivers, seq, vector, parent, head)
+
+
+def longest(block: Block) -> int:
+    """How many numbers the longest message of a certificate holds; no learner sends a longer one."""
+    return max(moves.width(block.w.shape[2], block.w.shape[1]))
+
+
+def gather(inquiries: Sequence[Inquiry]) -> Certificate:
+    """What the nodes hold at the end, as one value."""
+    first, (_, K, F) = inquiries[0], inquiries[0].block.w.shape
+    cost = first.exchanges, sum(part.messages for part in inquiries), sum(part.nbytes for part in inquiries)
+    model, bound = (
+        np.concatenate([part.nodes.model for part in inquiries])[first.owner],
+        np.concatenate([part.nodes.bound for part in inquiries])[first.owner],
+    )
+    failure = _failure(inquiries, bound)
+    if failure:
+        return failed(first.block, failure, first.owner, cost)
+    rows, nodes = bound[2 * K :].tolist()
+    return Certificate(
+        model.reshape(K, F), first.owner, bound[:K].copy(), bound[K : 2 * K].copy(), rows, int(nodes), *cost
+    )
+
+
+def _failure(inquiries: Sequence[Inquiry], bound: Floats) -> str:
+    for part in inquiries:
+        if part.failure:
+            return part.failure
+    out = np.concatenate([part.block.first + np.flatnonzero(part.nodes.alive & ~part.told) for part in inquiries])
+    if len(out):
+        return f"{len(out)} nodes, the first of them node {out[0]}, are cut off from the others"
+    return "" if np.isfinite(bound).all() else "its model or its dual variables are not finite"
+
+
+def failed(block: Block, failure: str, owner: int = -1, cost: tuple[int, int, int] = (0, 0, 0)) -> Certificate:
+    """A certificate that came to nothing, and why."""
+    _, K, F = block.w.shape
+    return Certificate(
+        np.full((K, F), np.nan), owner, np.full(K, np.inf), np.full(K, -np.inf), 0.0, 0, *cost, failure
+    )  # fmt: skip
