@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from gadget_svm.algorithms.averaged_sgd import AveragedSgd
 from gadget_svm.algorithms.contract import Algorithm, Run
 from gadget_svm.algorithms.gadget import GadgetRun
 from gadget_svm.algorithms.mom_dsvm import MomDsvm
@@ -13,6 +14,7 @@ from gadget_svm.names import lookup
 
 ALGORITHMS: dict[str, Callable[[], Algorithm]] = {
     "auto": lambda: Gadget(solver="implicit", local_steps=10),  # nearer the optimum after fewer messages
+    "asgd": AveragedSgd,  # a pass of local steps between gossips
     "gadget": Gadget,  # as the paper prints it
     "gadget-2ps": TwoPushSum,  # its forerunner, with two Push-Sum calls
     "mom-dsvm": MomDsvm,
@@ -30,4 +32,15 @@ def resolve(algorithm: Any) -> Algorithm:
     return found  # type: ignore[no-any-return]
 
 
-__all__ = ["ALGORITHMS", "Algorithm", "Gadget", "GadgetRun", "MomDsvm", "Pdmm", "Run", "TwoPushSum", "resolve"]
+__all__ = [
+    "ALGORITHMS",
+    "Algorithm",
+    "AveragedSgd",
+    "Gadget",
+    "GadgetRun",
+    "MomDsvm",
+    "Pdmm",
+    "Run",
+    "TwoPushSum",
+    "resolve",
+]
