@@ -169,7 +169,7 @@ def test_same_seed_same_result_and_another_another(toy):
 
 def test_one_against_the_rest_is_that_many_binary_machines(toy):
     """All K vectors travel in one message, and each is what it would be alone."""
-    settings = {"max_iter": 60, "stopping": None, "random_state": 2, "lam": 0.01}
+    settings = {"algorithm": "gadget", "max_iter": 60, "stopping": None, "random_state": 2, "lam": 0.01}
     together = GadgetSVC(**settings).fit(toy.X, toy.three, sites=toy.sites)
     for c in range(3):
         alone = GadgetSVC(**settings).fit(toy.X, (toy.three == c).astype(int), sites=toy.sites)

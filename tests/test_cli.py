@@ -343,7 +343,7 @@ def test_defaults_that_depend_on_the_data():
     assert wants_intercept(Order("digits"))
     assert wants_intercept(Order("some/file.svm"))
     assert wants_intercept(Order("adult", intercept=True))
-    assert [stopping_for(Order("x", average=average)) for average in (None, False)] == ["average", "objective"]
+    assert stopping_for(Order("x")) == "auto"
     assert stopping_for(Order("x", stopping="none")) is None
 
 
@@ -378,10 +378,23 @@ def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere():
     assert "iteration 64" in fancy.getvalue()
 
 
-@pytest.mark.parametrize("algorithm", ["pdmm", "mom-dsvm"])
-def test_an_algorithm_without_an_average_stops_by_its_objective(algorithm):
-    assert stopping_for(Order("x", algorithm=algorithm)) == "objective"
-    assert stopping_for(Order("x", algorithm="gadget")) == "average"
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        (["--algorithm", "pdmm"], "gap"),
+        (["--algorithm", "mom-dsvm"], "gap"),
+        (["--algorithm", "gadget"], "average"),
+        (["--algorithm", "gadget", "--last"], "objective"),
+        ([], "gap"),
+        (["--topology", "exponential"], "average"),
+        (["--local-steps", "5"], "average"),
+    ],
+)
+def test_the_stopping_rule_suits_the_algorithm(train_file, tmp_path, options, rule):
+    """auto is PDMM where it applies, and the settings of GADGET mean GADGET."""
+    result = gadget("train", train_file, "--nodes", 5, "--lam", "0.01", "--max-iter", 40, "--out", tmp_path, *options)
+    assert result.exit_code == 0, result.stderr
+    assert json.loads((tmp_path / "summary.json").read_text())["parameters"]["stopping"] == rule
 
 
 def certified(path, *more):

@@ -276,7 +276,7 @@ def test_partial_fit_goes_on_after_fit(toy):
     model = GadgetSVC(4, **QUICK).fit(toy.X, toy.y)
     before = model.coef_.copy()
     model.partial_fit(toy.X, toy.y)
-    assert model.n_iter_ == 60 + 2  # one pass: 15 rows a node, 10 local steps an iteration
+    assert model.n_iter_ == 60 + 2  # one pass: 15 rows a node, 10 local steps an iteration of GADGET, as rows come on
     assert not np.array_equal(model.coef_, before)
     assert np.linalg.norm(model.coef_ - before) < 0.3 * np.linalg.norm(before)
 
@@ -370,10 +370,12 @@ def test_a_given_graph_brings_its_number_of_nodes():
 
 
 def test_no_leaf_of_a_star_starves():
-    """One neighbour a round rarely reaches a leaf: there "auto" sends to all of them, on a ring to one."""
+    """One neighbour a round rarely reaches a leaf: there gossip="auto" sends to all of them, on a ring to one."""
     X, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
     sent = {
-        name: GadgetSVC(8, topology=name, max_iter=3, stopping=None).fit(X, y).history_[-1]["messages"]
+        name: GadgetSVC(8, topology=name, algorithm="gadget", max_iter=3, stopping=None)
+        .fit(X, y)
+        .history_[-1]["messages"]
         for name in ("star", "ring")
     }
     assert sent == {"star": 3 * 14, "ring": 3 * 8}

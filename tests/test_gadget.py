@@ -259,7 +259,7 @@ def test_whole_numbers_of_any_kind_count_as_rounds():
     for one in (1, np.int64(1), np.int32(1)):
         assert bound(Gadget(gossip_rounds=one), network).persist is True
     assert bound(Gadget(gossip_rounds="mix"), network).persist is False
-    assert resolve("auto").local_steps == 10
+    assert resolve("auto").for_batches().local_steps == 10
 
 
 def test_rounds_mix_are_more_for_the_randomised_form():

@@ -193,7 +193,7 @@ def test_observers_may_add_to_a_record():
 
 
 def test_a_record_says_what_its_names_say(toy):
-    model = GadgetSVC(4, lam=0.05, max_iter=30, stopping=None, record_every=10, random_state=0)
+    model = GadgetSVC(4, lam=0.05, algorithm="gadget", max_iter=30, stopping=None, record_every=10, random_state=0)
     model.fit(toy.X, toy.y)
     assert [record["iteration"] for record in model.history_] == [10, 20, 30]
     last = model.history_[-1]

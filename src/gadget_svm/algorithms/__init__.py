@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from gadget_svm.algorithms.automatic import Auto
 from gadget_svm.algorithms.averaged_sgd import AveragedSgd
 from gadget_svm.algorithms.contract import Algorithm, Run
 from gadget_svm.algorithms.gadget import GadgetRun
@@ -13,7 +14,7 @@ from gadget_svm.algorithms.two_push_sum import TwoPushSum
 from gadget_svm.names import lookup
 
 ALGORITHMS: dict[str, Callable[[], Algorithm]] = {
-    "auto": lambda: Gadget(solver="implicit", local_steps=10),  # nearer the optimum after fewer messages
+    "auto": Auto,
     "asgd": AveragedSgd,  # a pass of local steps between gossips
     "gadget": Gadget,  # as the paper prints it
     "gadget-2ps": TwoPushSum,  # its forerunner, with two Push-Sum calls
@@ -35,6 +36,7 @@ def resolve(algorithm: Any) -> Algorithm:
 __all__ = [
     "ALGORITHMS",
     "Algorithm",
+    "Auto",
     "AveragedSgd",
     "Gadget",
     "GadgetRun",

@@ -245,6 +245,8 @@ class AveragedSgd(BaseEstimator):  # type: ignore[misc]
         Answer with the average of the iterates or with the last one.
     """
 
+    whole_passes = True  # an iteration is a pass over all rows
+
     def __init__(
         self,
         eta0: float | str = "auto",

@@ -341,6 +341,8 @@ class MomDsvm(BaseEstimator):  # type: ignore[misc]
     """
 
     average = False  # the models are the last iterates
+    certifies = True
+    whole_passes = True  # an iteration is a pass over all rows, or several
 
     def __init__(self, eta: float | str = "auto", passes: int = 50, tol: float = 0.1) -> None:
         self.eta = eta

@@ -80,6 +80,11 @@ class PdmmRun:
         _presence(block, delivery, nodes, edges)
         block.iterates[block.alive] += 1
 
+    @property
+    def pattern(self) -> str:
+        """What is sent to whom, in a word."""
+        return "broadcast" if self.everyone else "push"
+
     def can_leap(self, block: Block) -> bool:
         """Whether nobody is away and no edge was ever dropped."""
         return bool(block.alive.all()) and not block.edge.get("epoch", np.zeros(0)).any()
@@ -235,6 +240,8 @@ class Pdmm(BaseEstimator):  # type: ignore[misc]
     """
 
     average = False  # the models are the last iterates
+    certifies = True
+    whole_passes = True  # an iteration is a pass over all rows
 
     def __init__(
         self,

@@ -43,7 +43,13 @@ Lam = Annotated[
     _option("--lam", panel=ALGORITHM, help="The regulariser's weight. Default: the paper's for the data, else 1e-4."),
 ]
 Algorithm = Annotated[
-    str, _option("--algorithm", panel=ALGORITHM, help="auto, or gadget for the paper's Algorithm 2 as printed.")
+    str,
+    _option(
+        "--algorithm",
+        panel=ALGORITHM,
+        help="auto: pdmm, or gadget on directed graphs. gadget: the paper's Algorithm 2 as printed. Also asgd, "
+        "mom-dsvm, gadget-2ps.",
+    ),
 ]
 Gossip = Annotated[
     str | None,
@@ -86,9 +92,9 @@ Stopping = Annotated[
     _option(
         "--stopping",
         panel=STOP,
-        help="What must come to rest: average (default), weights (the paper's rule), objective, or none. "
-        "With --last the default is objective. gap: the nodes certify that a model is at most --tol (0.01) "
-        "above the optimum, which needs --algorithm pdmm or mom-dsvm.",
+        help="gap: the nodes certify that a model is at most --tol (0.01) above the optimum; the default with pdmm "
+        "and mom-dsvm. Else what must come to rest: average (default), weights (the paper's rule), objective (default "
+        "with --last). Or none.",
     ),
 ]
 Tol = Annotated[float | None, _option("--tol", panel=STOP, help="The rule's tolerance. Default: the rule's own.")]

@@ -92,11 +92,17 @@ def make_model(order: Order, data: "Dataset") -> "GadgetSVC":
 def make_algorithm(order: Order) -> "Algorithm":
     """The named algorithm with the settings given beside it."""
     from gadget_svm import algorithms
+    from gadget_svm.algorithms import Pdmm
 
     algorithm = algorithms.resolve(order.algorithm)
     given = {name: getattr(order, option) for option, name in SETTINGS.items()}
     wanted = {name: _value(value) for name, value in given.items() if value is not None}
     wanted |= dict(_setting(text) for text in order.settings or [])
+    if isinstance(algorithm, algorithms.Auto) and wanted:  # settings that tell which one is meant
+        algorithm = next(
+            (a for a in (Pdmm(), algorithm.for_batches()) if wanted.keys() <= a.get_params().keys()),
+            algorithm.for_batches(),
+        )
     known = algorithm.get_params(deep=False)
     for name in wanted:
         if name not in known:
@@ -142,10 +148,9 @@ def wants_intercept(order: Order) -> bool:
 
 
 def stopping_for(order: Order) -> str | None:
-    """The rule's name; what is not kept cannot be watched, so without an average it is the objective unless told."""
+    """The rule's name: the one that suits the algorithm unless told."""
     if order.stopping is None:
-        kept = getattr(make_algorithm(order), "average", True)  # not with --last, nor with pdmm
-        return "average" if kept else "objective"
+        return "auto"
     return None if order.stopping.lower() == "none" else order.stopping
 
 

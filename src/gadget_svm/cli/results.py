@@ -63,17 +63,17 @@ def parameters(order: Order, model: GadgetSVC) -> dict[str, Any]:
         "topology": model.network_.name,
         "lam": model.lam,
         "intercept": model.fit_intercept,
-        "stopping": model.stopping,
-        "tol": None if model.stopping is None else stopping_rule(model.stopping, model.tol).tol,  # type: ignore[union-attr]
+        "stopping": model.stopping_,
+        "tol": None if model.stopping_ is None else stopping_rule(model.stopping_, model.tol).tol,  # type: ignore[union-attr]
         "faults": order.fault_texts,
     }
-    settings = model.algorithm.get_params(deep=False)
+    settings = model.algorithm_.get_params(deep=False)
     return {key: value for key, value in given.items() if key not in SETTINGS} | filled | {"settings": settings}
 
 
 def why_stopped(model: GadgetSVC) -> str:
     """How the training ended, and what to do if that was too early."""
-    n, rule = model.n_iter_, model.stopping
+    n, rule = model.n_iter_, model.stopping_
     if model.gap_bound_ is not None:
         counted = f", {model.remark_}" if model.remark_ else ""
         bound = f"at most {at_most(model.gap_bound_)} above the optimum{counted}"
@@ -98,7 +98,7 @@ def why_stopped(model: GadgetSVC) -> str:
 def hints(model: GadgetSVC) -> list[str]:
     """What a user may want to know of how the nodes gossiped, and how far apart they ended."""
     said = []
-    if model.gossip_ == "diffusion" and getattr(model.algorithm, "gossip", None) == "auto":
+    if model.gossip_ == "diffusion" and getattr(model.algorithm_, "gossip", None) == "auto":
         said.append(
             "On this graph one neighbour a round starves some nodes, so every node sent to all its neighbours "
             "(diffusion); --gossip push-sum insists on one."

@@ -37,6 +37,13 @@ def check_parameters(model: Any) -> None:
         )
 
 
+def rule_for(algorithm: Any) -> str:
+    """What stopping="auto" is: a certified gap where the algorithm keeps a dual, else what it can be seen to do."""
+    if getattr(algorithm, "certifies", False):
+        return "gap"
+    return "average" if getattr(algorithm, "average", True) else "objective"
+
+
 def not_converged(model: Any) -> str:
     """What a user should know of a run that ended at max_iter."""
     seen = f" (it last saw {model.movement_:.3g})" if np.isfinite(model.movement_) else ""
@@ -44,7 +51,7 @@ def not_converged(model: Any) -> str:
     apart = model.history_[-1]["disagreement"]
     far = f"; the nodes still differ by {100 * apart:.0f} % of the average's length" if apart > FAR else ""
     return (
-        f"stopped at max_iter={model.max_iter} before stopping={model.stopping!r} was met{seen}{far}. "
+        f"stopped at max_iter={model.max_iter} before stopping={model.stopping_!r} was met{seen}{far}. "
         "The models so far are kept; raise max_iter or tol, or use stopping=None"
     )
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from gadget_svm.algorithms import AveragedSgd, Gadget, MomDsvm, Pdmm, TwoPushSum
+from gadget_svm.algorithms import Auto, AveragedSgd, Gadget, MomDsvm, Pdmm, TwoPushSum
 from gadget_svm.estimator.svc import GadgetSVC
 from gadget_svm.names import lookup
 
-KINDS = {kind.__name__: kind for kind in (AveragedSgd, Gadget, MomDsvm, Pdmm, TwoPushSum)}
+KINDS = {kind.__name__: kind for kind in (Auto, AveragedSgd, Gadget, MomDsvm, Pdmm, TwoPushSum)}
 FORMAT = "gadget-svm/1"
 ARRAYS = ("coef_", "intercept_", "node_coef_", "node_intercept_")
 

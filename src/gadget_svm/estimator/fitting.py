@@ -105,7 +105,7 @@ def fit_network(problem: Problem, plan: Plan, memory: Memory | None = None) -> F
 
 def _gossip(run: Run) -> str:
     used = type(getattr(run, "protocol", None))
-    return next((name for name, kind in PROTOCOLS.items() if kind is used), "broadcast")
+    return next((name for name, kind in PROTOCOLS.items() if kind is used), getattr(run, "pattern", "broadcast"))
 
 
 def make_blocks(problem: Problem, network: Network, seed: int, parts: int, team: Team) -> list[Block]:
@@ -124,10 +124,15 @@ def make_blocks(problem: Problem, network: Network, seed: int, parts: int, team:
 
 
 def _remember(runtime: LocalRuntime) -> Memory:
+    """What the nodes go on from. One that kept no average has its last iterate for one, and every row was a step."""
     blocks = runtime.blocks
+    w, w_sum, iterates, steps = (
+        np.concatenate([getattr(b, name) for b in blocks]) for name in ("w", "w_sum", "iterates", "steps")
+    )
+    if not runtime.run.average:
+        w_sum, steps = w * iterates[:, None, None], np.maximum(steps, np.int64(iterates * runtime.sizes()))
     return Memory(
-        runtime.sizes(), np.concatenate([b.w for b in blocks]), np.concatenate([b.w_sum for b in blocks]),
-        np.concatenate([b.iterates for b in blocks]), np.concatenate([b.steps for b in blocks]),
+        runtime.sizes(), w, w_sum, iterates, steps,
         blocks[0].exchanges, runtime.t, runtime.messages, runtime.nbytes,
     )  # fmt: skip
 

@@ -19,8 +19,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from gadget_svm import algorithms, topologies
+from gadget_svm.algorithms import Algorithm
 from gadget_svm.data.partition import deal_by_sites
-from gadget_svm.estimator.checks import check_parameters, not_converged
+from gadget_svm.estimator.checks import check_parameters, not_converged, rule_for
 from gadget_svm.estimator.fitting import Fitted, Memory, Plan, fit_network
 from gadget_svm.estimator.problem import Problem, as_csr, checked_nodes, row_costs, share_batch, share_rows
 from gadget_svm.estimator.shards import stack_shards
@@ -44,14 +45,16 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
     lam : float
         The weight of the regulariser in lam/2 |w|^2 + mean hinge loss.
     algorithm : str or instance
-        "auto", "gadget", or an instance such as ``Gadget(local_steps=10)``.
+        "auto", a name ("gadget" is the paper's, "pdmm" brings every node to the optimum), or an instance such as
+        ``Gadget(local_steps=10)``. "auto" is PDMM where it applies, see `gadget_svm.algorithms.Auto`.
     fit_intercept : bool
         Whether a regularised constant feature travels with the weights.
     class_weight : dict, "balanced" or None
     tol : float or None
         Tolerance of the stopping rule; None: the rule's own (0.001 for the paper's, 0.01 for "gap").
-    stopping : "average", "weights", "objective", "gap" or None
-        What must come to rest: the averaged iterates, the weights (the paper's rule), the objective. "gap" waits until
+    stopping : "auto", "average", "weights", "objective", "gap" or None
+        "auto" is "gap" for algorithms that can, else "average". What must come to rest: the averaged iterates, the
+        weights (the paper's rule), the objective. "gap" waits until
         the nodes have certified a model to be at most ``tol`` above the optimum, as a part of it: every node that is
         here then answers with that model, and ``gap_bound_`` is its bound (else None). With several classes objective
         and optimum are sums over the outputs. Rows of nodes that are gone are not counted. It needs an algorithm that
@@ -83,7 +86,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         fit_intercept: bool = True,
         class_weight: Any = None,
         tol: float | None = None,
-        stopping: str | None = "average",
+        stopping: str | None = "auto",
         max_iter: int = 10_000,
         max_seconds: float | None = None,
         record_every: int | None = None,
@@ -138,7 +141,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed = self._seed()
         shares, self.sites_ = share_rows(X, label, self._nodes(), seed, times, sites)
         self._forget(seed)
-        self._connect()
+        self._connect(algorithms.resolve(self.algorithm))
         self._learn(X, label, times, shares, self.max_iter, self.stopping, observe, should_stop)
         if self.stopping is not None and not self.converged_ and self.stopped_by_ == "max_iter":
             warnings.warn(not_converged(self), ConvergenceWarning, stacklevel=3)
@@ -159,10 +162,12 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X, label, times = self._validated(X, y, sample_weight, reset=first, classes=classes)
         if first:
             self._begin_network(sites)
+        elif type(self.algorithm_) is not type(self._for_batches()):  # after a fit of all rows at once
+            self._connect(self._for_batches())
         shares = share_batch(X, label, self.sites_, (self._fit_seed + self.n_iter_) & SEEDS, times, sites)
-        algorithm = algorithms.resolve(self.algorithm)
-        per_iteration = getattr(algorithm, "batch_size", 1) * getattr(algorithm, "local_steps", 1)
+        per_iteration = getattr(self.algorithm_, "batch_size", 1) * getattr(self.algorithm_, "local_steps", 1)
         one_pass = max(1, -(-int(shares.sizes.max()) // per_iteration))
+        one_pass = 1 if getattr(self.algorithm_, "whole_passes", False) else one_pass
         self._learn(X, label, times, shares, min(one_pass, self.max_iter), None)
         return self
 
@@ -190,17 +195,23 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         asked = self._nodes()
         nodes: list[Hashable] = list(range(10 if asked is None else checked_nodes(asked)))
         self.sites_ = nodes if sites is None else deal_by_sites(sites)[1]
-        self._connect()
+        self._connect(self._for_batches())
+
+    def _for_batches(self) -> Algorithm:
+        """The algorithm for rows that come batch by batch."""
+        algorithm = algorithms.resolve(self.algorithm)
+        return algorithm.for_batches() if isinstance(algorithm, algorithms.Auto) else algorithm
 
     def _nodes(self) -> int | None:
         """As many as asked for, else as the given graph has."""
         return topologies.nodes_of(self.topology) if self.n_nodes is None else self.n_nodes
 
-    def _connect(self) -> None:
-        """The network of the nodes there are, weighed as the algorithm wants it."""
+    def _connect(self, algorithm: Algorithm) -> None:
+        """The network of the nodes there are, weighed as the algorithm wants it, and that algorithm."""
         network = topologies.build(self.topology, len(self.sites_), seed=self._fit_seed)
         given = isinstance(self.topology, Network)  # it brings its own B
-        self.network_ = network if given else algorithms.resolve(self.algorithm).weigh(network)
+        self.algorithm_ = algorithm.for_network(network) if isinstance(algorithm, algorithms.Auto) else algorithm
+        self.network_ = network if given else self.algorithm_.weigh(network)
 
     def _forget(self, seed: int) -> None:
         self._fit_seed = seed
@@ -234,9 +245,10 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
         cost = row_costs(self.class_weight, self.classes_, label, times)
         problem = Problem(X, label, cost, times, shares, self.sites_, outputs)
+        self.stopping_ = rule_for(self.algorithm_) if stopping == "auto" else stopping
         plan = Plan(
-            algorithms.resolve(self.algorithm), self.network_, float(self.lam), self._fit_seed,
-            stopping_rule(stopping, self.tol), Limits(max_iter, self.max_seconds, should_stop), self.record_every,
+            self.algorithm_, self.network_, float(self.lam), self._fit_seed,
+            stopping_rule(self.stopping_, self.tol), Limits(max_iter, self.max_seconds, should_stop), self.record_every,
             self.faults, (self.engine_options or {}).get("blocks", 1), self.n_jobs, self._observer(observe),
         )  # fmt: skip
         self._keep(fit_network(problem, plan, self._memory))

@@ -1,0 +1,41 @@
+"""The default: whichever algorithm the benchmarks show best for the network at hand."""
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from gadget_svm.algorithms.contract import Algorithm, Run
+from gadget_svm.algorithms.pdmm import Pdmm
+from gadget_svm.algorithms.settings import Gadget
+from gadget_svm.network import Network
+
+
+class Auto(BaseEstimator):  # type: ignore[misc]
+    """PDMM, which brings every node to the pooled optimum; GADGET with implicit steps where PDMM does not apply.
+
+    That is on directed graphs, where the two ends of an edge do not hear each other, and for rows that come batch by
+    batch: PDMM solves for the rows it has, and would forget those of earlier batches.
+    """
+
+    def for_network(self, network: Network) -> Algorithm:
+        """The algorithm for this network."""
+        return self.for_batches() if network.directed else Pdmm()
+
+    def for_batches(self) -> Algorithm:
+        """The algorithm for rows that come batch by batch, and for settings that only GADGET has."""
+        return Gadget(solver="implicit", local_steps=10)  # nearer the optimum after fewer messages than as printed
+
+    def weigh(self, network: Network) -> Network:
+        """The network as the algorithm for it wants it."""
+        return self.for_network(network).weigh(network)
+
+    def bind(
+        self,
+        network: Network,
+        lam: float,
+        radius: float,
+        lossy: bool = False,
+        sizes: NDArray[np.float64] | None = None,
+    ) -> Run:
+        """The algorithm for this network, with every choice made."""
+        return self.for_network(network).bind(network, lam, radius, lossy, sizes)
