@@ -381,11 +381,11 @@ def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere():
 @pytest.mark.parametrize(
     ("options", "rule"),
     [
-        (["--algorithm", "pdmm"], "gap"),
-        (["--algorithm", "mom-dsvm"], "gap"),
+        (["--algorithm", "pdmm"], "certified"),
+        (["--algorithm", "mom-dsvm"], "certified"),
         (["--algorithm", "gadget"], "average"),
         (["--algorithm", "gadget", "--last"], "objective"),
-        ([], "gap"),
+        ([], "certified"),
         (["--topology", "exponential"], "average"),
         (["--local-steps", "5"], "average"),
     ],

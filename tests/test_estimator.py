@@ -387,3 +387,21 @@ def test_nodes_that_are_away_do_not_count_in_the_average():
     model = GadgetSVC(6, faults=gone, max_iter=50, stopping=None, fit_intercept=False, random_state=0).fit(X, y)
     others = np.average(model.node_coef_[1:], axis=0)
     np.testing.assert_allclose(model.coef_[0], others, rtol=1e-12)
+
+
+@pytest.mark.parametrize("algorithm", ["pdmm", "gadget"])
+def test_features_that_occur_nowhere_change_nothing(toy, algorithm):
+    """Not a bit of the others, and on the wire they count: a peer does not know what occurs elsewhere."""
+    wide = np.zeros((60, 15))
+    wide[:, [1, 4, 7, 8, 13]] = toy.X
+    settings = {"algorithm": algorithm, "max_iter": 50, "stopping": None, "random_state": 0, "lam": 0.01}
+    narrow, padded = (
+        GadgetSVC(**settings).fit(X, toy.y, sites=toy.sites) for X in (toy.X, sp.csr_matrix(wide))
+    )  # fmt: skip
+    if algorithm == "pdmm":
+        np.testing.assert_array_equal(padded.node_coef_[:, [1, 4, 7, 8, 13]], narrow.node_coef_)
+    assert padded.coef_.shape == (1, 15)
+    assert not padded.coef_[0, [0, 2, 3, 5, 6, 9, 10, 11, 12, 14]].any()
+    assert padded.history_[-1]["bytes"] - narrow.history_[-1]["bytes"] == 8 * 10 * padded.history_[-1]["messages"]
+    padded.partial_fit(sp.csr_matrix(wide), toy.y, sites=toy.sites)
+    assert padded.coef_.shape == (1, 15)

@@ -14,6 +14,7 @@ from gadget_svm.runtimes import training
 from gadget_svm.runtimes.stopping import (
     RULES,
     AverageStill,
+    CertifiedRest,
     GapBelow,
     ObjectiveStill,
     WeightsStill,
@@ -101,33 +102,40 @@ def test_the_objective_rule_asks_for_three_quiet_checks():
     assert runtime.t == checks[3]  # the first has nothing to compare with
 
 
-@pytest.mark.parametrize("name", sorted(RULES))
+@pytest.mark.parametrize("name", sorted(RULES.keys() - {"certified"}))
 def test_a_rule_that_cannot_be_met_ends_at_max_iter(name):
     outcome, _ = trained(lambda t: (-1) ** t * 2.0**t if t < 500 else t, stopping_rule(name, 1e-9), max_iter=300)
     assert (outcome.reason, outcome.n_iter, outcome.converged) == ("max_iter", 300, False)
 
 
 def test_the_gap_rule_fires_when_the_certified_bound_is_below_its_tolerance():
-    """At the marks 28, 42, 63, 94, 141: 1/141 is the first of at most 0.01."""
+    """At the marks 33, 41, 51, 63, 78, 97, 121: 1/121 is the first of at most 0.01."""
     outcome, runtime = trained(lambda t: t, GapBelow(), record_every=50)
-    assert (outcome.reason, outcome.n_iter, outcome.movement) == ("converged", 141, 1 / 141)
-    assert outcome.certificate.relative == 1 / 141
+    assert (outcome.reason, outcome.n_iter, outcome.movement) == ("converged", 121, 1 / 121)
+    assert outcome.certificate.relative == 1 / 121
     assert [(record["iteration"], record["bound"]) for record in outcome.history] == [
-        (50, 1 / 42),
-        (100, 1 / 94),
-        (141, 1 / 141),
+        (50, 1 / 41),
+        (100, 1 / 97),
+        (121, 1 / 121),
     ]
-    assert outcome.history[-1]["messages"] == runtime.messages == 2 * 141 + 5 * 2  # five certificates
+    assert outcome.history[-1]["messages"] == runtime.messages == 2 * 121 + 7 * 2  # so many certificates
     certified = flat_objective()(np.full((1, 1, 3), 7.0)).objective[0]
     assert outcome.history[-1]["objective"] == outcome.history[-1]["worst_objective"] == pytest.approx(certified)
+
+
+def test_a_certified_objective_at_rest_ends_the_run_with_its_bound():
+    """Far from a tolerance of 1e-9: the objective is the same at the marks 33, 41, 51, 63."""
+    outcome, _ = trained(lambda t: t, CertifiedRest(tol=1e-9), max_iter=300)
+    assert (outcome.reason, outcome.n_iter) == ("converged", 63)
+    assert outcome.certificate.relative == 1 / 63
 
 
 def test_a_certificate_is_work_of_the_nodes_and_counts_as_time(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(training.time, "perf_counter", lambda: clock[0])
     runtime = Script(lambda t: t, clock)
-    outcome = train(runtime, flat_objective(), GapBelow(tol=1 / 30), Limits(1000), 0)
-    assert (outcome.n_iter, outcome.seconds) == (42, 42 + 2 * 3)
+    outcome = train(runtime, flat_objective(), GapBelow(tol=1 / 40), Limits(1000), 0)
+    assert (outcome.n_iter, outcome.seconds) == (41, 41 + 2 * 3)
 
 
 def test_the_gap_rule_has_a_last_look_at_the_last_iteration():

@@ -139,8 +139,7 @@ class PdmmRun:
         block.edge.update(
             dual=np.zeros((block.w.shape[1], len(rows.order))),
             rest=np.zeros((block.w.shape[1], len(rows.order)), dtype=np.uint8), curve=curve, R=np.zeros(block.k),
-            tau=np.zeros(block.k), z=np.zeros((ends, block.s.shape[1])), rho=rho, least=moves.LEAST * rho,
-            strain=np.zeros(ends),
+            tau=np.zeros(block.k), z=np.zeros((ends, block.s.shape[1])), rho=rho, strain=np.zeros(ends),
             open=np.ones(ends, dtype=np.bool_), due=np.zeros(ends, dtype=np.bool_),
             agreed=np.full(ends, self.rho is not None), seen=np.full(ends, block.exchanges - 2, dtype=np.int64),
             **counts,
@@ -169,7 +168,7 @@ def _edges(block: Block) -> moves.Edges:
     own = block.edge
     return moves.Edges(
         block.links.indptr, block.links.target, own["z"], own["rho"], own["open"], own["due"], own["agreed"],
-        own["least"], own["changes"], own["epoch"], own["seen"], own["strain"],
+        own["changes"], own["epoch"], own["seen"], own["strain"],
     )  # fmt: skip
 
 
@@ -241,6 +240,7 @@ class Pdmm(BaseEstimator):  # type: ignore[misc]
 
     average = False  # the models are the last iterates
     certifies = True
+    spares_columns = True  # features that occur nowhere make no difference, to the last bit
     whole_passes = True  # an iteration is a pass over all rows
 
     def __init__(

@@ -38,9 +38,9 @@ def check_parameters(model: Any) -> None:
 
 
 def rule_for(algorithm: Any) -> str:
-    """What stopping="auto" is: a certified gap where the algorithm keeps a dual, else what it can be seen to do."""
+    """What stopping="auto" is: a certified model where the algorithm keeps a dual, else what it can be seen to do."""
     if getattr(algorithm, "certifies", False):
-        return "gap"
+        return "certified"
     return "average" if getattr(algorithm, "average", True) else "objective"
 
 

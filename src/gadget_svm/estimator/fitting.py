@@ -79,10 +79,23 @@ def fit_network(problem: Problem, plan: Plan, memory: Memory | None = None) -> F
     certifies = plan.rule is not None and plan.rule.certifies
     if certifies and not certifiable(run):
         raise ValueError(f"stopping='gap': {UNCERTIFIABLE}")
+    width, columns = problem.X.shape[1], np.arange(problem.X.shape[1])
+    if memory is None and getattr(plan.algorithm, "spares_columns", False):
+        problem, columns = problem.occurring()
+
+    def wide(models: Floats) -> Floats:
+        """With the features that were left out, whose weights are zero."""
+        if len(columns) == width:
+            return models
+        full = np.zeros((*models.shape[:-1], width))
+        full[..., columns] = models
+        return full
+
     blocks = make_blocks(problem, plan.network, plan.seed, plan.blocks, Team.of(plan.n_jobs))
     world = faulty.World(plan.network.n, plan.seed)
     exchange = faulty.wrap_all(wrong, world) if wrong else None
     runtime = LocalRuntime(run, blocks, exchange, lam=plan.lam if certifies else None)
+    runtime.spared = problem.n_outputs * (width - len(columns))
     if memory is not None:
         _recall(runtime, memory)
     try:
@@ -92,7 +105,7 @@ def fit_network(problem: Problem, plan: Plan, memory: Memory | None = None) -> F
             plan.rule,
             plan.limits,
             plan.record_every,
-            plan.observe,
+            lambda record, mean: plan.observe(record, wide(mean)),
         )
     finally:
         runtime.close()
@@ -100,7 +113,9 @@ def fit_network(problem: Problem, plan: Plan, memory: Memory | None = None) -> F
     mean = network_mean(models, runtime.voices())
     if outcome.certificate is not None:  # it is this model that was certified, and every node has it
         models, mean = certified(models, outcome.certificate, runtime.here()), outcome.certificate.model
-    return Fitted(models, runtime.weights().copy(), mean, outcome, _gossip(run), _remember(runtime))
+    kept = _remember(runtime)
+    kept.w, kept.w_sum = wide(kept.w), wide(kept.w_sum)
+    return Fitted(wide(models), wide(runtime.weights().copy()), wide(mean), outcome, _gossip(run), kept)
 
 
 def _gossip(run: Run) -> str:

@@ -2,7 +2,7 @@
 
 import numbers
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,8 @@ from gadget_svm.objective import Objective
 from gadget_svm.rows import Rows, Shares
 
 Floats = NDArray[np.float64]
+WORTH_SPARING = 0.8
+"""Features that occur nowhere are left out of the computation if so many or fewer are left."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,16 @@ class Problem:
     def mean_cost(self) -> float:
         """The average of c_r over the rows, by their multiplicity: it sets the radius of the ball."""
         return float(np.average(self.cost, weights=self.times))
+
+    def occurring(self) -> "tuple[Problem, NDArray[np.intp]]":
+        """The same problem without the features that no row has, and which are left; itself if they are few."""
+        used = np.flatnonzero(np.bincount(self.X.indices, minlength=self.X.shape[1]))
+        if len(used) > WORTH_SPARING * self.X.shape[1]:
+            return self, np.arange(self.X.shape[1])
+        place = np.zeros(self.X.shape[1], dtype=self.X.indices.dtype)
+        place[used] = np.arange(len(used))
+        narrow = (self.X.data, place[self.X.indices], self.X.indptr)
+        return replace(self, X=sp.csr_matrix(narrow, shape=(self.X.shape[0], len(used)))), used
 
     def objective(self, lam: float, team: Team) -> Objective:
         """The pooled problem, to measure by."""

@@ -14,7 +14,6 @@ from gadget_svm.kernels.compiler import compiled
 from gadget_svm.kernels.draws import NEIGHBOUR, draw
 from gadget_svm.kernels.dual import DualRows, rested_pass, shuffle
 from gadget_svm.kernels.gossip import find
-from gadget_svm.kernels.vectors import sq_norm
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -24,9 +23,6 @@ UNITS = 14.0
 """A node wishes its edges' penalties to add up to so many times lam sum |x_r|^2."""
 STRAINED, SLACK = 2.0, 2.0
 """The owner doubles rho where the larger tau is above STRAINED rho, and halves it where it is below rho / SLACK."""
-LEAST = 0.25
-"""The part of the penalty at which an edge began that is left to it: on nearly separable data, where rows hardly pull
-at the optimum, tau says too little of what it takes to get there."""
 CARRIED = 0.1
 """The part of its neighbours' largest tau that a node announces, if its own is less. Without it edges between nodes
 of few rows starve, and a line of such nodes separates those at its ends."""
@@ -48,7 +44,6 @@ class Edges(NamedTuple):
     open: Flags  # whether it counts in R and S
     due: Flags  # closed here, but the other end still speaks: it is owed an answer
     agreed: Flags  # whether both ends have settled on one rho
-    least: Floats  # the rho below which the owner does not go
     changes: Ints
     epoch: Ints  # how often the edge was dropped or reopened, by either end
     seen: Ints  # the number of the newest mail; what is not newer is ignored
@@ -145,16 +140,17 @@ def strain(nodes: Nodes, edges: Edges, i: int) -> float:
         if edges.open[e]:
             degree += 1
             carried = max(carried, CARRIED * edges.strain[e])
-    length = np.sqrt(sq_norm(w))
-    if degree == 0 or length == 0.0:
-        return 0.0
+    length2 = 0.0
     for q in range(len(w)):
+        length2 += w[q] * w[q]  # one by one: features that occur nowhere may be left out without changing a bit
         part = nodes.R[i] * w[q]
         for e in range(lo, hi):
             if edges.open[e]:
                 part += sign(nodes.first + i, edges.target[e]) * edges.z[e, q]
         pull += part * part
-    return max(carried, float(2.0 * np.sqrt(pull) / (length * degree)))
+    if degree == 0 or length2 == 0.0:
+        return 0.0
+    return max(carried, float(2.0 * np.sqrt(pull / length2) / degree))
 
 
 @compiled
@@ -269,7 +265,6 @@ def hear(
         set_penalty(nodes, edges, i, e, theirs)
     elif not edges.agreed[e]:
         set_penalty(nodes, edges, i, e, 0.5 * (mine + theirs))
-        edges.least[e] = LEAST * edges.rho[e]
     edges.agreed[e], edges.strain[e] = True, tau
     A = sign(nodes.first + i, edges.target[e])
     lack = (edges.rho[e] - theirs) * -A  # y += (rho' - rho) A_sender w_own
@@ -279,7 +274,7 @@ def hear(
         if strongest > STRAINED * mine:
             set_penalty(nodes, edges, i, e, 2.0 * mine)
             edges.changes[e] += 1
-        elif strongest < mine / SLACK and 0.5 * mine >= edges.least[e]:
+        elif strongest < mine / SLACK:
             set_penalty(nodes, edges, i, e, 0.5 * mine)
             edges.changes[e] += 1
 

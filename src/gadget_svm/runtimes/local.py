@@ -32,6 +32,7 @@ class LocalRuntime:
     t: int = 0
     messages: int = 0
     nbytes: int = 0
+    spared: int = 0  # numbers of every message that are zero for certain, and so left out here, but not on a wire
     lam: float | None = None  # of the problem, where models are to be certified
     certificates: int = 0  # how many were asked for
     gone: dict[int, int] = field(default_factory=dict)  # who is away, and since which iteration
@@ -119,7 +120,7 @@ class LocalRuntime:
 
     def _count(self, messages: int, nbytes: int) -> None:
         self.messages += messages
-        self.nbytes += nbytes
+        self.nbytes += nbytes + 8 * self.spared * messages
 
     def models(self) -> Floats:
         """Every node's model, nodes x outputs x features."""
