@@ -92,8 +92,8 @@ Stopping = Annotated[
     _option(
         "--stopping",
         panel=STOP,
-        help="certified: the nodes certify that a model is at most --tol (0.01) above the optimum, or how far it can "
-        "be at most when it comes to rest; the default with pdmm and mom-dsvm. gap: only the former. Else what must "
+        help="certified: the nodes certify that a model is at most --tol (0.01) above the optimum, or ten times that "
+        "when it comes to rest; the default with pdmm and mom-dsvm. gap: only the former. Else what must "
         "come to rest: average (default), weights (the paper's rule), objective (default with --last). Or none.",
     ),
 ]

@@ -58,7 +58,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         here then answers with that model, and ``gap_bound_`` is its bound (else None). With several classes objective
         and optimum are sums over the outputs. Rows of nodes that are gone are not counted. It needs an algorithm that
         keeps dual variables, "pdmm" or "mom-dsvm". "certified" is "gap", or that the objective of the certified model
-        has come to rest: the bound then says how far above the optimum it can be at most. "auto" is "certified" for
+        has come to rest and its bound is at most ten times ``tol``. "auto" is "certified" for
         algorithms that can, else "average", or "objective" if there is none.
     max_iter : int
         At most so many iterations, each one local step and one gossip exchange of every node.

@@ -22,6 +22,8 @@ STRIDE = 1.25
 REST = 0.02
 """An objective that changes by no more than this part of itself from one check to the next has come to rest."""
 
+LOOSE = 10.0
+
 
 class Stopping(Protocol):
     """A stopping rule: ``value`` is the last figure it compared with ``tol``."""
@@ -157,8 +159,8 @@ class GapBelow(Plain):
 class CertifiedRest(GapBelow):
     """`GapBelow`, or the certified objective has come to rest: it changed by at most REST at three checks in a row.
 
-    On nearly separable data, whose optimum is next to zero, a small part of it may be thousands of iterations away when
-    the model has long stopped changing its mind. The bound is known in either case.
+    At rest a bound of LOOSE times the tolerance will do. On nearly separable data, whose optimum is next to zero, a
+    small part of it may be thousands of iterations away when the model has long stopped changing its mind.
     """
 
     before: float = np.inf
@@ -172,7 +174,7 @@ class CertifiedRest(GapBelow):
         now = self.certificate.bound + float(self.certificate.duals.sum())
         self.quiet = self.quiet + 1 if abs(now - self.before) <= REST * abs(now) else 0
         self.before = now
-        return done or (self.quiet >= 3 and np.isfinite(self.value))
+        return done or (self.quiet >= 3 and self.value <= LOOSE * self.tol)
 
 
 RULES: dict[str, Callable[..., Stopping]] = {
