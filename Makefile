@@ -4,13 +4,14 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help venv demo test lint format bench clean
+.PHONY: help venv demo test lint format bench bench-quick clean
 
 help:
 	@echo "make demo    ten gossiping nodes learn digits; writes demo/report.html"
 	@echo "make test    all tests"
 	@echo "make lint    ruff, mypy, import-linter"
 	@echo "make bench   benchmarks, with machine and date, into benchmarks/results/"
+	@echo "make bench-quick   the same on small sizes, in two minutes, into benchmarks/results/quick/"
 	@echo "make venv    .venv with the package and its developer tools"
 
 $(BIN)/python:
@@ -49,6 +50,9 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
+
+bench-quick: $(VENV)/.dev
+	$(BIN)/python -m benchmarks --quick
 
 clean:
 	rm -rf $(VENV) demo dist build

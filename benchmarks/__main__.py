@@ -1,6 +1,29 @@
-"""All benchmarks, one after another."""
+"""`python -m benchmarks [NAME ...] [--quick]`: all benchmarks, or those named, one after another."""
 
-from benchmarks import accuracy, memory, node_iteration
+import argparse
+import importlib
 
-for benchmark in (node_iteration, memory, accuracy):
-    benchmark.main()
+from benchmarks.common import say
+
+NAMES = (
+    "node_iteration", "memory", "accuracy", "limit", "scale", "gap_time", "gap_exchanges", "paper_scale",
+)  # fmt: skip
+
+
+def main() -> None:
+    """Run what was asked for; results of a quick run go to a folder of their own."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(NAMES)}; default: all")
+    parser.add_argument("--quick", action="store_true", help="small sizes, in all less than two minutes")
+    order = parser.parse_args()
+    unknown = [name for name in order.names if name not in NAMES]
+    if unknown:
+        parser.error(f"no benchmark is called {unknown[0]!r}: there are {', '.join(NAMES)}")
+    for name in order.names or NAMES:
+        say(f"== {name}")
+        importlib.import_module(f"benchmarks.{name}").main(quick=order.quick)
+    say("== done")
+
+
+if __name__ == "__main__":
+    main()

@@ -13,7 +13,7 @@ SETS = ("adult", "reuters", "ccat", "usps", "mnist")
 METHODS = {"gadget, as the paper prints it": "gadget", "auto": "auto"}
 
 
-def main() -> None:
+def main(quick: bool = False) -> None:
     """Train on every data set that is on this machine, with the paper's lambda and no intercept."""
     warnings.simplefilter("ignore", ConvergenceWarning)
     lines = [
@@ -24,7 +24,7 @@ def main() -> None:
         "|---|---|---|---|---|---|---|",
     ]
     figures = {}
-    for name in SETS:
+    for name in SETS[:1] if quick else SETS:
         try:
             d = load_dataset(name, download=False)
         except FileNotFoundError:
@@ -46,7 +46,7 @@ def main() -> None:
         lines.append(
             f"| {name} | LIBLINEAR, pooled | {100 * accuracy:.2f} % | | {central.n_iter_} | {reference:.2f} | 1 |"
         )
-    publish("accuracy", "The paper's data sets", lines, figures)
+    publish("accuracy", "The paper's data sets", lines, figures, quick)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,11 @@
-"""What every benchmark needs: data of the right shape, and where results go."""
+"""What every benchmark needs: data of the right shape, tables, and where results go."""
 
+import csv
 import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -11,6 +16,8 @@ import scipy.sparse as sp
 from gadget_svm.report.machine import machine
 
 RESULTS = Path(__file__).parent / "results"
+ABSENT = "not reached"
+BEGUN = time.perf_counter()
 
 
 def named(name: str) -> tuple[sp.csr_matrix, np.ndarray, float, str]:
@@ -39,12 +46,101 @@ def generated(rows: int, features: int, per_row: int, seed: int = 0) -> tuple[sp
     return X, np.where(score > 0, 1, -1)
 
 
-def publish(name: str, title: str, lines: list[str], figures: dict[str, Any]) -> None:
+def say(words: str) -> None:
+    """A line of progress, beside the results."""
+    print(f"{time.perf_counter() - BEGUN:6.0f} s  {words}", file=sys.stderr, flush=True)
+
+
+@dataclass
+class Table:
+    """Columns and rows as measured; the last column is a ratio to a peer measured in the same run."""
+
+    columns: Sequence[str]
+    rows: list[Sequence[Any]] = field(default_factory=list)
+    name: str = ""  # where a benchmark has several: added to the file's name
+    title: str = ""
+
+    def add(self, *row: Any) -> None:
+        """One more row, which must be as long as the head."""
+        if len(row) != len(self.columns):
+            raise ValueError(f"a row of {len(row)} cells in a table of {len(self.columns)} columns: {row}")
+        self.rows.append(row)
+
+    def column(self, name: str) -> list[Any]:
+        """All entries of one column."""
+        place = list(self.columns).index(name)
+        return [row[place] for row in self.rows]
+
+    def markdown(self) -> list[str]:
+        """As lines of a document."""
+        head = [f"## {self.title}", ""] if self.title else []
+        body = ["| " + " | ".join(shown(cell) for cell in row) + " |" for row in self.rows]
+        return [*head, "| " + " | ".join(self.columns) + " |", "|" + "---|" * len(self.columns), *body, ""]
+
+
+def shown(value: Any) -> str:
+    """A cell as people read it: three digits of a number that was measured, all of a count."""
+    if value is None:
+        return ""
+    if isinstance(value, float | np.floating):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int | np.integer) and not isinstance(value, bool) else str(value)
+
+
+def ratio(mine: float | None, peer: float | None) -> float | None:
+    """Mine as a multiple of the peer's; nothing where one of them is missing."""
+    return None if not mine or not peer else mine / peer
+
+
+def publish(name: str, title: str, lines: list[str], figures: dict[str, Any], quick: bool = False) -> None:
     """Print the result, and keep it with machine and date."""
-    head = [f"# {title}", "", f"{date.today().isoformat()}, {machine()}. Made by `make bench`.", ""]
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.md").write_text("\n".join([*head, *lines, ""]))
-    (RESULTS / f"{name}.json").write_text(
+    folder = _folder(quick)
+    (folder / f"{name}.json").write_text(
         json.dumps({"date": date.today().isoformat(), "machine": machine(), **figures}, indent=1) + "\n"
     )
-    print("\n".join([*head, *lines, ""]))
+    _write(folder / f"{name}.md", title, lines, quick)
+
+
+def publish_tables(
+    name: str, title: str, notes: Sequence[str], tables: Sequence[Table], draw: Callable[[Any], None] | None = None,
+    quick: bool = False, size: tuple[float, float] = (10.0, 4.2),
+) -> None:  # fmt: skip
+    """Print the tables and keep them as text, as CSV, and as a plot that ``draw`` makes on a figure of matplotlib's."""
+    folder = _folder(quick)
+    for table in tables:
+        _write_csv(folder / f"{name}{'_' + table.name if table.name else ''}.csv", table)
+    lines = [*notes, ""] + [line for table in tables for line in table.markdown()]
+    if draw is not None:
+        lines.append(_plot(folder / f"{name}.png", title, draw, size))
+    _write(folder / f"{name}.md", title, lines, quick)
+
+
+def _folder(quick: bool) -> Path:
+    folder = RESULTS / "quick" if quick else RESULTS
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _write(path: Path, title: str, lines: list[str], quick: bool) -> None:
+    made = "make bench-quick" if quick else "make bench"
+    text = "\n".join([f"# {title}", "", f"{date.today().isoformat()}, {machine()}. Made by `{made}`.", "", *lines, ""])
+    path.write_text(text)
+    print(text, flush=True)
+
+
+def _write_csv(path: Path, table: Table) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([*table.columns, "date", "machine"])
+        writer.writerows([*row, date.today().isoformat(), machine()] for row in table.rows)
+
+
+def _plot(path: Path, title: str, draw: Callable[[Any], None], size: tuple[float, float]) -> str:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return "No plot: it takes matplotlib (pip install '.[paper]')."
+    figure = Figure(figsize=size, layout="constrained")
+    draw(figure)
+    figure.savefig(path, dpi=120)
+    return f"![{title}]({path.name})"

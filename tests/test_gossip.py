@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from conftest import networks
 from gadget_svm.gossip import PROTOCOLS, Diffusion, Pairwise, PushSum, average, carrier, rounds, until_still
-from gadget_svm.kernels.gossip import LEAST
+from gadget_svm.gossip.swift import SWIFT
+from gadget_svm.kernels import Team
+from gadget_svm.kernels.gossip import LEAST, arrange
 from gadget_svm.mail import Delivery, Mail
-from gadget_svm.network import Network
+from gadget_svm.network import DOUBLY_STOCHASTIC, TRANSITIONS, Network
 from gadget_svm.spectral import diameter
 from gadget_svm.topologies import build
 
@@ -251,6 +253,52 @@ def test_what_cannot_be_averaged_says_so():
 def test_pairwise_averaging_refuses_weights():
     with pytest.raises(ValueError, match="knows no weights"):
         average(np.arange(4.0), build("ring", 4), PROTOCOLS["pairwise"](), 5, weights=[1, 2, 3, 4])
+
+
+@pytest.mark.parametrize("name", ["push-sum", "diffusion"])
+@settings(max_examples=40)
+@given(
+    network=st.sampled_from(sorted(TRANSITIONS)).flatmap(
+        lambda transition: networks(directed=False if transition in DOUBLY_STOCHASTIC else None, transition=transition)
+    ),
+    width=st.integers(1, 20),
+    seed=st.integers(0, 2**32),
+    steps=st.integers(0, 25),
+)
+def test_compiled_rounds_are_rounds_of_mail_bit_for_bit(name, network, width, seed, steps):
+    """On one thread and on several, also where nodes have no mass."""
+    block, protocol = some_block(network, width, seed, zeros=True), PROTOCOLS[name]()
+    values, mass = block.flat.copy(), block.n.copy()
+    list(gossiped(protocol, block, steps))
+    wanted = np.column_stack([block.s, block.phi]) if steps else np.column_stack([mass[:, None] * values, mass])
+    for team in (Team(1), Team(3, worth_sharing=0)):
+        state = np.column_stack([mass[:, None] * values, mass])
+        after = SWIFT[type(protocol)](network, state, steps, seed, team)
+        team.close()
+        np.testing.assert_array_equal(after, wanted)
+
+
+@pytest.mark.parametrize("name", ["push-sum", "diffusion"])
+def test_compiled_rounds_keep_next_to_no_mass_as_rounds_of_mail_do(name):
+    """Where some hold less than can be halved, and on a graph large enough for many messages to one node."""
+    network = build("k-out:12", 400, seed=2)
+    mass = np.where(np.arange(400) % 3, 1.0, LEAST / 3)
+    block = carrier(network, np.arange(800.0).reshape(400, 2), mass, 5)
+    values = block.flat.copy()
+    list(gossiped(PROTOCOLS[name](), block, 6))
+    believed = average(values, network, PROTOCOLS[name](), 6, weights=mass, seed=5)
+    np.testing.assert_array_equal(believed, block.s / block.phi[:, None])
+
+
+def test_mail_in_any_order_is_absorbed_in_one():
+    """By receiver, then sender, then sequence; what is in order already is only counted."""
+    rng = np.random.default_rng(3)
+    sender, seq, receiver = np.repeat(np.arange(50), 4), np.tile(np.arange(4), 50), rng.integers(0, 20, 200)
+    for shuffled in (np.arange(200), rng.permutation(200)):
+        order, start = arrange(receiver[shuffled], sender[shuffled], seq[shuffled], 5, 10)
+        wanted = [m for m in np.lexsort((seq, sender, receiver)) if 5 <= receiver[m] < 15]
+        np.testing.assert_array_equal(shuffled[order], wanted)
+        np.testing.assert_array_equal(np.diff(start), np.bincount(receiver, minlength=20)[5:15])
 
 
 @pytest.mark.parametrize("name", ["push-sum", "diffusion"])

@@ -6,7 +6,8 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gadget_svm.network import DOUBLY_STOCHASTIC, TRANSITIONS, Network
+from gadget_svm.kernels.gossip import pick_edge
+from gadget_svm.network import DOUBLY_STOCHASTIC, TRANSITIONS, WALKS, Network, _portions
 
 
 @st.composite
@@ -29,7 +30,7 @@ def test_rows_of_B_sum_to_one(graph, transition):
 
 
 @settings(max_examples=40, deadline=None)
-@given(symmetric_graphs(), st.sampled_from(DOUBLY_STOCHASTIC))
+@given(symmetric_graphs(), st.sampled_from(sorted(DOUBLY_STOCHASTIC)))
 def test_metropolis_and_max_degree_are_doubly_stochastic(graph, transition):
     B = Network.from_adjacency(graph, transition=transition).matrix().toarray()
     np.testing.assert_array_equal(B, B.T)
@@ -37,7 +38,7 @@ def test_metropolis_and_max_degree_are_doubly_stochastic(graph, transition):
 
 
 @settings(max_examples=60, deadline=None)
-@given(symmetric_graphs(), st.sampled_from(sorted(TRANSITIONS)))
+@given(symmetric_graphs(), st.sampled_from(sorted(DOUBLY_STOCHASTIC)))
 def test_the_draw_table_holds_the_chances_and_what_is_left_is_silence(graph, transition):
     network = Network.from_adjacency(graph, transition=transition)
     for i in range(network.n):
@@ -46,10 +47,30 @@ def test_the_draw_table_holds_the_chances_and_what_is_left_is_silence(graph, tra
         if len(row):
             assert (np.diff(row) > 0).all()
             assert row[0] > 0
-            walk = transition in ("lazy", "random-walk")
-            assert row[-1] == pytest.approx(1.0 if walk else 1.0 - network.self_share[i], abs=1e-12)
-            assert not walk or row[-1] == 1.0, "a walk always sends"
-            np.testing.assert_allclose(np.diff(row, prepend=0), share / share.sum() if walk else share, atol=1e-12)
+            assert row[-1] == pytest.approx(1.0 - network.self_share[i], abs=1e-12)
+            np.testing.assert_allclose(np.diff(row, prepend=0), share, atol=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(symmetric_graphs(), st.sampled_from(sorted(WALKS)))
+def test_a_walk_needs_no_table_and_never_is_silent(graph, transition):
+    network = Network.from_adjacency(graph, transition=transition)
+    assert len(network.draw_table) == 0
+    for i in range(network.n):
+        first, last = network.indptr[i], network.indptr[i + 1]
+        if last > first:
+            drawn = [pick_edge(network.draw_table, first, last, u) for u in np.linspace(0, 1, 997, endpoint=False)]
+            assert pick_edge(network.draw_table, first, last, np.nextafter(1.0, 0.0)) == last - 1
+            chance = np.bincount(np.array(drawn) - first, minlength=last - first) / 997
+            np.testing.assert_allclose(chance, network.chances[first:last], atol=2 / 997)
+
+
+def test_work_done_some_nodes_at_a_time_covers_every_node_once():
+    indptr = np.array([0, 3, 3, 50, 51, 51, 53])
+    for most in (1, 5, 60):
+        parts = list(_portions(indptr, most))
+        assert [i for part in parts for i in range(part.start, part.stop)] == list(range(6))
+        assert all(indptr[part.stop] - indptr[part.start] <= most or part.stop == part.start + 1 for part in parts)
 
 
 @settings(max_examples=40, deadline=None)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm.kernels import Team
+from gadget_svm.kernels.averaging import turn_around
 from gadget_svm.mail import Delivery
 from gadget_svm.network import Network
 from gadget_svm.rows import Rows
@@ -27,23 +28,21 @@ class Links(NamedTuple):
     keep: Floats
     table: Floats
     in_ptr: Ints
-    source: Ints
+    source: NDArray[np.int32]
 
     @classmethod
     def of(cls, network: Network, first: int, last: int) -> "Links":
         """The edges of the nodes first:last."""
         lo, hi = network.indptr[first], network.indptr[last]
-        here = np.flatnonzero((network.indices >= first) & (network.indices < last))
-        here = here[np.argsort(network.indices[here], kind="stable")]  # by receiver; senders stay ascending
-        counts = np.bincount(network.indices[here] - first, minlength=last - first)
+        in_ptr, source, _ = turn_around(network.indptr, network.indices, first, last, False)
         return cls(
             network.indptr[first : last + 1] - lo,
             network.indices[lo:hi],
             network.share[lo:hi],
             network.self_share[first:last],
             network.draw_table[lo:hi],
-            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-            network.sources[here],
+            in_ptr,
+            source,
         )
 
 

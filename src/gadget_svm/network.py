@@ -4,7 +4,7 @@ Owns the value, the four ways to weigh its edges and the walks along them; build
 work, measuring them `spectral`'s.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,8 @@ from gadget_svm.names import lookup
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Nodes = NDArray[Any]  # node numbers, 32 bits each: a graph of a million nodes is mostly these
+Shares = tuple[Floats, Floats]
 Sparse = Any  # any scipy sparse matrix or array: they share no typed base
 
 
@@ -24,13 +26,12 @@ Sparse = Any  # any scipy sparse matrix or array: they share no typed base
 class Network:
     """A graph of ``n`` nodes: node i may send to ``indices[indptr[i]:indptr[i+1]]``.
 
-    ``share[e]`` is b_ij of edge e, ``self_share[i]`` is b_ii; each row of B sums to one.
+    ``share[e]`` is b_ij of edge e, ``self_share[i]`` is b_ii; each row of B sums to one. What has an entry per edge
+    beside ``indices`` is made when it is asked for: a walk on a large graph needs none of it.
     """
 
     indptr: Ints
-    indices: Ints
-    share: Floats
-    self_share: Floats
+    indices: Nodes
     name: str = "custom"
     directed: bool = False
     transition: str = "lazy"
@@ -57,25 +58,25 @@ class Network:
     def from_csr(
         cls,
         indptr: Ints,
-        indices: Ints,
+        indices: Nodes,
         *,
         name: str = "custom",
         directed: bool = False,
         transition: str = "lazy",
     ) -> "Network":
-        """The network of ready CSR arrays: rows sorted, without self-loops or duplicates, and not copied.
+        """The network of ready CSR arrays: rows sorted, without self-loops or duplicates; int32 indices are not copied.
 
         ``directed=False`` vouches that the graph is symmetric, which is not checked.
         """
-        indptr, indices = np.asarray(indptr, np.int64), np.asarray(indices, np.int64)
-        _check_csr(indptr, indices)
+        indptr = np.asarray(indptr, np.int64)
+        _check_csr(indptr, np.asarray(indices))
+        lookup("transition", transition, TRANSITIONS)
         if directed and transition in DOUBLY_STOCHASTIC:
             raise ValueError(
                 f"transition {transition!r} is doubly stochastic only on an undirected graph: "
                 "use 'lazy' or 'random-walk', or make the graph symmetric (A + A.T)"
             )
-        share, self_share = lookup("transition", transition, TRANSITIONS)(indptr, indices, np.diff(indptr))
-        return cls(indptr, indices, share, self_share, name, directed, transition)
+        return cls(indptr, np.asarray(indices, np.int32), name, directed, transition)
 
     def with_transition(self, transition: str) -> "Network":
         """The same graph under another B."""
@@ -84,6 +85,32 @@ class Network:
         return Network.from_csr(
             self.indptr, self.indices, name=self.name, directed=self.directed, transition=transition
         )
+
+    @property
+    def is_walk(self) -> bool:
+        """Whether all neighbours of a node have the same share and the same chance to be drawn."""
+        return self.transition not in DOUBLY_STOCHASTIC
+
+    @cached_property
+    def share(self) -> Floats:
+        """b_ij of every edge."""
+        return np.repeat(self.each, self.degree) if self.is_walk else self._weighed[0]
+
+    @cached_property
+    def self_share(self) -> Floats:
+        """b_ii of every node."""
+        if self.is_walk:
+            return np.where(self.degree > 0, WALKS[self.transition], 1.0)
+        return self._weighed[1]
+
+    @cached_property
+    def each(self) -> Floats:
+        """Of a walk, the share that every neighbour of node i gets."""
+        return (1.0 - WALKS[self.transition]) / np.maximum(self.degree, 1)
+
+    @cached_property
+    def _weighed(self) -> Shares:
+        return DOUBLY_STOCHASTIC[self.transition](self.indptr, self.indices, self.degree)
 
     @property
     def n(self) -> int:
@@ -114,25 +141,28 @@ class Network:
         Of a doubly stochastic B the draw is b_ij as it stands, and with probability b_ii the node is silent:
         then every node is drawn as often as it draws, on whatever graph.
         """
-        if self.transition in DOUBLY_STOCHASTIC:
-            return self.share
-        sent = np.where(self.degree > 0, 1.0 - self.self_share, 1.0)
-        return np.asarray(self.share / np.repeat(sent, self.degree), dtype=np.float64)
+        return np.repeat(1.0 / np.maximum(self.degree, 1), self.degree) if self.is_walk else self.share
 
     @cached_property
     def draw_table(self) -> Floats:
-        """Per edge, the cumulative probability of being drawn; a draw above a row's last entry is silence."""
+        """Per edge, the cumulative probability of being drawn; a draw above a row's last entry is silence.
+
+        Empty for a walk: all neighbours are as likely, so that the draw itself says which (`kernels.gossip.pick_edge`).
+        """
+        if self.is_walk:
+            return np.empty(0)
         total = np.concatenate([[0.0], np.cumsum(self.chances)])
-        table: Floats = total[1:] - np.repeat(total[self.indptr[:-1]], self.degree)
-        if self.transition not in DOUBLY_STOCHASTIC:
-            table[self.indptr[1:][self.degree > 0] - 1] = 1.0
-        return table
+        return np.asarray(total[1:] - np.repeat(total[self.indptr[:-1]], self.degree), dtype=np.float64)
 
     @cached_property
     def balanced(self) -> bool:
         """Whether every node is drawn at least half as often as it draws: none goes on with next to no mass."""
-        drawn = np.bincount(self.indices, self.chances, self.n)
-        draws = np.bincount(self.sources, self.chances, self.n)
+        drawn = np.zeros(self.n)
+        for nodes in _portions(self.indptr):
+            degree, edges = self.degree[nodes], slice(self.indptr[nodes.start], self.indptr[nodes.stop])
+            chances = np.repeat(1.0 / np.maximum(degree, 1), degree) if self.is_walk else self.share[edges]
+            drawn += np.bincount(self.indices[edges], chances, self.n)
+        draws = self.degree > 0 if self.is_walk else 1.0 - self.self_share
         return bool(np.all(drawn >= 0.5 * draws - 1e-9))
 
     def matrix(self) -> sp.csr_array:
@@ -146,10 +176,17 @@ class Network:
 
     def components(self) -> tuple[int, Ints]:
         """How many components there are and the one of each node; strong ones if the graph is directed."""
+        return self._components
+
+    @cached_property
+    def _components(self) -> tuple[int, Ints]:
         from scipy.sparse.csgraph import connected_components
 
+        ones = np.broadcast_to(1.0, self.n_edges)  # only where they stand is looked at
         count, labels = connected_components(
-            self.adjacency(), directed=self.directed, connection="strong" if self.directed else "weak"
+            _csr(ones, self.indptr, self.indices),
+            directed=self.directed,
+            connection="strong" if self.directed else "weak",
         )
         return int(count), np.asarray(labels, np.int64)
 
@@ -197,7 +234,7 @@ def _heard_next(heard: NDArray[np.uint64], network: Network) -> NDArray[np.uint6
     return told
 
 
-def _csr(data: NDArray[np.generic], indptr: Ints, indices: Ints) -> sp.csr_array:
+def _csr(data: NDArray[np.generic], indptr: Ints, indices: Nodes) -> sp.csr_array:
     return sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, len(indptr) - 1))
 
 
@@ -226,58 +263,54 @@ def _symmetric(indptr: Ints, indices: Ints) -> bool:
     return np.array_equal(turned.indptr, indptr) and np.array_equal(turned.indices, indices)
 
 
-def _check_csr(indptr: Ints, indices: Ints) -> None:
+def _check_csr(indptr: Ints, indices: Nodes) -> None:
     """Refuse arrays that are no simple graph, with the first node at fault."""
     n = len(indptr) - 1
     if n < 1 or indptr[0] != 0 or indptr[-1] != len(indices) or np.any(indptr[1:] < indptr[:-1]):
         raise ValueError(f"indptr must rise from 0 to the {len(indices)} edges, with one entry more than nodes")
-    source = _sources(indptr)
-    wrong = (indices < 0) | (indices >= n) | (indices == source)
-    wrong[1:] |= (indices[1:] <= indices[:-1]) & (source[1:] == source[:-1])
-    if wrong.any():
-        raise ValueError(
-            f"the neighbours of node {source[np.argmax(wrong)]} must be other nodes of 0..{n - 1}, in rising "
-            "order, each once: Network.from_adjacency sorts and cleans them"
-        )
+    for nodes in _portions(indptr):
+        ptr = indptr[nodes.start : nodes.stop + 1]
+        near, source = indices[ptr[0] : ptr[-1]], nodes.start + _sources(ptr - ptr[0])
+        wrong = (near < 0) | (near >= n) | (near == source)
+        wrong[1:] |= (near[1:] <= near[:-1]) & (source[1:] == source[:-1])
+        if wrong.any():
+            raise ValueError(
+                f"the neighbours of node {source[np.argmax(wrong)]} must be other nodes of 0..{n - 1}, in rising "
+                "order, each once: Network.from_adjacency sorts and cleans them"
+            )
 
 
-Shares = tuple[Floats, Floats]
+def _portions(indptr: Ints, most: int = 2**20) -> Iterator[slice]:
+    """All nodes, some at a time with about ``most`` edges: what is worked out per edge then stays small."""
+    first, n = 0, len(indptr) - 1
+    while first < n:
+        last = max(first + 1, int(np.searchsorted(indptr, indptr[first] + most, side="right")) - 1)
+        yield slice(first, last)
+        first = last
 
 
-def _random_walk(_indptr: Ints, _indices: Ints, degree: Ints) -> Shares:
-    """b_ij = 1/deg(i), the paper's "obvious choice"; a node without neighbours keeps everything."""
-    share = np.repeat(1.0 / np.maximum(degree, 1), degree)
-    return share, np.where(degree > 0, 0.0, 1.0)
-
-
-def _lazy(indptr: Ints, indices: Ints, degree: Ints) -> Shares:
-    """Half of the random walk, half at rest: aperiodic on every graph."""
-    share, stay = _random_walk(indptr, indices, degree)
-    share *= 0.5
-    return share, np.where(degree > 0, 0.5, stay)
-
-
-def _metropolis(indptr: Ints, indices: Ints, degree: Ints) -> Shares:
+def _metropolis(indptr: Ints, indices: Nodes, degree: Ints) -> Shares:
     """b_ij = 1/(1 + max(deg i, deg j)): symmetric, so doubly stochastic."""
     share = 1.0 / (1.0 + np.maximum(np.repeat(degree, degree), degree[indices]))
     return share, 1.0 - _row_sums(share, indptr, indices)
 
 
-def _max_degree(indptr: Ints, indices: Ints, degree: Ints) -> Shares:
+def _max_degree(indptr: Ints, indices: Nodes, degree: Ints) -> Shares:
     """b_ij = 1/(1 + max degree), the same on every edge: symmetric, so doubly stochastic."""
     share = np.full(len(indices), 1.0 / (1.0 + max(int(degree.max(initial=0)), 1)))
     return share, 1.0 - _row_sums(share, indptr, indices)
 
 
-def _row_sums(share: Floats, indptr: Ints, indices: Ints) -> Floats:
+def _row_sums(share: Floats, indptr: Ints, indices: Nodes) -> Floats:
     # Row by row: differences of one long running sum would lose digits on millions of edges.
     return np.asarray(_csr(share, indptr, indices) @ np.ones(len(indptr) - 1), dtype=np.float64)
 
 
-TRANSITIONS: dict[str, Callable[[Ints, Ints, Ints], Shares]] = {
-    "lazy": _lazy,
-    "random-walk": _random_walk,
+WALKS = {"lazy": 0.5, "random-walk": 0.0}
+"""What a node keeps of its own; its neighbours get the rest in equal parts. The random walk, b_ij = 1/deg(i), is the
+paper's "obvious choice"; the lazy one is aperiodic on every graph. A node without neighbours keeps everything."""
+DOUBLY_STOCHASTIC: dict[str, Callable[[Ints, Nodes, Ints], Shares]] = {
     "metropolis": _metropolis,
     "max-degree": _max_degree,
 }
-DOUBLY_STOCHASTIC = ("metropolis", "max-degree")
+TRANSITIONS: dict[str, Any] = {**WALKS, **DOUBLY_STOCHASTIC}

@@ -11,6 +11,7 @@ from gadget_svm.block import Block
 from gadget_svm.gossip.pairwise import Pairwise
 from gadget_svm.gossip.protocol import Gossip
 from gadget_svm.gossip.push_sum import Diffusion
+from gadget_svm.gossip.swift import SWIFT
 from gadget_svm.kernels import Team
 from gadget_svm.mail import Delivery, Exchange
 from gadget_svm.network import Network
@@ -55,11 +56,13 @@ def average(
     *,
     weights: ArrayLike | None = None,
     seed: int = 0,
+    n_jobs: int | None = None,
 ) -> Floats:
     """What every node believes the (weighted) average of ``values`` to be, after ``n_rounds`` rounds.
 
     ``values`` is one number per node (Push-Sum) or one vector per node (Push-Vector). ``n_rounds`` is a number, or
-    "mix": as many as bring Push-Sum within one per cent, computed from B.
+    "mix": as many as bring Push-Sum within one per cent, computed from B. ``n_jobs`` are threads, None: every core;
+    the result does not depend on it.
     """
     if not isinstance(network, Network) or isinstance(gossip, type) or not hasattr(gossip, "round"):
         raise TypeError("average(values, build_network('ring', n), PushSum(), n_rounds): a network and a protocol")
@@ -73,12 +76,39 @@ def average(
         raise ValueError(f"weights must be {network.n} numbers, none negative and not all zero")
     if weights is not None and isinstance(gossip, Pairwise):
         raise ValueError("pairwise averaging knows no weights: use Push-Sum, or leave weights out")
-    block = carrier(network, start.reshape(network.n, -1), mass, seed)
+    believe = _in_compiled_rounds if type(gossip) in SWIFT else _by_mail
+    team = Team.of(n_jobs)
+    try:
+        believed = believe(
+            start.reshape(network.n, -1), mass, network, gossip, _rounds(n_rounds, network, gossip), seed, team
+        )
+    finally:
+        team.close()
+    return believed.reshape(start.shape)
+
+
+def _in_compiled_rounds(
+    values: Floats, mass: Floats, network: Network, gossip: Gossip, count: int, seed: int, team: Team
+) -> Floats:
+    state = np.empty((network.n, values.shape[1] + 1))
+    np.multiply(values, mass[:, None], out=state[:, :-1])
+    state[:, -1] = mass
+    state = SWIFT[type(gossip)](network, state, count, seed, team)
+    return _estimates(state[:, :-1], state[:, -1])
+
+
+def _by_mail(
+    values: Floats, mass: Floats, network: Network, gossip: Gossip, count: int, seed: int, team: Team
+) -> Floats:
+    block = carrier(network, values, mass, seed, team)
     running = rounds(gossip, block)
-    for _ in range(_rounds(n_rounds, network, gossip) + 1):
+    for _ in range(count + 1):
         next(running)
-    belief = block.s / np.where(block.phi > 0, block.phi, np.nan)[:, None]
-    return np.asarray(belief.reshape(start.shape), dtype=np.float64)
+    return _estimates(block.s, block.phi)
+
+
+def _estimates(s: Floats, phi: Floats) -> Floats:
+    return np.asarray(s / np.where(phi > 0, phi, np.nan)[:, None], dtype=np.float64)
 
 
 def _rounds(n_rounds: int | str, network: Network, gossip: Gossip) -> int:

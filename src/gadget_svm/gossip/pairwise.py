@@ -38,7 +38,7 @@ class Pairwise:
         calls = (uniform(block.seed, ids, clock, ROLE) < 0.5) & block.alive
         edges = np.where(calls, draw_edges(block), -1)
         callers = np.flatnonzero(edges >= 0)
-        calling = _letters(block, time, callers, block.links.target[edges[callers]])
+        calling = _letters(block, time, callers, block.links.target[edges[callers]].astype(np.int64))
         delivery = yield calling
         block.note_presence(delivery)
         taken = _one_each(block, delivery.mail, since, ~calls & block.alive)

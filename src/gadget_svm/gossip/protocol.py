@@ -72,9 +72,8 @@ def post(
         senders = np.arange(block.first, block.first + block.k, dtype=np.int64)
     seq = np.full(len(edges), block.exchanges, dtype=np.int64)
     block.exchanges += 1
-    mail = Mail(
-        time, senders, block.links.target[edges] if len(block.links.target) else edges, seq, vector, weight, note
-    )
+    receivers = block.links.target[edges].astype(np.int64) if len(block.links.target) else edges
+    mail = Mail(time, senders, receivers, seq, vector, weight, note)
     return mail if len(edges) == 0 or edges.min() >= 0 else mail.select(edges >= 0)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gadget_svm.network import Ints
+from gadget_svm.network import Ints, Nodes
 from gadget_svm.topologies.edges import (
     Graph,
     from_keys,
@@ -31,14 +31,14 @@ def k_out(n: int, text: str | None, rng: Rng) -> Graph:
         return complete(n)
     refuse_dense(n, n * k / 2, f"k-out:{k}")
     if 2 * k > n:  # so many that redrawing would not end: rank the others by chance
-        drawn = rng.random((n, n - 1)).argsort(axis=1)[:, :k]
+        drawn = rng.random((n, n - 1)).argsort(axis=1)[:, :k].astype(np.int32)
     else:
-        drawn = _distinct(rng.integers(0, n - 1, (n, k)), n - 1, rng)
-    drawn += drawn >= np.arange(n)[:, None]  # no one draws itself
+        drawn = _distinct(rng.integers(0, n - 1, (n, k), dtype=np.int32), n - 1, rng)
+    drawn += drawn >= np.arange(n, dtype=np.int32)[:, None]  # no one draws itself
     return from_rows(drawn, directed=True)
 
 
-def _distinct(drawn: Ints, upper: int, rng: Rng) -> Ints:
+def _distinct(drawn: Nodes, upper: int, rng: Rng) -> Nodes:
     """Redraw repetitions within a row until there are none; the rows come out sorted."""
     drawn.sort(axis=1)
     rows = np.flatnonzero((drawn[:, 1:] == drawn[:, :-1]).any(axis=1))

@@ -1,0 +1,127 @@
+"""How near the mixing kernels come to the limit: bytes they move a second, beside a plain copy by as many threads.
+
+Counted are the vectors with their weights, each time they must be read or written, and nothing else; the time is that
+of the whole round, with drawing and sorting the mail.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.common import Table, publish_tables, ratio, say
+from gadget_svm import build_network
+from gadget_svm.kernels import Team, averaging
+from gadget_svm.kernels import gossip as moves
+from gadget_svm.network import Network
+
+SHAPES = ((100, 47_236), (100_000, 123), (1_000_000, 16))
+QUICK = ((50, 47_236), (30_000, 123), (300_000, 16))
+REPEATS = 7
+Work = Callable[[], Any]
+
+
+def main(quick: bool = False) -> None:
+    """Every kernel on every shape, all in turn and the best of some times: what disturbs one disturbs all."""
+    table = Table(
+        ["nodes x features", "threads", "what", "MB a round", "GB/s", "plain copy, GB/s", "ratio to the copy"]
+    )
+    for nodes, features in QUICK if quick else SHAPES:
+        say(f"limit: {nodes:,} x {features:,}")
+        network = build_network("random-regular", nodes)
+        for threads in sorted({1, Team.of(None).size}):
+            _measure(table, network, features, Team(threads))
+    notes = [
+        "Random 4-regular graphs. What travels as mail is written and read once more than in the compiled rounds of "
+        "`average`: Push-Sum by mail moves six vectors a node, compiled three. Diffusion sends one along each edge. "
+        "A copy reads one and writes one.",
+    ]
+    publish_tables("limit", "The mixing kernels beside a plain copy", notes, [table],
+                   lambda figure: _draw(figure, table), quick)  # fmt: skip
+
+
+def _measure(table: Table, network: Network, features: int, team: Team) -> None:
+    works, copied = _works(network, features, team)
+    seconds = dict.fromkeys(works, np.inf)
+    for repeat in range(REPEATS + 1):
+        for what, (work, _) in works.items():
+            started = time.perf_counter()
+            work()
+            took = time.perf_counter() - started
+            seconds[what] = min(seconds[what], took) if repeat else np.inf  # the first time compiles
+    team.close()
+    copy = copied / seconds["copy"]
+    for what, (_, moved) in works.items():
+        if what != "copy":
+            pace = moved / seconds[what]
+            table.add(f"{network.n:,} x {features:,}", team.size, what, moved / 1e6, pace / 1e9, copy / 1e9,
+                      ratio(pace, copy))  # fmt: skip
+
+
+def _works(network: Network, features: int, team: Team) -> tuple[dict[str, tuple[Work, int]], int]:
+    """By name, a round of every kind and the bytes it must move."""
+    n, edges, one = network.n, network.n_edges, 8 * (features + 1)
+    s, phi, alive = np.random.default_rng(0).random((n, features)), np.ones(n), np.ones(n, dtype=bool)
+    mail, weight = np.empty((n, features)), np.empty(n)
+    letters, weights = np.empty((edges, features)), np.empty(edges)
+    state = np.column_stack([s, phi])
+    other, receiver = np.empty_like(state), np.empty(n, np.int32)
+    start, sender = np.empty(n + 1, np.int32), np.empty(n, np.int32)
+    in_ptr, source, _ = averaging.turn_around(network.indptr, network.indices, 0, n, False)
+    senders, everyone, zeros = network.sources, np.arange(n), np.zeros(edges, dtype=np.int64)
+    targets = network.indices.astype(np.int64)
+
+    def absorb(to: Any, by: Any, vector: Any, masses: Any) -> None:
+        order, first = moves.arrange(to, by, zeros[: len(to)], 0, n)
+        team.run(moves.absorb, n, features, order, first, zeros, 0, vector, masses, s, phi)
+
+    def push_sum() -> None:
+        phi[:] = 1.0  # or all is halved away
+        drawn = moves.draw_edges(alive, 0, network.indptr, network.draw_table, 0, 1)
+        team.run(moves.halve, n, features, drawn, s, phi, mail, weight)
+        absorb(targets[drawn], everyone, mail, weight)
+
+    def compiled_push_sum() -> None:
+        team.run(averaging.aim, n, features, network.indptr, network.indices, network.draw_table, 0, 1, state, receiver)
+        averaging.sort_by_receiver(receiver, start, sender)
+        team.run(averaging.take_halves, n, features, receiver, start, sender, state, other)
+
+    def diffusion() -> None:
+        team.run(moves.share_out, n, features, alive, network.indptr, network.share, network.self_share, s, phi,
+                 letters, weights)  # fmt: skip
+        absorb(targets, senders, letters, weights)
+
+    def compiled_diffusion() -> None:
+        team.run(averaging.take_shares, n, features, in_ptr, source, True, network.each, network.self_share, state,
+                 other)  # fmt: skip
+
+    works: dict[str, tuple[Work, int]] = {
+        "Push-Sum, by mail (GADGET)": (push_sum, 6 * n * one),
+        "Push-Sum, compiled (average)": (compiled_push_sum, 3 * n * one),
+        "diffusion, by mail": (diffusion, (2 * edges + 4 * n) * one),
+        "diffusion, compiled (average)": (compiled_diffusion, (edges + 2 * n) * one),
+        "copy": (lambda: team.run(_copy, n, features, s, mail), 2 * s.nbytes),
+    }
+    return works, 2 * s.nbytes
+
+
+def _copy(lo: int, hi: int, source: np.ndarray, target: np.ndarray) -> None:
+    np.copyto(target[lo:hi], source[lo:hi])
+
+
+def _draw(figure: Any, table: Table) -> None:
+    axis = figure.subplots()
+    most = max(table.column("threads"))
+    rows = [row for row in table.rows if row[1] == most]
+    names = [f"{row[0]}\n{row[2]}" for row in rows]
+    axis.barh(names, [row[-1] for row in rows], color=["tab:blue", "tab:cyan", "tab:orange", "gold"] * len(rows))
+    axis.axvline(0.5, color="black", linestyle="--", linewidth=1)
+    axis.set(xlabel=f"bytes a second, part of a plain copy's ({most} threads)")
+    axis.invert_yaxis()
+    axis.tick_params(labelsize=7)
+    axis.grid(axis="x", alpha=0.3)
+
+
+if __name__ == "__main__":
+    main()
