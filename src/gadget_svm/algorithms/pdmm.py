@@ -95,18 +95,18 @@ class PdmmRun:
             self._open(block)
         nodes, edges, rows, width = _nodes(block), _edges(block), _rows(block), block.s.shape[1]
         now, before = self._letters(block), self._letters(block)
-        hearing = (self.everyone, self.theta, self.again, self.rho is None)
+        hearing = (_back(block), self.everyone, self.theta, self.again, self.rho is None)
         clock, sent = block.exchanges, 0
         for step in range(count):
             block.team.run(
                 moves.tick, block.k, _work(block), nodes, edges, block.w, block.edge["dual"], block.edge["rest"],
-                block.scratch["turn"], rows, self.passes, *hearing, block.seed, clock + step, before, now, step > 0,
+                block.scratch["turn"], rows, self.passes, block.seed, *hearing, clock + step, before, now, step > 0,
             )  # fmt: skip
             now, before = before, now
             sent += int((before.along >= 0).sum())
-            block.iterates += 1
+        block.iterates += count
         block.exchanges += count
-        block.team.run(moves.settle, block.k, width, nodes, edges, *hearing, block.exchanges - 1, before)
+        block.team.run(moves.catch_up, block.k, width, nodes, edges, *hearing, block.exchanges - 1, before)
         return sent, sent * letter_bytes(width, 2)
 
     def _letters(self, block: Block) -> moves.Letters:
@@ -184,6 +184,15 @@ def _rows(block: Block) -> DualRows:
         block.scratch["turn"] = np.zeros(len(block.rows.order), dtype=np.int64)
     rows: DualRows = block.scratch["rows"]
     return rows
+
+
+def _back(block: Block) -> Ints:
+    """The other end of every edge, where all ends are here."""
+    if "back" not in block.scratch:
+        block.scratch["back"] = np.empty(len(block.links.target), dtype=np.int64)
+        moves.turned(block.links.indptr, block.links.target, block.scratch["back"])
+    back: Ints = block.scratch["back"]
+    return back
 
 
 def _presence(block: Block, delivery: Delivery, nodes: moves.Nodes, edges: moves.Edges) -> None:

@@ -28,6 +28,8 @@ CARRIED = 0.1
 of few rows starve, and a line of such nodes separates those at its ends."""
 LOOK = 4
 """A node works out tau in every so many ticks: it reads all its edges for it, and changes take a few ticks anyway."""
+STRETCH = 1024
+"""Numbers of w that are worked on at a time where several edges want it: they stay in the nearest cache."""
 MOST_CHANGES = 20
 """An edge's penalty is changed so often at most: from then on it is plain PDMM, which converges."""
 EPOCH = 40
@@ -363,8 +365,8 @@ def wishes(lo: int, hi: int, rows: DualRows, times: Floats, ptr: Ints, lam: floa
 @compiled
 def tick(
     lo: int, hi: int, nodes: Nodes, edges: Edges, w: Floats, dual: Floats, rest: NDArray[np.uint8], turn: Ints,
-    rows: DualRows, passes: int, everyone: bool, theta: float, again: float, adapt: bool, seed: int, clock: int,
-    heard: Letters, letters: Letters, later: bool,
+    rows: DualRows, passes: int, seed: int, back: Ints, everyone: bool, theta: float, again: float, adapt: bool,
+    clock: int, heard: Letters, letters: Letters, later: bool,
 ) -> None:  # fmt: skip
     """Listen to what was sent in the tick before (unless it is the first), solve, push: a tick of all nodes, in one go.
 
@@ -373,30 +375,62 @@ def tick(
     """
     for i in range(lo, hi):
         if later:
-            catch_up(nodes, edges, i, everyone, theta, again, adapt, clock - 1, heard)
+            catch_up(i, i + 1, nodes, edges, back, everyone, theta, again, adapt, clock - 1, heard)
         solve(i, i + 1, nodes, edges, w, dual, rest, turn, rows, passes, seed, clock)
         push(i, i + 1, nodes, edges, everyone, seed, clock, letters)
 
 
 @compiled
 def catch_up(
-    nodes: Nodes, edges: Edges, i: int, everyone: bool, theta: float, again: float, adapt: bool, clock: int,
-    heard: Letters,
+    lo: int, hi: int, nodes: Nodes, edges: Edges, back: Ints, everyone: bool, theta: float, again: float, adapt: bool,
+    clock: int, heard: Letters,
 ) -> None:  # fmt: skip
-    """What the neighbours of node i sent it in the exchange ``clock``, on edges of epoch 0."""
-    for e in range(edges.ptr[i], edges.ptr[i + 1]):
-        j = edges.target[e]
-        back = find(edges.target, edges.ptr[j], edges.ptr[j + 1], i)
-        m = back if everyone else j
-        if heard.along[m] == back:
-            hear(nodes, edges, i, e, clock, heard.vector[m], heard.rho[m], heard.tau[m], theta, again, adapt)
+    """What the neighbours of every node sent it in the exchange ``clock``, on edges of epoch 0 that are all open."""
+    for i in range(lo, hi):
+        if everyone and quiet(nodes, edges, i, back, adapt, heard):
+            hear_together(nodes, edges, i, back, theta, again, clock, heard)
+            continue
+        for e in range(edges.ptr[i], edges.ptr[i + 1]):
+            m = back[e] if everyone else edges.target[e]
+            if heard.along[m] == back[e]:
+                hear(nodes, edges, i, e, clock, heard.vector[m], heard.rho[m], heard.tau[m], theta, again, adapt)
 
 
 @compiled
-def settle(
-    lo: int, hi: int, nodes: Nodes, edges: Edges, everyone: bool, theta: float, again: float, adapt: bool, clock: int,
-    heard: Letters,
-) -> None:  # fmt: skip
-    """The listening that ends the last of several `tick`."""
-    for i in range(lo, hi):
-        catch_up(nodes, edges, i, everyone, theta, again, adapt, clock, heard)
+def quiet(nodes: Nodes, edges: Edges, i: int, back: Ints, adapt: bool, heard: Letters) -> bool:
+    """Whether all neighbours of node i spoke and no penalty is about to change."""
+    for e in range(edges.ptr[i], edges.ptr[i + 1]):
+        m, rho = back[e], edges.rho[e]
+        if heard.along[m] != m or not edges.agreed[e] or heard.rho[m] != rho:
+            return False
+        if adapt and nodes.first + i < edges.target[e] and edges.changes[e] < MOST_CHANGES:
+            strongest = max(nodes.tau[i], heard.tau[m])
+            if strongest > STRAINED * rho or strongest < rho / SLACK:
+                return False
+    return True
+
+
+@compiled
+def hear_together(
+    nodes: Nodes, edges: Edges, i: int, back: Ints, theta: float, again: float, clock: int, heard: Letters
+) -> None:
+    """`hear` for all edges of node i, a stretch of w after the other, so that it is read from memory once."""
+    first, last, kappa, w = edges.ptr[i], edges.ptr[i + 1], nodes.curve[i] + nodes.R[i], nodes.w[i]
+    for begins in range(0, len(w), STRETCH):
+        ends = min(begins + STRETCH, len(w))
+        for e in range(first, last):
+            step = theta if clock > edges.seen[e] + 1 else again
+            A = sign(nodes.first + i, edges.target[e])
+            y = heard.vector[back[e]]
+            turn_to(w[begins:ends], edges.z[e, begins:ends], y[begins:ends], 0.0, step, A, kappa)
+    for e in range(first, last):
+        edges.seen[e], edges.strain[e] = clock, heard.tau[back[e]]
+
+
+@compiled
+def turned(ptr: Ints, target: Ints, back: Ints) -> None:
+    """The other end of every edge of a block that holds all nodes."""
+    for i in range(len(ptr) - 1):
+        for e in range(ptr[i], ptr[i + 1]):
+            j = target[e]
+            back[e] = find(target, ptr[j], ptr[j + 1], i)
