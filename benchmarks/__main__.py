@@ -6,7 +6,8 @@ import importlib
 from benchmarks.common import say
 
 NAMES = (
-    "node_iteration", "memory", "accuracy", "limit", "scale", "gap_time", "gap_exchanges", "paper_scale",
+    "node_iteration", "memory", "accuracy", "limit", "scale", "gap_time", "gap_exchanges", "hardship",
+    "paper_scale",
 )  # fmt: skip
 
 

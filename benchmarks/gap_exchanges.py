@@ -44,7 +44,7 @@ def main(quick: bool = False) -> None:
                    size=(4.0 * max(2, len(curves)), 4.2))  # fmt: skip
 
 
-SECONDS = {False: 20, True: 1}
+SECONDS = {False: 60, True: 1}
 
 
 def _curves(task: Task, quick: bool) -> dict[str, Curve]:
