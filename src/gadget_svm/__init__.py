@@ -10,6 +10,7 @@ _HOMES = {
     "load_model": "gadget_svm.estimator",
     "save_model": "gadget_svm.estimator",
     "Gadget": "gadget_svm.algorithms",
+    "Pdmm": "gadget_svm.algorithms",
     "load_dataset": "gadget_svm.data",
     "assign_sites": "gadget_svm.data.partition",
     "build_network": "gadget_svm.topologies",

@@ -17,6 +17,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
+LONG = 32
+"""Entries of a row, on average, from which on it does not pay to lay a node's rows side by side."""
 A_REST, MOST_REST = 0.25, 7.0
 """A row rests for one pass per so much of the margin that it has to spare, and for so many at most."""
 
@@ -44,9 +46,12 @@ class DualRows(NamedTuple):
         return cls(rows.indptr, rows.indices, rows.data, rows.label, rows.order, rows.start, upper, norm2)
 
     def grouped(self) -> "DualRows":
-        """The same rows in the order of their places: a copy that a pass reads from cache, if a shard fits there."""
+        """Short rows in the order of their places: a copy that a pass reads from cache, if a shard fits there.
+
+        Long ones fill lines of cache by themselves, wherever they lie, and stay.
+        """
         here = np.arange(len(self.order), dtype=np.int64)
-        if np.array_equal(self.order, here):
+        if len(self.data) >= LONG * len(self.label) or np.array_equal(self.order, here):
             return self._replace(indices=unsigned(self.indices))
         lengths = (self.indptr[1:] - self.indptr[:-1])[self.order]
         indptr = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
