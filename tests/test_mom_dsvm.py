@@ -12,11 +12,12 @@ from sklearn.svm import LinearSVC
 
 from gadget_svm import GadgetSVC
 from gadget_svm.algorithms import MomDsvm, resolve
-from gadget_svm.algorithms.mom_dsvm import LAST_CHANGE, Ends, ascend_in_reach, listen, lower_bound
+from gadget_svm.algorithms.mom_dsvm import LAST_CHANGE, lower_bound
 from gadget_svm.block import Block
 from gadget_svm.faults import Loss, World, wrap_all
 from gadget_svm.kernels import Team
 from gadget_svm.kernels.dual import DualRows, ascend, dual_pass, multiplicity, primal, shuffle
+from gadget_svm.kernels.mom_dsvm import Ends, ascend_in_reach, listen
 from gadget_svm.mail import Delivery
 from gadget_svm.objective import Objective
 from gadget_svm.rows import Rows, Shares

@@ -104,9 +104,15 @@ def hints(model: GadgetSVC) -> list[str]:
             "(diffusion); --gossip push-sum insists on one."
         )
     if model.history_[-1]["disagreement"] > FAR:
+        settings = model.algorithm_.get_params(deep=False)
+        knobs = (
+            "--gossip diffusion --rounds 5 --local-steps 1, or "
+            if {"gossip_rounds", "local_steps"} <= {*settings}
+            else ""
+        )
         said.append(
-            "The nodes are still far apart: their shards differ, or the graph is slow to mix. More gossip to a local "
-            "step brings them together: --gossip diffusion --rounds 5 --local-steps 1, or a larger --max-iter."
+            "The nodes are still far apart: their shards differ, or the graph is slow to mix. What brings them "
+            f"together: {knobs}a larger --max-iter."
         )
     return said
 

@@ -48,6 +48,8 @@ def not_converged(model: Any) -> str:
     """What a user should know of a run that ended at max_iter."""
     seen = f" (it last saw {model.movement_:.3g})" if np.isfinite(model.movement_) else ""
     seen += f" (no certificate: {model.remark_})" if model.remark_ else ""
+    if model.stopping_ in ("gap", "certified") and not seen:
+        seen = " (no bound yet: features of very different size are slow to learn, scale them, say with StandardScaler)"
     apart = model.history_[-1]["disagreement"]
     far = f"; the nodes still differ by {100 * apart:.0f} % of the average's length" if apart > FAR else ""
     return (

@@ -63,7 +63,7 @@ class DualRows(NamedTuple):
 
 
 def unsigned(indices: NDArray[Any]) -> NDArray[Any]:
-    """The same numbers, of which compiled code knows that none counts from the end: a third faster to follow."""
+    """The same numbers, of which compiled code knows that none counts from the end, and need not check."""
     return indices.view(np.dtype(f"u{indices.dtype.itemsize}"))
 
 
@@ -156,7 +156,7 @@ def rested_pass(
     """`dual_pass` that leaves rows alone for a while: one at a bound, where it belongs, by a wide margin rests.
 
     The farther its margin is on the right side of 1, the more passes, MOST_REST at most. So no row is ever forgotten,
-    any alpha stays feasible, and the optimum is the same; on real data a pass reads a sixth to a half of the rows.
+    any alpha stays feasible, and the optimum is the same; most rows of real data rest most of the time.
     """
     for place in range(lo, hi):
         p = turn[place]

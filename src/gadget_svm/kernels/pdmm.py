@@ -167,8 +167,8 @@ def common_divisor(a: int, b: int) -> int:
 def next_in_turn(first: int, degree: int, seed: int, node: int, clock: int) -> int:
     """One of a node's edges, in a random order that comes to each of them once in ``degree`` ticks.
 
-    Independent draws leave some neighbour unheard for long, and the node farthest off is the one that counts: with
-    this order the worst of ten nodes needs half the ticks. The order of a round is start + place * stride.
+    Independent draws leave some neighbour unheard for long, and the node farthest off is the one that counts. The order
+    of a round is start + place * stride, both drawn.
     """
     turn, place = clock // degree, clock % degree
     start = int(draw(seed, node, 2 * turn, NEIGHBOUR) * degree)
