@@ -23,7 +23,7 @@ class Links(NamedTuple):
     """The edges of a block's nodes: out-edges with their share of B, and in-edges by sorted source."""
 
     indptr: Ints
-    target: Ints
+    target: NDArray[Any]  # 32 bits each
     share: Floats
     keep: Floats
     table: Floats
@@ -44,6 +44,13 @@ class Links(NamedTuple):
             in_ptr,
             source,
         )
+
+    @classmethod
+    def alone(cls, neighbours: NDArray[np.int32]) -> "Links":
+        """One node's edges to these, by ascending number, each both ways and as likely as any other: a peer's."""
+        ptr, count = np.array([0, len(neighbours)]), len(neighbours)
+        share = np.full(count, 0.5 / max(count, 1))
+        return cls(ptr, neighbours, share, np.full(1, 0.5), np.empty(0), ptr, neighbours)
 
 
 @dataclass

@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 from gadget_svm.block import Block
 from gadget_svm.gossip import Round
-from gadget_svm.network import Floats, Network
+from gadget_svm.network import Floats, Ints, Network
 
 
 class Run(Protocol):
@@ -29,6 +29,19 @@ class Certifiable(Run, Protocol):
 
     def duals(self, block: Block) -> Floats:
         """alpha, outputs x rows of the block, in [0, c_r] for f_i(w) = n_i lam/2 |w|^2 + sum_r c_r hinge_r(w)."""
+
+
+class Elastic(Run, Protocol):
+    """A run that can stand on a real network: nothing is lost with a message, and neighbours come and go.
+
+    Its block holds one node, made with `Links.alone`.
+    """
+
+    def relink(self, block: Block, neighbours: Ints) -> None:
+        """From now on these are the neighbours, by ascending number. Called between iterations."""
+
+    def renew(self, block: Block, other: int) -> None:
+        """A neighbour was started anew: it counts its messages from the beginning, and may have forgotten all."""
 
 
 class Algorithm(Protocol):

@@ -158,6 +158,19 @@ class GadgetRun:
         small = block.team.size == 1 or block.s.size < block.team.worth_sharing
         return small and isinstance(self.protocol, gossip.PushSum) and self.still is None
 
+    def relink(self, block: Block, neighbours: Ints) -> None:
+        """Other neighbours for a block of one node; only running sums can do that."""
+        self._running_sums().relink(block, neighbours)
+
+    def renew(self, block: Block, other: int) -> None:
+        """A neighbour was started anew."""
+        self._running_sums().renew(block, other)
+
+    def _running_sums(self) -> gossip.RunningSum:
+        if not isinstance(self.protocol, gossip.RunningSum):
+            raise ValueError("neighbours may come and go with gossip='running-sum' only")
+        return self.protocol
+
     def _push_sum(self, block: Block, t: int) -> gossip.Round:
         if self.still is not None:
             diameter, gamma = self.still

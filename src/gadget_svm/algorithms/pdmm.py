@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from gadget_svm import gossip, spectral
-from gadget_svm.block import Block
+from gadget_svm.block import Block, Links
 from gadget_svm.gossip.protocol import arranged, post
 from gadget_svm.kernels import pdmm as moves
 from gadget_svm.kernels.dual import DualRows, multiplicity
@@ -45,6 +45,10 @@ AGAIN = 0.8
 brings mail from all sides, as at the hub of a star, a single pass is too inexact for theta = 1, and w never settles."""
 ALL_THETA, ALL_PASSES = 0.85, 2
 """With all neighbours in every tick: one pass is too inexact for a theta near 1, a third gains nothing."""
+_ENDS = ("z", "rho", "strain", "open", "due", "agreed", "seen", "changes", "epoch", "absent", "since")
+"""What is kept for every end of an edge."""
+FORMER = 8
+"""Dropped edges whose epoch a peer remembers."""
 PATIENCE = 5
 """Exchanges for which an edge is kept although its other end is away: short absences change nothing."""
 
@@ -153,6 +157,47 @@ class PdmmRun:
         for e in mine[(edges.target[mine] == other) & edges.open[mine]].tolist():
             _drop(_nodes(block), edges, i, e)
 
+    def relink(self, block: Block, neighbours: Ints) -> None:
+        """Other neighbours for a block of one node. Edges to those of before are dropped, and their epochs kept."""
+        before, links = block.links.target, Links.alone(np.union1d(block.links.target, neighbours).astype(np.int32))
+        if "dual" not in block.edge:
+            block.links = Links.alone(neighbours.astype(np.int32))
+            return
+        block.links, new, wish = links, ~np.isin(links.target, before), np.zeros(len(links.target))
+        rows = _rows(block)
+        times = multiplicity(block.rows.mass, rows.start)
+        moves.wishes(0, 1, rows, times, links.indptr, self.lam, wish, block.edge["curve"])
+        for name in _ENDS:
+            old = block.edge[name]
+            block.edge[name] = np.zeros((len(new), *old.shape[1:]), dtype=old.dtype)
+            block.edge[name][~new] = old
+        block.edge["rho"][new] = wish[new] if self.rho is None else self.rho
+        block.edge["seen"][new] = -2
+        nodes, edges, wanted = _nodes(block), _edges(block), np.isin(links.target, neighbours)
+        for e in np.flatnonzero(edges.open & ~wanted).tolist():
+            _drop(nodes, edges, 0, e)
+            block.edge["since"][e] = block.exchanges
+        for e in np.flatnonzero(wanted & ~edges.open).tolist():
+            _reopen(nodes, edges, 0, e)
+            edges.epoch[e] -= new[e]  # both ends begin at epoch 0
+            edges.agreed[e] = self.rho is not None or not new[e]
+        self._forget(block)
+
+    def renew(self, block: Block, other: int) -> None:
+        """A neighbour was started anew and counts from the beginning; what it says of its edge replaces what was."""
+        if "dual" in block.edge:
+            same = block.links.target == other
+            block.edge["seen"][same] = (block.edge["epoch"][same] << moves.EPOCH) - 2
+
+    def _forget(self, block: Block) -> None:
+        """Let go of edges dropped long ago: their epoch is found again when the other end speaks, if it ever does."""
+        closed = np.flatnonzero(~block.edge["open"])
+        oldest = closed[np.argsort(block.edge["since"][closed], kind="stable")][: max(0, len(closed) - FORMER)]
+        if len(oldest):
+            for name in _ENDS:
+                block.edge[name] = np.delete(block.edge[name], oldest, axis=0)
+            block.links = Links.alone(np.delete(block.links.target, oldest))
+
     def duals(self, block: Block) -> Floats:
         """alpha of every output and row, with 0 <= alpha_r <= c_r: what a certificate is made of."""
         dual = block.edge.get("dual")
@@ -219,8 +264,14 @@ def _presence(block: Block, delivery: Delivery, nodes: moves.Nodes, edges: moves
         i, other = here[e], edges.target[e]
         me = block.first + i
         if me not in delivery.joined or (other in delivery.joined and me < other):
-            moves.open_edge(nodes, edges, i, e, -edges.rho[e] * moves.sign(me, other) * nodes.w[i], edges.rho[e])
-            edges.epoch[e] += 1
+            _reopen(nodes, edges, i, e)
+
+
+def _reopen(nodes: moves.Nodes, edges: moves.Edges, i: int, e: int) -> None:
+    """Open an edge at z = -rho A w of its own, as if both ends agreed, and raise its epoch."""
+    A, rho = moves.sign(nodes.first + i, edges.target[e]), edges.rho[e]
+    moves.open_edge(nodes, edges, i, e, -rho * A * nodes.w[i], rho)
+    edges.epoch[e] += 1
 
 
 def _drop(nodes: moves.Nodes, edges: moves.Edges, i: int, e: int) -> None:

@@ -1,15 +1,23 @@
 """Push-Sum over links that lose: the sender keeps a running sum per edge and sends that, never a difference.
 
 A lost message is made good by the next on its edge; a repeated or older one is ignored. Costs two vectors an edge.
+
+**Epochs.** What a node that vanished held of the others' mass cannot be had back. So one who misses a neighbour begins
+a new epoch: every node that hears of it sets its mass back to n_i at the vector it has, and all running sums to zero.
+Nobody's vector moves, the mass is that of those who are here, and messages of older epochs are ignored.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gadget_svm.block import Block
+from gadget_svm.block import Block, Links
 from gadget_svm.gossip.protocol import Round, arranged, draw_edges, post, take_in
 from gadget_svm.kernels import gossip as moves
+from gadget_svm.mail import Mail
+
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -37,22 +45,71 @@ class RunningSum:
             moves.halve_running, block.k, block.s.shape[1], edges, block.s, block.phi, edge["sigma"], edge["sigma_phi"],
             vector, weight,
         )  # fmt: skip
-        delivery = yield post(block, time, None, edges, vector, weight)
+        mail = post(block, time, None, edges, vector, weight)
+        if edge["epoch"].any():
+            mail = mail._replace(seq=mail.seq + (edge["epoch"][mail.sender - block.first] << moves.EPOCH))
+        delivery = yield mail
         block.note_presence(delivery)
         mail, (order, start) = delivery.mail, arranged(block, delivery.mail)
+        _keep_up(block, delivery.mail)
         block.team.run(
             moves.absorb_running, block.k, block.s.shape[1], order, start, mail.sender, mail.seq, mail.vector,
             mail.weight, block.links.in_ptr, block.links.source, edge["seen"], edge["seen_phi"], edge["seen_seq"],
             block.s, block.phi,
         )  # fmt: skip
 
+    def relink(self, block: Block, neighbours: Ints) -> None:
+        """Other neighbours for a block of one node; where one is missing, a new epoch."""
+        before, kept = block.links.target, np.isin(block.links.target, neighbours)
+        block.links = Links.alone(neighbours.astype(np.int32))
+        if "sigma" not in block.edge:
+            return
+        old = {name: block.edge[name][kept] for name in _SUMS}
+        _open_edges(block)
+        at = np.searchsorted(neighbours, before[kept])
+        for name in _SUMS:
+            block.edge[name][at] = old[name]
+        if not kept.all():
+            _rebase(block, 0, int(block.edge["epoch"][0]) + 1)
+
+    def renew(self, block: Block, other: int) -> None:
+        """A neighbour that begins anew took what it held with it: a new epoch."""
+        if "sigma" in block.edge and other in block.links.target:
+            _rebase(block, 0, int(block.edge["epoch"][0]) + 1)
+
+
+_SUMS = ("sigma", "sigma_phi", "seen", "seen_phi", "seen_seq")
+
+
+def _keep_up(block: Block, mail: Mail) -> None:
+    """Take over the highest epoch heard of."""
+    own, heard = block.edge["epoch"], mail.seq >> moves.EPOCH
+    if not heard.any():
+        return
+    for m in np.flatnonzero((mail.receiver >= block.first) & (mail.receiver < block.first + block.k)).tolist():
+        i = int(mail.receiver[m]) - block.first
+        if heard[m] > own[i]:
+            _rebase(block, i, int(heard[m]))
+
+
+def _rebase(block: Block, i: int, epoch: int) -> None:
+    """Node i stays where it is, with the mass of its own rows; nothing is under way to it or from it."""
+    block.phi[i], block.held[i], block.edge["epoch"][i] = block.n[i], 0.0, epoch
+    np.multiply(block.flat[i], block.n[i], out=block.s[i])
+    out = slice(block.links.indptr[i], block.links.indptr[i + 1])
+    into = slice(block.links.in_ptr[i], block.links.in_ptr[i + 1])
+    for name, ends in (("sigma", out), ("sigma_phi", out), ("seen", into), ("seen_phi", into)):
+        block.edge[name][ends] = 0.0
+    block.edge["seen_seq"][into] = (epoch << moves.EPOCH) - 1
+
 
 def _open_edges(block: Block) -> None:
     width, out, into = block.s.shape[1], len(block.links.target), len(block.links.source)
+    block.edge.setdefault("epoch", np.zeros(block.k, dtype=np.int64))
     block.edge.update(
         sigma=np.zeros((out, width)),
         sigma_phi=np.zeros(out),
         seen=np.zeros((into, width)),
         seen_phi=np.zeros(into),
-        seen_seq=np.full(into, -1, dtype=np.int64),
+        seen_seq=np.full(into, (int(block.edge["epoch"].max()) << moves.EPOCH) - 1, dtype=np.int64),
     )

@@ -18,6 +18,9 @@ Places = NDArray[Any]
 LEAST = 1e-250
 """A node cut off for a thousand rounds has halved its mass so often that s/phi would lose its digits, and then be
 0/0: with less than this it keeps what it has."""
+EPOCH = 40
+"""A message's number is its epoch, from this bit on, and below that the exchange it was sent in: where epochs count,
+newer and of a higher epoch are one comparison."""
 
 
 @compiled
