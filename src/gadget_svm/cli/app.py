@@ -6,7 +6,9 @@ from typing import Annotated
 import typer
 
 from gadget_svm.cli import options as o
+from gadget_svm.cli.certs import certs_app
 from gadget_svm.cli.errors import PlainErrors
+from gadget_svm.cli.peers import peer_app
 
 HELP = "Linear support vector machines learned by gossip: every node keeps its rows and shares only weights."
 app = typer.Typer(
@@ -14,6 +16,8 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="The named data sets: what there is, where it is, how to get it.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
+app.add_typer(certs_app, name="certs")
+app.add_typer(peer_app, name="peer")
 
 DatasetName = Annotated[str, typer.Argument(metavar="NAME", help="A named data set, such as adult.")]
 

@@ -26,7 +26,7 @@ from gadget_svm.data.svmlight import looks_like_svmlight, read_svmlight
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-__all__ = ["DataFileError", "read_table", "read_tables"]
+__all__ = ["DataFileError", "read_named", "read_table", "read_tables"]
 
 Reader = Callable[[Path, str | int | None], Raw]
 
@@ -65,8 +65,20 @@ def read_tables(
     zero_based: bool | None = None,
 ) -> list[tuple[csr_matrix, Labels]]:
     """Read files of one data set, such as train and test: one width, one numbering of the features."""
+    return read_named(paths, label=label, n_features=n_features, zero_based=zero_based)[0]
+
+
+def read_named(
+    paths: Sequence[str | PathLike[str]],
+    *,
+    label: str | int | None = None,
+    n_features: int | None = None,
+    zero_based: bool | None = None,
+) -> tuple[list[tuple[csr_matrix, Labels]], tuple[str, ...] | None]:
+    """`read_tables`, and the names of the features where the first file has any."""
     places = [Path(path) for path in paths]
-    return agree(places, [_reader(path)(path, label) for path in places], n_features, zero_based)
+    raws = [_reader(path)(path, label) for path in places]
+    return agree(places, raws, n_features, zero_based), raws[0].columns
 
 
 def agree(

@@ -1,0 +1,254 @@
+"""`gadget peer`: a site's own process on the command line. Learning and talking are the work of `gadget_svm.peers`."""
+
+import json as jsonlib
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from gadget_svm.peers.config import PeerConfig
+    from gadget_svm.peers.post import Line
+
+peer_app = typer.Typer(help="Real peers: one process a site, over mTLS.", no_args_is_help=True)
+Toml = Annotated[Path, typer.Argument(metavar="PEER.TOML", help="The peer's file, as 'gadget peer new' writes it.")]
+Own = Annotated[
+    Path, typer.Option("--config", metavar="PEER.TOML", help="Whose certificate to show: any peer's of the network.")
+]
+
+
+def need_peers() -> None:
+    """An ImportError that says how to get what peers need."""
+    try:
+        import cryptography  # noqa: F401
+        import google.protobuf  # noqa: F401
+        import grpc  # noqa: F401
+        import prometheus_client  # noqa: F401
+        import pydantic  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise ImportError(f"peers need {error.name}, which is not installed: pip install 'gadget-svm[peer]'") from error
+
+
+@peer_app.command("new")
+def new(
+    name: Annotated[str, typer.Argument(help="The peer's name, as in its certificate.")],
+    address: Annotated[str | None, typer.Option(help="How others reach it, host:port.")] = None,
+    join: Annotated[list[str] | None, typer.Option(help="The address of a peer to ask first. Repeatable.")] = None,
+    train: Annotated[str | None, typer.Option(help="The site's rows.")] = None,
+    lam: Annotated[float | None, typer.Option(help="The regulariser's weight, the same at all sites.")] = None,
+    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("peer.toml"),
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False,
+) -> None:
+    """Write a commented peer.toml."""
+    need_peers()
+    from gadget_svm.peers.config import template
+
+    text = template(name, address=address, join=join, train=train, lam=lam)
+    try:
+        with out.open("w" if overwrite else "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise ValueError(f"{out} is there already: choose another --out, or --overwrite") from None
+    typer.echo(f"{out} is written: look through it, then 'gadget peer run {out}'.")
+
+
+@peer_app.command("run")
+def run(
+    config: Toml = Path("peer.toml"),
+    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew; the saved state is set aside.")] = False,
+) -> None:
+    """Run a peer until Ctrl-C, SIGTERM or 'gadget peer stop'; it takes its leave and saves its state and model."""
+    need_peers()
+    from gadget_svm.peers.running import run_peer
+
+    raise typer.Exit(run_peer(_loaded(config), fresh))
+
+
+@peer_app.command("status")
+def status(
+    address: Annotated[str | None, typer.Argument(help="host:port of a peer. Default: the one of --config.")] = None,
+    config: Own = Path("peer.toml"),
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Again every second, until Ctrl-C.")] = False,
+) -> None:
+    """How a peer is: its neighbours, objective, estimated gap, disagreement, messages and bytes."""
+    need_peers()
+    own = _loaded(config)
+    where = address or own.peer.address
+    if json or not watch:
+        found = _ask(own, where)
+        if json:
+            typer.echo(jsonlib.dumps(found, indent=2))
+        else:
+            _console().print(peer_table(found))
+        return
+    from rich.live import Live
+
+    with Live(console=_console(), auto_refresh=False) as live:
+        while True:
+            live.update(peer_table(_ask(own, where)), refresh=True)
+            time.sleep(1.0)
+
+
+@peer_app.command("stop")
+def stop(
+    config: Toml = Path("peer.toml"),
+    wait: Annotated[float, typer.Option(help="Seconds to wait for it to be gone.")] = 20.0,
+) -> None:
+    """Let a peer leave: it says goodbye, saves its state and writes its model."""
+    need_peers()
+    from gadget_svm.peers.envelope import Notice, Status
+    from gadget_svm.peers.post import Unreachable
+
+    own = _loaded(config)
+
+    async def ask(line: "Line") -> None:
+        ack = await line.notice("Stop", Notice(own.peer.name, 0, "gadget peer stop"), 5.0)
+        if ack.status is not Status.OK:
+            raise ValueError(ack.text)
+
+    _talk(own, own.peer.address, ask, own.peer.name)
+    until = time.monotonic() + wait
+    while time.monotonic() < until:
+        try:
+            _ask(own, own.peer.address)
+        except Unreachable:
+            typer.echo(f"{own.peer.name} has left; its model is {own.peer.model}.")
+            return
+        time.sleep(0.3)
+    raise OSError(f"{own.peer.name} was asked to leave and still answers after {wait:g} s")
+
+
+@peer_app.command("export")
+def export_model(config: Toml = Path("peer.toml")) -> None:
+    """Write the model of the last checkpoint, whether the peer runs or not."""
+    need_peers()
+    from gadget_svm.peers.running import export_saved
+
+    typer.echo(f"{export_saved(_loaded(config))} is written.")
+
+
+@peer_app.command("demo")
+def demo(
+    peers: Annotated[int, typer.Option(help="How many processes.", min=2, max=64)] = 5,
+    data: Annotated[str, typer.Option(help="A named data set, or a file.")] = "digits",
+    seconds: Annotated[float, typer.Option(help="How long they learn.", min=5.0)] = 30.0,
+    out: Annotated[Path, typer.Option(help="A folder for certificates, files, models and the summary.")] = Path(
+        "peers"
+    ),
+    chaos: Annotated[bool, typer.Option("--chaos", help="Kill one with -9 on the way, and start it again.")] = False,
+    algorithm: Annotated[str, typer.Option(help="pdmm or gadget.")] = "pdmm",
+    lam: Annotated[float | None, typer.Option(help="Default: the paper's for a data set of the paper.")] = None,
+    seed: Annotated[int, typer.Option(help="Decides who gets which rows.")] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No live table.")] = False,
+) -> None:
+    """Real peer processes on this machine, with fresh certificates, learn together; then each is measured."""
+    need_peers()
+    from gadget_svm.cli.peer_demo import run_peer_demo
+
+    raise typer.Exit(run_peer_demo(peers, data, seconds, out, chaos, algorithm, lam, seed, quiet))
+
+
+def _loaded(path: Path) -> "PeerConfig":
+    from gadget_svm.peers.config import load
+
+    return load(path)
+
+
+def _talk(own: "PeerConfig", address: str, question: Any, name: str | None = None) -> Any:
+    """One question to a peer, with the certificate of ``own``."""
+    import asyncio
+
+    from gadget_svm.peers.identity import Identity
+    from gadget_svm.peers.post import Line
+
+    identity = Identity.load(own.tls.cert, own.tls.key, own.tls.ca, own.tls.revoked, own.peer.name)
+
+    async def call() -> Any:
+        line = Line(identity, address, 1, name)
+        try:
+            return await question(line)
+        finally:
+            await line.close()
+
+    return asyncio.run(call())
+
+
+def _ask(own: "PeerConfig", address: str) -> dict[str, Any]:
+    from gadget_svm.peers.envelope import Notice
+
+    async def ask(line: "Line") -> str:
+        return await line.status(Notice(own.peer.name))
+
+    found: dict[str, Any] = jsonlib.loads(_talk(own, address, ask))
+    return found
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    return Console(file=sys.stdout)
+
+
+def peer_table(found: dict[str, Any]) -> Any:
+    """One peer in full: a line of facts above its neighbours."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=f"{found['name']} at {found['address']}", title_justify="left")
+    for column in ("neighbour", "address"):
+        table.add_column(column)
+    for column in ("last heard", "objective", "sent", "received", "failed", "round trip"):
+        table.add_column(column, justify="right")
+    for each in found["neighbours"]:
+        table.add_row(
+            each["name"], each["address"], _seconds(each["last_heard"]), _number(each["objective"]),
+            f"{each['sent']:,}", f"{each['received']:,}", f"{each['failures']:,}", _seconds(each["rtt"]),
+        )  # fmt: skip
+    members = ", ".join(f"{count} {state}" for state, count in found["members"].items() if count)
+    lines = [
+        f"{found['state']}, tick {found['ticks']:,}, {found['rows']:,} rows of {found['network_rows']:,.0f}; {members}",
+        f"objective {_number(found['local_objective'])} on its own rows, about {_number(found['objective'])} on all; "
+        f"estimated gap {_percent(found['gap_estimate'])}, disagreement {_percent(found['disagreement'])}",
+        f"{found['messages_sent']:,} letters sent ({found['bytes_sent']:,} bytes), {found['messages_received']:,} "
+        f"received ({found['bytes_received']:,} bytes), {sum(found['refused'].values()):,} refused, "
+        f"{found['withheld']:,} withheld",
+        *(f"{about}: {text}" for about, text in found["trouble"].items()),
+    ]
+    return Group(table, *(Text(line) for line in lines))
+
+
+def peers_table(rows: list[dict[str, Any] | None], names: list[str]) -> Any:
+    """Several peers, a line each; None for one that does not answer."""
+    from rich.table import Table
+
+    table = Table(title="peers", title_justify="left")
+    table.add_column("peer")
+    for column in ("tick", "alive", "objective", "est. gap", "disagreement", "accuracy", "sent", "received", "MB sent"):
+        table.add_column(column, justify="right")
+    for name, found in zip(names, rows, strict=True):
+        if found is None:
+            table.add_row(name, "-", "no answer")
+            continue
+        accuracy = found["test_accuracy"] if found["test_accuracy"] is not None else found["train_accuracy"]
+        table.add_row(
+            name, f"{found['ticks']:,}", str(found["members"]["alive"]), _number(found["objective"]),
+            _percent(found["gap_estimate"]), _percent(found["disagreement"]), _percent(accuracy),
+            f"{found['messages_sent']:,}", f"{found['messages_received']:,}", f"{found['bytes_sent'] / 1e6:.2f}",
+        )  # fmt: skip
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.5g}"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.3g} %"
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} s" if value >= 1 else f"{1000 * value:.1f} ms"

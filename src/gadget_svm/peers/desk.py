@@ -1,0 +1,214 @@
+"""The door: takes other peers' calls over gRPC, and lets nothing in that was not checked.
+
+In this order: the certificate (ours, in date, not revoked), the rate, the size and form of the message, that it is in
+the sender's own name. Only then does the peer see it. Refusals are counted by reason.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import grpc
+
+from gadget_svm.peers.envelope import (
+    METHODS,
+    SERVICE,
+    Ack,
+    Hello,
+    HelloReply,
+    Letter,
+    Malformed,
+    Notice,
+    Statistics,
+    StatusReply,
+    decode_hello,
+    decode_letter,
+    decode_notice,
+    decode_statistics,
+    encode_ack,
+    encode_hello_reply,
+    encode_statistics,
+    encode_status_reply,
+    largest_letter,
+    largest_statistics,
+    plain,
+)
+from gadget_svm.peers.identity import Identity, Refused, Verifier
+from gadget_svm.peers.limits import Buckets
+from gadget_svm.peers.logs import fields
+from gadget_svm.peers.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+CALLS = 128
+"""Calls under way at a time, over all connections."""
+
+
+class ListenError(OSError):
+    """The address cannot be listened on."""
+
+
+class Host(Protocol):
+    """The peer behind the door. ``name`` is who calls, by its certificate."""
+
+    dimension: int
+    features: int
+
+    @property
+    def run(self) -> bytes:
+        """The run's id; empty before there is one."""
+
+    def greeted(self, hello: Hello, name: str) -> HelloReply:
+        """A first contact."""
+
+    def received(self, letter: Letter, name: str) -> Ack:
+        """A letter of this run."""
+
+    def misdirected(self, reason: str, text: str) -> Ack:
+        """The answer to a letter that cannot be used."""
+
+    def left(self, notice: Notice, name: str) -> Ack:
+        """A goodbye."""
+
+    def exchanged(self, statistics: Statistics, name: str) -> Statistics:
+        """Statistics for the scaler."""
+
+    def status(self) -> str:
+        """JSON text."""
+
+    def asked_to_stop(self, notice: Notice, name: str) -> Ack:
+        """Somebody wants this peer to leave."""
+
+
+class Desk(grpc.GenericRpcHandler):  # type: ignore[misc,type-arg,unused-ignore]
+    """The gRPC server of one peer."""
+
+    def __init__(
+        self, host: Host, identity: Identity, verifier: Verifier, metrics: Metrics, *, rate: float, burst: int,
+        connections: int, members: int,
+    ) -> None:  # fmt: skip
+        self.host, self.identity, self.verifier, self.metrics = host, identity, verifier, metrics
+        self.buckets = Buckets(rate, burst, most=members)
+        self.connections = connections
+        self.begun = self.read = 0  # calls that arrived, and those whose message did: too large ones do not
+        answers: dict[str, Callable[[bytes, str], bytes]] = {
+            "Hello": self._hello, "Push": self._push, "Leave": self._leave, "Status": self._status,
+            "Stop": self._stop, "Statistics": self._statistics,
+        }  # fmt: skip
+        assert set(answers) == set(METHODS)
+        self._handlers = {
+            f"/{SERVICE}/{method}": grpc.unary_unary_rpc_method_handler(self._guarded(answer))
+            for method, answer in answers.items()
+        }
+        self._server: Any = None
+
+    def service(self, handler_call_details: Any) -> Any:
+        """gRPC asks for every call, before it reads the message."""
+        self.begun += 1
+        return self._handlers.get(handler_call_details.method)
+
+    async def open(self, address: str) -> None:
+        """Listen, with mTLS and nothing else."""
+        most = max(largest_letter(self.host.dimension), largest_statistics(self.host.features), 1 << 20)
+        self._server = grpc.aio.server(
+            handlers=[self],
+            maximum_concurrent_rpcs=CALLS,
+            options=[
+                ("grpc.max_receive_message_length", most),
+                ("grpc.max_concurrent_streams", 32),
+                ("grpc.max_metadata_size", 16 * 1024),
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_allowed_incoming_connections", self.connections),
+                ("grpc.server_handshake_timeout_ms", 5_000),
+                ("grpc.keepalive_time_ms", 10_000),
+                ("grpc.keepalive_timeout_ms", 3_000),
+                ("grpc.keepalive_permit_without_calls", 1),
+                ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+            ],
+        )
+        try:
+            port = self._server.add_secure_port(address, self.identity.server_credentials())
+        except RuntimeError as error:
+            port, why = 0, str(error)
+        else:
+            why = ""
+        if not port:
+            raise ListenError(
+                f"cannot listen on {address} ({why or 'the address is in use or not of this machine'}): "
+                "set [peer] listen to a free port, or stop who has it"
+            )
+        await self._server.start()
+
+    async def close(self, grace: float = 1.0) -> None:
+        """Take no more calls."""
+        if self._server is not None:
+            await self._server.stop(grace)
+
+    @property
+    def unread(self) -> int:
+        """Calls whose message never came, or was too large to be read."""
+        return max(0, self.begun - self.read)
+
+    def _guarded(self, answer: Callable[[bytes, str], bytes]) -> Callable[[bytes, Any], Awaitable[bytes]]:
+        async def handle(data: bytes, context: Any) -> bytes:
+            self.read += 1
+            try:
+                name = self.verifier.name_of(context.auth_context()["x509_pem_cert"][0])
+            except (Refused, KeyError, IndexError) as error:
+                self._refuse(getattr(error, "reason", "nameless"), str(error))
+                await context.abort(grpc.StatusCode.UNAUTHENTICATED, plain(str(error)))
+            if not self.buckets.take(name):
+                self._refuse("rate", name)
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "more messages a second than allowed: wait")
+            try:
+                return answer(data, name)
+            except Malformed as error:
+                self._refuse(error.reason, f"{name}: {error}")
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, plain(str(error)))
+            raise AssertionError("abort raises")
+
+        return handle
+
+    def _refuse(self, reason: str, text: str) -> None:
+        self.metrics.refuse(reason)
+        log.debug("refused", extra=fields(reason=reason, why=text))
+
+    def _hello(self, data: bytes, name: str) -> bytes:
+        hello = decode_hello(data)
+        self._in_own_name(hello.name, name)
+        return encode_hello_reply(self.host.greeted(hello, name))
+
+    def _push(self, data: bytes, name: str) -> bytes:
+        self.metrics.bytes_received.inc(len(data))
+        try:
+            letter = decode_letter(data, self.host.run, self.host.dimension)
+        except Malformed as error:
+            if error.reason != "run":
+                raise
+            self._refuse("run", f"{name}: {error}")
+            return encode_ack(self.host.misdirected("run", plain(str(error))))
+        self._in_own_name(letter.sender, name)
+        return encode_ack(self.host.received(letter, name))
+
+    def _leave(self, data: bytes, name: str) -> bytes:
+        notice = decode_notice(data)
+        self._in_own_name(notice.name, name)
+        return encode_ack(self.host.left(notice, name))
+
+    def _status(self, data: bytes, name: str) -> bytes:
+        self._in_own_name(decode_notice(data).name, name)
+        return encode_status_reply(StatusReply(self.host.status()))
+
+    def _stop(self, data: bytes, name: str) -> bytes:
+        notice = decode_notice(data)
+        self._in_own_name(notice.name, name)
+        return encode_ack(self.host.asked_to_stop(notice, name))
+
+    def _statistics(self, data: bytes, name: str) -> bytes:
+        statistics = decode_statistics(data, self.host.features)
+        self._in_own_name(statistics.name, name)
+        return encode_statistics(self.host.exchanged(statistics, name))
+
+    def _in_own_name(self, said: str, name: str) -> None:
+        if said != name:
+            raise Malformed("name", f"{name} speaks in the name of {said}")

@@ -1,0 +1,223 @@
+"""One node that learns: a block of one, the simulator's algorithm, and what is measured of them. No clock, no wire."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from gadget_svm.algorithms import Gadget, Pdmm
+from gadget_svm.algorithms.contract import Elastic
+from gadget_svm.block import Block, Links
+from gadget_svm.estimator.problem import as_csr
+from gadget_svm.gossip import Round
+from gadget_svm.mail import Delivery, Mail
+from gadget_svm.network import Network
+from gadget_svm.peers.charter import Charter
+from gadget_svm.rows import Rows, Shares
+from gadget_svm.topologies import build
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_STATE = ("w", "s", "phi", "held", "w_sum", "iterates", "steps")
+
+
+class Parcel(NamedTuple):
+    """One message between nodes, as numbers."""
+
+    other: int
+    seq: int
+    vector: Floats
+    weight: float
+    note: float | None
+
+
+@dataclass(frozen=True)
+class Measures:
+    """How the node's model does on its own rows."""
+
+    objective: float  # lam/2 |w|^2 + mean hinge
+    loss: float  # the sum of hinges
+    slack: float  # hinges above what alpha promises: its share of the duality gap; -1 without dual variables
+    norm: float
+    accuracy: float
+
+
+def algorithm_of(charter: Charter, rows: int) -> Gadget | Pdmm:
+    """What peers run: PDMM, or GADGET by running sums with a pass's worth of steps between two pushes."""
+    if charter.algorithm == "pdmm":
+        return Pdmm()
+    return Gadget(gossip="running-sum", solver="implicit", local_steps=max(rows, 20))
+
+
+class Learner:
+    """A node's state and how it moves on: `solve`, send what it gives, `absorb` what came."""
+
+    def __init__(
+        self, X: sp.csr_matrix, label: NDArray[np.int32], charter: Charter, node: int, *, seed: int = 0,
+        network: Network | None = None, algorithm: Gadget | Pdmm | None = None,
+    ) -> None:  # fmt: skip
+        n = X.shape[0]
+        self.charter, self.node, self.label = charter, node, label
+        self.X = as_csr(X, charter.intercept)
+        # Elastic runs ask nothing of a network but that there is one; a peer's own is made of links alone.
+        whole = build("complete", 2) if network is None else network
+        chosen = algorithm_of(charter, n) if algorithm is None else algorithm
+        whole = chosen.weigh(whole)
+        run: Any = chosen.bind(whole, charter.lam, 1.0 / np.sqrt(charter.lam), lossy=True, sizes=np.array([float(n)]))
+        self.run: Elastic = run
+        shares = Shares(np.arange(n, dtype=np.int64), np.array([0, n], dtype=np.int64), np.empty(0))
+        rows = Rows.of(self.X, label, np.ones(n), shares)
+        first = 0 if network is None else node
+        self.block = Block.fresh(
+            whole, rows, shares.sizes, charter.outputs, charter.width, seed=seed, first=first, last=first + 1
+        )
+        if network is None:
+            self.block.first, self.block.links = node, Links.alone(np.zeros(0, dtype=np.int32))
+        self.t = 0
+        self._running: Round | None = None
+
+    @property
+    def neighbours(self) -> list[int]:
+        """Those the node sends to."""
+        targets, is_open = self.block.links.target, self.block.edge.get("open")
+        return [int(j) for j in (targets if is_open is None else targets[is_open])]
+
+    @property
+    def duals(self) -> Floats | None:
+        """alpha, if the algorithm has any."""
+        dual = self.block.edge.get("dual")
+        return None if dual is None else np.asarray(dual, dtype=np.float64)
+
+    def relink(self, neighbours: Sequence[int]) -> None:
+        """From now on the node gossips with these."""
+        self._between()
+        self.run.relink(self.block, np.array(sorted(neighbours), dtype=np.int64))
+
+    def renew(self, other: int) -> None:
+        """A neighbour was started anew."""
+        self._between()
+        self.run.renew(self.block, other)
+
+    def solve(self) -> list[Parcel]:
+        """The first half of a tick: learn from the rows, and say what to send to whom."""
+        self._between()
+        self.t += 1
+        self._running = self.run.iteration(self.block, self.t)
+        mail = next(self._running)
+        return [
+            Parcel(
+                int(mail.receiver[m]), int(mail.seq[m]), mail.vector[m], float(mail.weight[m]),
+                None if mail.note is None else float(mail.note[m]),
+            )
+            for m in range(mail.n_messages)
+        ]  # fmt: skip
+
+    def absorb(self, parcels: Sequence[Parcel]) -> None:
+        """The second half: take in what came, from whomever."""
+        if self._running is None:
+            raise RuntimeError("nothing was solved: absorb follows solve")
+        running, self._running = self._running, None
+        try:
+            running.send(Delivery(self._mail(parcels)))
+        except StopIteration:
+            return
+        raise RuntimeError("an algorithm of several rounds cannot run on a clock of its own")
+
+    def model(self) -> Floats:
+        """The weights to answer with: outputs x width."""
+        return np.array(self.block.models(self.run.average)[0])
+
+    def measure(self) -> Measures:
+        """The model on the node's own rows."""
+        w, alpha = self.model(), self.duals
+        scores = np.asarray(self.X @ w.T)
+        sign = self._signs()
+        margin = sign * scores
+        hinge = np.maximum(0.0, 1.0 - margin)
+        ridge = 0.5 * self.charter.lam * float((w * w).sum())
+        slack = -1.0 if alpha is None else float((hinge - alpha.T * (1.0 - margin)).sum())
+        n = len(self.label)
+        return Measures(
+            ridge + float(hinge.sum()) / n, float(hinge.sum()), slack, float(np.sqrt((w * w).sum())),
+            float((self._predicted(scores) == self.label).mean()),
+        )  # fmt: skip
+
+    def accuracy(self, X: sp.csr_matrix, label: NDArray[np.int32] | None) -> float | None:
+        """The share of other rows, on the same scale, that the model has right."""
+        if label is None or not len(label):
+            return None
+        return float((self._predicted(as_csr(X, self.charter.intercept) @ self.model().T) == label).mean())
+
+    def glimpse(self, last: Parcel, previous: Parcel | None, sent: Floats | None) -> Floats | None:
+        """About what a neighbour's weights are, by what it sent: a model flat as it travels, or None.
+
+        PDMM: y_ji = z_ji + 2 rho A_ji w_j, where z_ji is what it heard last. Running sums: how both parts changed.
+        """
+        if self.charter.algorithm == "pdmm":
+            if sent is None or last.weight <= 0.0:
+                return None
+            sign = 1.0 if last.other < self.node else -1.0
+            return np.asarray(sign * (last.vector - sent) / (2.0 * last.weight), dtype=np.float64)
+        if previous is None or last.weight == previous.weight:
+            return None
+        return np.asarray((last.vector - previous.vector) / (last.weight - previous.weight), dtype=np.float64)
+
+    def finite(self) -> bool:
+        """Whether the weights are numbers still."""
+        return bool(np.isfinite(self.block.w).all())
+
+    def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Everything a checkpoint needs: arrays, and plain values beside them."""
+        self._between()
+        block = self.block
+        arrays = {name: getattr(block, name) for name in _STATE}
+        arrays |= {f"edge.{name}": value for name, value in block.edge.items()}
+        arrays["neighbours"] = block.links.target
+        return arrays, {"t": self.t, "exchanges": block.exchanges, "node": self.node, "seed": block.seed}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint of the same charter and rows."""
+        block = self.block
+        for name in _STATE:
+            mine = getattr(block, name)
+            if arrays[name].shape != mine.shape:
+                raise ValueError(f"the checkpoint's {name} has the shape {arrays[name].shape}, here {mine.shape}")
+            mine[...] = arrays[name]
+        block.links = Links.alone(np.ascontiguousarray(arrays["neighbours"], dtype=np.int32))
+        block.edge = {
+            name.removeprefix("edge."): np.array(value) for name, value in arrays.items() if name.startswith("edge.")
+        }
+        self.t, block.exchanges = int(about["t"]), int(about["exchanges"])
+
+    def _signs(self) -> Floats:
+        if self.charter.outputs == 1:
+            return np.where(self.label == 1, 1.0, -1.0)[:, None]
+        return np.where(self.label[:, None] == np.arange(self.charter.outputs)[None, :], 1.0, -1.0)
+
+    def _predicted(self, scores: Any) -> NDArray[Any]:
+        found = np.asarray(scores)
+        return found.argmax(axis=1) if found.shape[1] > 1 else (found[:, 0] > 0).astype(np.int32)
+
+    def _between(self) -> None:
+        if self._running is not None:
+            raise RuntimeError("in the middle of a tick: absorb first")
+
+    def _mail(self, parcels: Sequence[Parcel]) -> Mail:
+        count, width = len(parcels), self.block.s.shape[1]
+        vector = np.empty((count, width))
+        for m, parcel in enumerate(parcels):
+            vector[m] = parcel.vector
+        note = np.array([0.0 if parcel.note is None else parcel.note for parcel in parcels])
+        return Mail(
+            self.t,
+            np.array([parcel.other for parcel in parcels], dtype=np.int64),
+            np.full(count, self.node, dtype=np.int64),
+            np.array([parcel.seq for parcel in parcels], dtype=np.int64),
+            vector,
+            np.array([parcel.weight for parcel in parcels], dtype=np.float64),
+            note if self.charter.algorithm == "pdmm" else None,
+        )

@@ -1,0 +1,669 @@
+"""A peer: one site's node, on its own clock, among others that come and go.
+
+Owns the order of things: greet before anything is said, agree before learning, learn and look at it before sending,
+check before listening, save before forgetting. The parts it uses know nothing of each other.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import logging
+import math
+import random
+import time
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gadget_svm.peers import checkpoint, vault
+from gadget_svm.peers.charter import RUN_BYTES, Charter, disagreements
+from gadget_svm.peers.config import PeerConfig
+from gadget_svm.peers.desk import Desk
+from gadget_svm.peers.discretion import Discretion
+from gadget_svm.peers.envelope import Ack, Hello, HelloReply, Letter, Malformed, Notice, Statistics, Status, plain
+from gadget_svm.peers.export import export
+from gadget_svm.peers.identity import Identity, Verifier
+from gadget_svm.peers.learner import Learner, Measures, Parcel
+from gadget_svm.peers.logs import fields
+from gadget_svm.peers.member import Member, State
+from gadget_svm.peers.membership import Changes, Membership
+from gadget_svm.peers.metrics import Metrics, serve
+from gadget_svm.peers.overlay import neighbours, node_id
+from gadget_svm.peers.post import Contact, Disagreement, Line, Unreachable, introduce, signed_part
+from gadget_svm.peers.scaling import Scaling, ScalingError, divided
+from gadget_svm.peers.site import load_site
+from gadget_svm.peers.status import describe, estimates
+
+log = logging.getLogger(__name__)
+
+VIEW = 8
+"""Members that ride on a message."""
+CROWD = 4
+"""A peer lets itself be asked for by so many times the neighbours it wants itself, and no more."""
+STUCK = 60.0
+"""Seconds without a tick after which a peer no longer says that it is well."""
+
+
+class PeerError(RuntimeError):
+    """Why a peer cannot start or go on, and what to do about it."""
+
+
+@dataclass
+class Heard:
+    """What is kept of one who sends letters, beside the algorithm's own state."""
+
+    incarnation: int
+    seq: int = -1
+    at: float = -math.inf
+    letters: int = 0
+    wanted: bool = False  # whether it has me among the neighbours it chose
+    last: Parcel | None = None
+    previous: Parcel | None = None
+
+
+class Peer:
+    """Everything of a running peer. `run` returns when it has left."""
+
+    def __init__(self, config: PeerConfig) -> None:
+        self.config = config
+        tls, data, learn = config.tls, config.data, config.learn
+        self.identity = Identity.load(tls.cert, tls.key, tls.ca, tls.revoked, config.peer.name)
+        self.verifier = Verifier(self.identity, tls.revoked)
+        self.site = load_site(
+            data.train, test=data.test, label=data.label, features=data.features, zero_based=data.zero_based,
+            classes=data.classes,
+        )  # fmt: skip
+        self.charter = Charter(
+            learn.run, learn.algorithm, learn.lam, self.site.X.shape[1], self.site.names, self.site.classes,
+            learn.intercept, learn.scaling,
+        )  # fmt: skip
+        self.name, self.address = config.peer.name, config.peer.address
+        self.dimension, self.features = self.charter.dimension, self.charter.features
+        self.scaling = Scaling(learn.scaling, learn.sites, self.name, self.site.X)
+        self.metrics = Metrics()
+        self.members = self._membership(0)
+        self.heard: dict[str, Heard] = {}
+        self.contacts: dict[str, Contact] = {}
+        self.learner: Learner | None = None
+        self.discretion: Discretion | None = None
+        self.measures: Measures | None = None
+        self.test_accuracy: float | None = None
+        self.trouble: dict[str, str] = {}  # what is wrong, by what it is about
+        self.saved = self.exported = -math.inf
+        self.started, self.ticked = time.monotonic(), time.monotonic()
+        self._rows = self.site.fingerprint()
+        self._seeds = {address for address in config.peer.join if address != self.address}
+        self._agreed = False  # whether anybody's terms were found to be the same
+        self._run: tuple[bytes | None, bytes] = (None, b"")
+        self._inbox: dict[str, Parcel] = {}
+        self._between_ticks = asyncio.Lock()
+        self._chosen: set[str] = set()
+        self._former: dict[str, str] = {}  # neighbours of before a restart, and where they were
+        self._relink, self._rescaled = True, False
+        self._renewed: set[str] = set()
+        self._withheld = 0
+        self._stopping, self._reason = asyncio.Event(), ""
+        self._failure: Exception | None = None
+        self._rng = random.Random()
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="learner")
+        limits = config.limits
+        self._desk = Desk(
+            self, self.identity, self.verifier, self.metrics, rate=limits.message_rate, burst=limits.burst,
+            connections=limits.connections, members=limits.members,
+        )  # fmt: skip
+
+    @property
+    def ticks(self) -> int:
+        """Steps of learning, those before a restart among them."""
+        return 0 if self.learner is None else self.learner.t
+
+    @property
+    def run(self) -> bytes:
+        """The run on the wire: the terms and the scale."""
+        if self._run[0] != self.scaling.digest:
+            named = hashlib.sha256(self.charter.digest + self.scaling.digest).digest()[:RUN_BYTES]
+            self._run = (self.scaling.digest, named)
+        return self._run[1]
+
+    # Starting and stopping
+
+    async def live(self) -> None:
+        """Learn until told to stop, and leave in good order. Raises what made it impossible to go on."""
+        state = self.config.peer.state
+        with checkpoint.Lock.acquire(state):
+            self._go_on(vault.recall(state, self.charter, self._rows))
+            await self._desk.open(self.config.peer.listen)
+            pages, jobs = None, []
+            try:
+                if self.config.metrics.port:
+                    place = self.config.metrics
+                    pages = await serve(self.metrics, self.healthy, place.host, place.port)
+                await self._save()  # the incarnation is on disk before anybody hears of it
+                log.info(
+                    "up",
+                    extra=fields(
+                        address=self.address, incarnation=self.members.me.incarnation, rows=self.site.X.shape[0],
+                        features=self.features, algorithm=self.charter.algorithm, run=self.charter.run,
+                    ),
+                )  # fmt: skip
+                jobs = [
+                    asyncio.create_task(self._guarded(job)) for job in (self._mingle(), self._learn(), self._keep())
+                ]
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), self.config.pace.stop_after_seconds)
+            finally:
+                for job in jobs:
+                    job.cancel()
+                await asyncio.gather(*jobs, return_exceptions=True)
+                await self._leave()
+                if pages is not None:
+                    pages.close()
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self, reason: str) -> None:
+        """Leave soon."""
+        self._reason = self._reason or reason
+        self._stopping.set()
+
+    async def _guarded(self, job: Coroutine[Any, Any, None]) -> None:
+        try:
+            await job
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # whatever it was: say so, save, leave
+            self._failure = error
+            log.error("cannot go on", extra=fields(why=str(error)), exc_info=not isinstance(error, PeerError))
+            self.stop("cannot go on")
+
+    async def _leave(self) -> None:
+        """Say goodbye, so that nobody waits for us, and put everything where the next start finds it."""
+        log.info("leaving", extra=fields(why=self._reason or "time is up", ticks=self.ticks))
+        notice = Notice(self.name, self.members.me.incarnation, plain(self._reason))
+        goodbyes = [contact.line.notice("Leave", notice) for contact in self.contacts.values()]
+        await asyncio.gather(*goodbyes, return_exceptions=True)
+        await asyncio.gather(*(contact.close() for contact in self.contacts.values()))
+        await asyncio.to_thread(self._worker.shutdown)
+        await self._save()
+        await self._export()
+        await self._desk.close()  # last: whoever waits for this peer to be gone finds its files complete
+        log.info("left", extra=fields(incarnation=self.members.me.incarnation))
+
+    # What survives
+
+    def _membership(self, before: int) -> Membership:
+        pace, rows = self.config.pace, float(self.site.X.shape[0])
+        me = Member(self.name, self.address, max(int(time.time()), before + 1), 1, State.ALIVE, rows=rows, slack=-1.0)
+        return Membership(me, suspect=pace.suspect, dead=pace.dead, limit=self.config.limits.members)
+
+    def _go_on(self, memory: vault.Memory | None) -> None:
+        if memory is not None:
+            for warning in memory.warnings:
+                log.warning(warning)
+            self.members = self._membership(memory.incarnation)
+            self._former = {name: address for name, address in memory.addresses.items() if name != self.name}
+            self._seeds |= set(self._former.values())
+            if memory.statistics is not None:
+                self.scaling.hear(memory.statistics)
+        self._begin()
+        if memory is None or memory.learner is None or self.learner is None:
+            return
+        if memory.scaling != self.scaling.digest.hex():
+            log.warning("the scale is another one than in the checkpoint: learning begins anew")
+            return
+        self.learner.restore(memory.arrays, memory.learner)
+        kept = set(self.learner.neighbours)
+        self._former = {name: address for name, address in self._former.items() if node_id(name) in kept}
+        log.info("going on from a checkpoint", extra=fields(path=str(memory.path), ticks=self.ticks))
+
+    def _begin(self) -> None:
+        """Learn from the beginning, if there is a scale."""
+        if self.scaling.scale is None:
+            return
+        X = self.site.X if self.scaling.kind == "none" else divided(self.site.X, self.scaling.scale)
+        self.learner = Learner(X, self.site.label, self.charter, node_id(self.name), seed=self.config.learn.seed)
+        self.discretion = Discretion(self.learner.X, self.charter.outputs)
+        self._inbox, self._relink = {}, True
+        for heard in self.heard.values():
+            heard.seq, heard.last, heard.previous = -1, None, None
+
+    async def _save(self) -> None:
+        addresses = {m.name: m.address for m in map(self.members.get, self.members.alive()) if m.address}
+        async with self._between_ticks:
+            arrays, about = vault.pack(
+                self.charter, self._rows, self.members.me.incarnation, {**self._former, **addresses}, self.scaling,
+                self.learner,
+            )  # fmt: skip
+        start = time.perf_counter()
+        try:
+            await asyncio.to_thread(checkpoint.save, self.config.peer.state, arrays, about)
+        except checkpoint.CheckpointError as error:
+            self.metrics.checkpoint_failures.inc()
+            self._complain("checkpoint", str(error))
+            return
+        self.saved = time.monotonic()
+        self.trouble.pop("checkpoint", None)
+        self.metrics.checkpoints.inc()
+        self.metrics.checkpoint_time.set_to_current_time()
+        self.metrics.checkpoint_seconds.observe(time.perf_counter() - start)
+
+    async def _export(self) -> None:
+        if self.learner is None or self.scaling.scale is None:
+            return
+        async with self._between_ticks:
+            weights, ticks = self.learner.model(), self.ticks
+        try:
+            await asyncio.to_thread(
+                export, self.config.peer.model, weights, self.scaling.scale, self.charter, name=self.name, ticks=ticks,
+                columns=self.site.columns,
+            )  # fmt: skip
+        except OSError as error:
+            self._complain("model", f"cannot write {self.config.peer.model}: {error.strerror or error}")
+            return
+        self.exported = time.monotonic()
+        self.trouble.pop("model", None)
+
+    def export_saved(self) -> Path:
+        """The model of the last checkpoint, without starting."""
+        self._go_on(vault.recall(self.config.peer.state, self.charter, self._rows))
+        if self.learner is None or self.scaling.scale is None or not self.ticks:
+            raise PeerError(f"{self.config.peer.state} holds no model yet: start the peer with 'gadget peer run'")
+        return export(
+            self.config.peer.model, self.learner.model(), self.scaling.scale, self.charter, name=self.name,
+            ticks=self.ticks, columns=self.site.columns,
+        )  # fmt: skip
+
+    async def _keep(self) -> None:
+        """Save and write the model, now and then."""
+        pace, export_at = self.config.pace, time.monotonic() + min(self.config.pace.export, 5.0)
+        save_at = time.monotonic() + pace.checkpoint
+        while True:
+            await asyncio.sleep(min(1.0, pace.checkpoint, pace.export))
+            now = time.monotonic()
+            if now >= save_at:
+                await self._save()
+                save_at = time.monotonic() + pace.checkpoint
+            if now >= export_at:
+                await self._export()
+                export_at = time.monotonic() + pace.export
+
+    # Learning
+
+    async def _learn(self) -> None:
+        """Ticks, no faster than the pace; everything that changes the learner happens between two of them."""
+        loop, pace = asyncio.get_running_loop(), self.config.pace
+        measure_at = -math.inf
+        while True:
+            start = time.monotonic()
+            if self._rescaled:
+                self._rescaled = False
+                log.info(
+                    "the sites have settled on a scale: learning begins", extra=fields(sites=len(self.scaling.entries))
+                )
+                self._begin()
+            if self.learner is not None:
+                async with self._between_ticks:
+                    await self._tend_links()
+                    parcels = self._drain()
+                    outgoing = await loop.run_in_executor(self._worker, self._tick, parcels)
+                    if start >= measure_at:
+                        await loop.run_in_executor(self._worker, self._measure)
+                        measure_at = start + min(1.0, pace.heartbeat)
+                for parcel, target in outgoing:
+                    self._send(target, parcel)
+                self.ticked = time.monotonic()
+                self.metrics.ticks.inc()
+                if pace.stop_after_ticks is not None and self.ticks >= pace.stop_after_ticks:
+                    self.stop("done")
+            await asyncio.sleep(max(0.0, start + pace.tick - time.monotonic()))
+
+    def _tick(self, parcels: list[Parcel]) -> list[tuple[Parcel, str]]:
+        """In the worker: solve, look at what would be sent, absorb. Gives what may be sent, and to whom."""
+        learner, discretion = self.learner, self.discretion
+        assert learner is not None
+        assert discretion is not None
+        names = {node_id(name): name for name in self.contacts}
+        outgoing = [
+            (parcel, names[parcel.other])
+            for parcel in learner.solve()
+            if parcel.other in names and discretion.allows(parcel.other, parcel.vector, learner.duals)
+        ]
+        learner.absorb(parcels)
+        if not learner.finite():
+            self._recover()
+        return outgoing
+
+    def _recover(self) -> None:
+        """Weights that are no numbers any more: back to the last that were."""
+        log.error("the weights are not finite: going back to the last checkpoint")
+        memory = vault.recall(self.config.peer.state, self.charter, self._rows)
+        self._begin()
+        if memory is not None and memory.learner is not None and self.learner is not None:
+            self.learner.restore(memory.arrays, memory.learner)
+
+    def _measure(self) -> None:
+        learner = self.learner
+        assert learner is not None
+        self.measures = learner.measure()
+        if self.site.X_test is not None and self.scaling.scale is not None:
+            self.test_accuracy = learner.accuracy(divided(self.site.X_test, self.scaling.scale), self.site.label_test)
+
+    def _drain(self) -> list[Parcel]:
+        inbox, self._inbox = self._inbox, {}
+        return [inbox[name] for name in sorted(inbox, key=node_id)]
+
+    def _send(self, name: str, parcel: Parcel | None) -> None:
+        """A letter to a neighbour: with weights, or a bare sign of life."""
+        contact = self.contacts.get(name)
+        if contact is None:
+            return
+        me = self.members.me
+        chosen = name in self._chosen
+        seq, vector, weight, note = (0, None, 0.0, None) if parcel is None else parcel[1:]
+        contact.post(
+            Letter(
+                self.run, self.name, me.incarnation, name, contact.incarnation, seq, self.ticks, vector, weight,
+                note, chosen, self.members.view(VIEW, self._rng),
+            )
+        )  # fmt: skip
+
+    # Neighbours
+
+    async def _tend_links(self) -> None:
+        """Between two ticks: gossip with whom the members now here make neighbours, and with those who ask for it."""
+        assert self.learner is not None
+        while self._renewed:
+            self.learner.renew(node_id(self._renewed.pop()))
+        if not self._relink:
+            return
+        self._relink = False
+        here = {name: self.members.get(name).address for name in self.members.alive() if name != self.name}
+        if self._former and time.monotonic() < self.started + self.config.pace.suspect + self.config.pace.dead:
+            here = {**self._former, **here}  # just back: nobody was heard of yet, and nobody is given up
+        chosen = set(neighbours(self.name, here, self.config.learn.degree))
+        asking = sorted(name for name in here if name not in chosen and name in self.heard and self.heard[name].wanted)
+        wanted = chosen | set(asking[: CROWD * self.config.learn.degree])
+        wanted -= self._doubles(wanted)
+        self._chosen = chosen & wanted
+        for name in [name for name, contact in self.contacts.items() if here.get(name) != contact.address]:
+            await self.contacts.pop(name).close()
+        for name in set(self.contacts) - wanted:
+            await self.contacts.pop(name).close()
+        for name in sorted(wanted - set(self.contacts)):
+            self.contacts[name] = Contact(self, name, here[name], self._narrow)
+        numbers = sorted(node_id(name) for name in wanted)
+        if numbers != sorted(self.learner.neighbours):
+            self.learner.relink(numbers)
+            self.discretion_of_links(numbers)
+            log.info("neighbours", extra=fields(names=sorted(wanted)))
+        for name in set(self.heard) - set(here):
+            del self.heard[name]
+
+    def discretion_of_links(self, numbers: list[int]) -> None:
+        """What was sent to others is of no use any more."""
+        if self.discretion is not None:
+            self.discretion.forget(set(numbers))
+
+    def _doubles(self, wanted: set[str]) -> set[str]:
+        """Names with the number of another: the later in the alphabet is left out."""
+        owner: dict[int, str] = {node_id(self.name): self.name}
+        left_out = {name for name in sorted(wanted) if owner.setdefault(node_id(name), name) != name}
+        for name in left_out:
+            self._complain("names", f"{name} has the node number of {owner[node_id(name)]}: rename one of them")
+        return left_out
+
+    @property
+    def _narrow(self) -> bool:
+        """Whether to offer float32: running sums grow, and need all their digits."""
+        return self.config.learn.float32 and self.charter.algorithm == "pdmm"
+
+    async def _mingle(self) -> None:
+        """Signs of life, failure detection, and calls to those not heard of: seeds, and members that were lost."""
+        pace = self.config.pace
+        beat_at = probe_at = -math.inf
+        probe: asyncio.Task[None] | None = None
+        while True:
+            now = time.monotonic()
+            await self._apply(self.members.tick())
+            if self._former and now > self.started + pace.suspect + pace.dead:
+                self._former, self._relink = {}, True
+            if now >= beat_at:
+                beat_at = now + pace.heartbeat
+                self._beat(now)
+            if now >= probe_at and (probe is None or probe.done()):
+                if probe is not None:
+                    probe.result()
+                probe, probe_at = asyncio.create_task(self._probe()), now + pace.heartbeat
+            await asyncio.sleep(pace.heartbeat / 4)
+
+    def _beat(self, now: float) -> None:
+        measured = self.measures
+        if measured is None:
+            self.members.beat()
+        else:
+            self.members.beat(loss=measured.loss, slack=measured.slack, objective=measured.objective)
+        for name, contact in self.contacts.items():
+            if now - contact.answered > self.config.pace.heartbeat:
+                self._send(name, None)
+        self.verifier.reload()
+        if time.time() > self.identity.not_after:
+            self._complain("certificate", "this peer's certificate has expired: issue a new one, and start again")
+        self._show()
+
+    async def _apply(self, changes: Changes) -> None:
+        for name in changes.renewed:
+            self._renewed.add(name)
+            if name in self.contacts:
+                self.contacts[name].regreet()
+        if changes.joined or changes.left or changes.renewed:
+            self._relink = True
+            log.info("members", extra=fields(joined=changes.joined, left=changes.left, renewed=changes.renewed))
+        if changes.raised is not None:
+            log.warning("outbidding a claim to this peer's name", extra=fields(incarnation=changes.raised))
+            await self._save()
+        if changes.impostor is not None:
+            log.warning("somebody else is said to have this peer's name", extra=fields(at=changes.impostor.address))
+            if changes.impostor.address not in ("", self.address):
+                self._seeds.add(changes.impostor.address)
+
+    async def _probe(self) -> None:
+        """Call those who should be here and are not: any answer brings their view."""
+        here = {self.members.get(name).address for name in self.members.alive()}
+        away = [address for address in sorted(self._seeds) if address not in here]
+        away += [member.address for member in (*self.members.doubtful(), *self.members.lost()) if member.address]
+        some = away if len(here) == 1 else self._rng.sample(away, min(1, len(away)))
+        await asyncio.gather(*(self._call(address) for address in dict.fromkeys(some[:16])))
+        if self.scaling.kind != "none":
+            await self._share_statistics()
+
+    async def _call(self, address: str) -> None:
+        line = Line(self.identity, address, self.dimension)
+        try:
+            await introduce(self, line)
+            self._agreed = True
+            self.trouble.pop("terms", None)
+            self.trouble.pop("join", None)
+        except Disagreement as error:
+            self._complain("terms", str(error))
+            if not self._agreed and len(self.members.alive()) == 1:
+                raise PeerError(f"cannot learn together with {address}: {error}") from error
+        except Unreachable as error:
+            if len(self.members.alive()) == 1:
+                self._complain("join", str(error))
+        finally:
+            await line.close()
+
+    async def _share_statistics(self) -> None:
+        """Pass on what is known for the scaler: to all who are here until it is settled, then now and then to one."""
+        contacts = [name for name in self.members.alive() if name != self.name]
+        some = contacts if not self.scaling.settled else self._rng.sample(contacts, min(1, len(contacts)))
+        if self.scaling.settled and self._rng.random() > 0.2:
+            return
+        for name in some[:16]:
+            line = Line(self.identity, self.members.get(name).address, self.dimension, name)
+            try:
+                await line.greet(self.hello(self._rng.randbytes(32)), self.verifier)
+                heard = await line.statistics(self.scaling.message(), self.features)
+                self._rescaled |= self.scaling.hear(heard)
+            except (Unreachable, Malformed, ScalingError) as error:
+                self._complain("scaling", str(error))
+            finally:
+                await line.close()
+
+    # What other peers say: see `desk.Host` and `post.Caller`
+
+    def hello(self, nonce: bytes) -> Hello:
+        """Who I am, and on what terms I learn."""
+        return Hello(
+            self.name, self.address, self.members.me.incarnation, nonce, self.charter.text(), self._narrow,
+            self.members.view(VIEW, self._rng),
+        )  # fmt: skip
+
+    def greeted(self, hello: Hello, name: str) -> HelloReply:
+        """A first contact: signed, and accepted if both learn the same."""
+        accepted, text = False, ""
+        view: tuple[Member, ...] = ()
+        try:
+            differing = disagreements(self.charter, Charter.parse(hello.charter), self.name, name)
+        except ValueError as error:
+            differing = [str(error)]
+        if differing:
+            text = "; ".join(differing)
+            self.metrics.refuse("run")
+            self._complain("terms", text)
+        elif not self.members.accept(name, hello.incarnation):
+            text = f"incarnation {hello.incarnation} of {name} is over"
+            self.metrics.refuse("incarnation")
+            if name == self.name:
+                self.learn_of(hello.members, name)
+        else:
+            self.learn_of(hello.members, name)
+            accepted, view, self._agreed = True, self.members.view(VIEW, self._rng), True
+        mine, charter = self.members.me, self.charter.text()
+        signature = self.identity.sign(signed_part(hello.nonce, self.name, mine.incarnation, charter))
+        return HelloReply(
+            self.name, self.address, mine.incarnation, hello.nonce, charter, self._narrow, view or (mine,), accepted,
+            plain(text), self.identity.cert_pem, signature,
+        )  # fmt: skip
+
+    def learn_of(self, members: tuple[Member, ...], speaker: str) -> None:
+        """Somebody's view; only what it says of itself is first-hand."""
+        for member in members:
+            self.members.hear(member, direct=member.name == speaker)
+
+    def received(self, letter: Letter, name: str) -> Ack:
+        """A letter of this run, well-formed and in its sender's name."""
+        me = self.members.me
+        if self._stopping.is_set():
+            return self._ack(Status.LEFT, f"{self.name} is leaving")
+        if letter.receiver != self.name or letter.receiver_incarnation not in (0, me.incarnation):
+            return self.misdirected("incarnation", f"this is {self.name}, incarnation {me.incarnation}")
+        if not self.members.accept(name, letter.incarnation):
+            return self.misdirected("incarnation", f"incarnation {letter.incarnation} of {name} is over")
+        self.learn_of(letter.members, name)
+        heard = self.heard.get(name)
+        if heard is None or letter.incarnation > heard.incarnation:
+            if heard is not None:
+                self._renewed.add(name)
+            heard = self.heard[name] = Heard(letter.incarnation)
+            self._relink = True
+        heard.at = time.monotonic()
+        if heard.wanted != letter.wanted:
+            heard.wanted, self._relink = letter.wanted, True
+        if letter.vector is None:
+            return self._ack(Status.OK)
+        if not self._sensible(letter):
+            return self.misdirected("garbage", "the weight or the note is not what this algorithm sends")
+        if letter.seq <= heard.seq:
+            self.metrics.refuse("sequence")
+            return self._ack(Status.REPEATED)
+        parcel = Parcel(node_id(name), letter.seq, letter.vector, letter.weight, letter.note)
+        heard.seq, heard.previous, heard.last = letter.seq, heard.last, parcel
+        heard.letters += 1
+        self._inbox[name] = parcel  # the newest says all there is to say
+        self.metrics.messages_received.inc()
+        return self._ack(Status.OK)
+
+    def _sensible(self, letter: Letter) -> bool:
+        if self.charter.algorithm == "pdmm":
+            return letter.weight > 0.0 and letter.note is not None and letter.note >= 0.0
+        return letter.note is None
+
+    def misdirected(self, reason: str, text: str) -> Ack:
+        """Not for us, or not as we are now: the sender should greet again."""
+        if reason != "run":
+            self.metrics.refuse(reason)
+        status = {"run": Status.WRONG_RUN, "incarnation": Status.UNKNOWN}.get(reason, Status.MALFORMED)
+        return self._ack(status, text)
+
+    def left(self, notice: Notice, name: str) -> Ack:
+        """A goodbye: gone at once."""
+        self.members.leave(name, notice.incarnation)
+        return self._ack(Status.OK)
+
+    def exchanged(self, statistics: Statistics, name: str) -> Statistics:
+        """Statistics for the scaler, theirs for ours."""
+        try:
+            self._rescaled |= self.scaling.hear(statistics)
+        except ScalingError as error:
+            raise Malformed("garbage", f"{name}: {error}") from error
+        return self.scaling.message()
+
+    def asked_to_stop(self, notice: Notice, name: str) -> Ack:
+        """Only by the holder of this peer's own certificate."""
+        if name != self.name:
+            self.metrics.refuse("name")
+            return self._ack(Status.REFUSED, f"only {self.name} itself may stop {self.name}, not {name}")
+        self.stop(notice.text or "asked to")
+        return self._ack(Status.OK, "leaving")
+
+    def delivered(self, name: str, size: int, seconds: float, ack: Ack) -> None:
+        """A letter was answered."""
+        if ack.status in (Status.OK, Status.REPEATED):
+            self.metrics.messages_sent.inc()
+            self.metrics.bytes_sent.inc(size)
+            self.metrics.rtt.observe(seconds)
+        self.members.heard(name, ack.incarnation, ack.beat)
+
+    def failed(self, name: str, why: str) -> None:  # noqa: ARG002
+        """A letter was not delivered."""
+        self.metrics.send_failures.inc()
+
+    def _ack(self, status: Status, text: str = "") -> Ack:
+        me = self.members.me
+        return Ack(status, me.incarnation, me.beat, plain(text), self.members.view(VIEW, self._rng))
+
+    # What is shown
+
+    def status(self) -> str:
+        """How this peer is, as JSON."""
+        return json.dumps(describe(self), allow_nan=False)
+
+    def healthy(self) -> tuple[bool, dict[str, Any]]:
+        """Whether it learns, and what is wrong."""
+        waiting = self.learner is None
+        well = (waiting or time.monotonic() - self.ticked < STUCK) and time.time() < self.identity.not_after
+        return well, {"peer": self.name, "ticks": self.ticks, "learning": not waiting, "trouble": dict(self.trouble)}
+
+    def _show(self) -> None:
+        metrics, found = self.metrics, estimates(self)
+        metrics.objective.set(found.objective)
+        metrics.gap_estimate.set(found.gap)
+        metrics.disagreement.set(found.disagreement)
+        metrics.neighbours.set(len(self.contacts))
+        metrics.incarnation.set(self.members.me.incarnation)
+        metrics.certificate_expires.set(self.identity.not_after)
+        states = self.members.states()
+        metrics.set_members({state.name.lower(): states[state] + (state is State.ALIVE) for state in State})
+        if self.discretion is not None:
+            metrics.withheld.inc(self.discretion.withheld - self._withheld)
+            self._withheld = self.discretion.withheld
+
+    def _complain(self, about: str, text: str) -> None:
+        """Say it once, and keep it for the status."""
+        if self.trouble.get(about) != text:
+            log.warning(text, extra=fields(about=about))
+        self.trouble[about] = text

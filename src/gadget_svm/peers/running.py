@@ -1,0 +1,59 @@
+"""A peer as a process: set-up, signals, exit code."""
+
+import asyncio
+import contextlib
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gadget_svm.peers import vault
+from gadget_svm.peers.config import ConfigError, PeerConfig
+from gadget_svm.peers.logs import setup_logging
+
+if TYPE_CHECKING:
+    from gadget_svm.peers.peer import Peer
+
+
+def run_peer(config: PeerConfig, fresh: bool = False) -> int:
+    """Run until it has left; 0 if in good order. What is wrong with files or terms is an exception with a sentence."""
+    setup_logging(config.log.level, config.log.format, config.peer.name, sys.stderr)
+    missing = config.missing()
+    if missing:
+        raise ConfigError("; ".join(missing))
+    if fresh:
+        vault.set_aside(config.peer.state)
+    if config.lockstep is not None:
+        from gadget_svm.peers.lockstep import run_lockstep
+
+        asyncio.run(run_lockstep(config))
+        return 0
+    asyncio.run(_live(config))
+    return 0
+
+
+async def _live(config: PeerConfig) -> None:
+    from gadget_svm.peers.peer import Peer
+
+    peer = Peer(config)
+    with _signals(peer):
+        await peer.live()
+
+
+@contextlib.contextmanager
+def _signals(peer: "Peer"):  # type: ignore[no-untyped-def]
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, peer.stop, f"signal {name.name}")
+    try:
+        yield
+    finally:
+        for name in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(name)
+
+
+def export_saved(config: PeerConfig) -> Path:
+    """The model of the last checkpoint, as a model file."""
+    from gadget_svm.peers.peer import Peer
+
+    return Peer(config).export_saved()

@@ -1,0 +1,133 @@
+"""How a peer is: one document for `gadget peer status`, and estimates from the few numbers that ride on views."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gadget_svm.peers.logs import plain
+from gadget_svm.peers.member import State
+from gadget_svm.peers.overlay import node_id
+
+if TYPE_CHECKING:
+    from gadget_svm.peers.peer import Peer
+
+
+class Estimates(NamedTuple):
+    """Of the whole network, as one peer sees it; NaN where it cannot tell. Estimates, not bounds."""
+
+    objective: float
+    gap: float
+    disagreement: float
+    rows: float
+
+
+def estimates(peer: Peer) -> Estimates:
+    """The pooled objective and its gap from every member's own sums, and how far neighbours are from this model.
+
+    With one model everywhere the pooled duality gap is the sum of the members' slack over all rows. Members' models
+    differ a little, so this is an estimate.
+    """
+    measured, learner = peer.measures, peer.learner
+    if measured is None or learner is None:
+        return Estimates(math.nan, math.nan, math.nan, 0.0)
+    lines = [peer.members.get(name) for name in peer.members.alive() if name != peer.name]
+    lines = [line for line in lines if line.rows > 0 and line.objective > 0]
+    rows = float(len(learner.label)) + sum(line.rows for line in lines)
+    loss = measured.loss + sum(line.loss for line in lines)
+    slack = measured.slack + sum(line.slack for line in lines)
+    ridge = 0.5 * peer.charter.lam * measured.norm**2
+    objective = ridge + loss / rows
+    dual = measured.slack >= 0 and all(line.slack >= 0 for line in lines)
+    gap = slack / rows / objective if dual and objective > 0 else math.nan
+    return Estimates(objective, gap, _disagreement(peer), rows)
+
+
+def _disagreement(peer: Peer) -> float:
+    learner, discretion = peer.learner, peer.discretion
+    if learner is None or discretion is None:
+        return math.nan
+    mine = np.array(learner.block.flat[0])
+    length = float(np.sqrt(mine @ mine))
+    farthest = math.nan
+    for name in peer.contacts:
+        heard = peer.heard.get(name)
+        if heard is None or heard.last is None or length == 0.0:
+            continue
+        theirs = learner.glimpse(heard.last, heard.previous, discretion.sent(node_id(name)))
+        if theirs is not None:
+            away = theirs - mine
+            farthest = np.fmax(farthest, float(np.sqrt(away @ away)) / length)
+    return float(farthest)
+
+
+def describe(peer: Peer) -> dict[str, Any]:
+    """Everything worth knowing, as plain values."""
+    now, found, measured, me = time.monotonic(), estimates(peer), peer.measures, peer.members.me
+    states = peer.members.states()
+    return {
+        "name": peer.name,
+        "address": peer.address,
+        "incarnation": me.incarnation,
+        "uptime": now - peer.started,
+        "state": "learning" if peer.learner is not None else "waiting for other sites' statistics",
+        "run": peer.charter.run,
+        "algorithm": peer.charter.algorithm,
+        "lam": peer.charter.lam,
+        "features": peer.charter.features,
+        "classes": [plain(c) for c in peer.charter.classes[:20]],
+        "rows": int(peer.site.X.shape[0]),
+        "ticks": peer.ticks,
+        "local_objective": plain(measured.objective if measured else math.nan),
+        "train_accuracy": plain(measured.accuracy if measured else math.nan),
+        "test_accuracy": peer.test_accuracy,
+        "objective": plain(found.objective),
+        "gap_estimate": plain(found.gap),
+        "disagreement": plain(found.disagreement),
+        "network_rows": found.rows,
+        "messages_sent": int(_value(peer.metrics.messages_sent)),
+        "messages_received": int(_value(peer.metrics.messages_received)),
+        "bytes_sent": int(_value(peer.metrics.bytes_sent)),
+        "bytes_received": int(_value(peer.metrics.bytes_received)),
+        "send_failures": int(_value(peer.metrics.send_failures)),
+        "refused": _refused(peer),
+        "withheld": 0 if peer.discretion is None else peer.discretion.withheld,
+        "members": {
+            "alive": states[State.ALIVE] + 1,
+            "suspect": states[State.SUSPECT],
+            "dead": states[State.DEAD],
+            "left": states[State.LEFT],
+        },
+        "neighbours": [_neighbour(peer, name, now) for name in sorted(peer.contacts)],
+        "checkpoint_age": plain(now - peer.saved),
+        "certificate_days_left": (peer.identity.not_after - time.time()) / 86400,
+        "trouble": plain(peer.trouble),
+    }
+
+
+def _neighbour(peer: Peer, name: str, now: float) -> dict[str, Any]:
+    contact, heard, line = peer.contacts[name], peer.heard.get(name), peer.members.known(name)
+    return {
+        "name": name,
+        "address": contact.address,
+        "incarnation": contact.incarnation,
+        "last_heard": plain(now - heard.at if heard else math.nan),
+        "sent": contact.sent,
+        "received": heard.letters if heard else 0,
+        "failures": contact.failures,
+        "rtt": plain(contact.rtt),
+        "objective": plain(line.objective if line else math.nan),
+        "trouble": plain(contact.trouble),
+    }
+
+
+def _value(counter: Any) -> float:
+    return float(next(iter(counter.collect())).samples[0].value)
+
+
+def _refused(peer: Peer) -> dict[str, int]:
+    samples = next(iter(peer.metrics.refused.collect())).samples
+    return {s.labels["reason"]: int(s.value) for s in samples if s.name.endswith("_total") and s.value}

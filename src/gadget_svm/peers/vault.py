@@ -1,0 +1,83 @@
+"""What of a peer survives a restart, and what a checkpoint must fit to be gone on from."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gadget_svm.peers import checkpoint
+from gadget_svm.peers.charter import Charter, disagreements
+from gadget_svm.peers.envelope import Malformed, Statistics, decode_statistics, encode_statistics
+from gadget_svm.peers.learner import Learner
+from gadget_svm.peers.scaling import Scaling
+
+
+class VaultError(RuntimeError):
+    """A state that does not belong to this peer as it is now, and what to do about it."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a peer goes on from."""
+
+    path: Path
+    incarnation: int
+    addresses: dict[str, str]  # of those it knew
+    statistics: Statistics | None
+    scaling: str
+    arrays: Mapping[str, Any]
+    learner: Mapping[str, Any] | None
+    warnings: tuple[str, ...]
+
+
+def pack(
+    charter: Charter, rows: str, incarnation: int, addresses: dict[str, str], scaling: Scaling, learner: Learner | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Arrays and plain values to save; copies, so that the peer may go on meanwhile."""
+    arrays: dict[str, Any] = {}
+    about: dict[str, Any] = {
+        "charter": charter.text(), "rows": rows, "incarnation": incarnation, "addresses": addresses,
+        "scaling": scaling.digest.hex(), "saved": time.time(), "learner": None,
+    }  # fmt: skip
+    if learner is not None:
+        state, about["learner"] = learner.state()
+        arrays |= {name: np.array(value) for name, value in state.items()}
+    if scaling.kind != "none" and scaling.settled:
+        arrays["statistics"] = np.frombuffer(encode_statistics(scaling.message()), dtype=np.uint8)
+    return arrays, about
+
+
+def recall(folder: Path, charter: Charter, rows: str) -> Memory | None:
+    """The last state saved in the folder; None if there is none, a VaultError if it is of other terms or rows."""
+    found = checkpoint.load(folder)
+    if found is None:
+        return None
+    about = found.about
+    fresh = f"or start anew with --fresh, which sets the state in {folder} aside"
+    try:
+        differing = disagreements(charter, Charter.parse(about["charter"]), "peer.toml", "the checkpoint")
+        if differing:
+            raise VaultError(f"the state in {folder} is of another run: {'; '.join(differing)}; {fresh}")
+        if about["rows"] != rows:
+            raise VaultError(
+                f"the rows have changed since the state in {folder} was saved, and what was learned belongs to the old "
+                f"ones: put the old file back, {fresh}"
+            )
+        kept = found.arrays.get("statistics")
+        statistics = None if kept is None else decode_statistics(kept.tobytes(), charter.features)
+        return Memory(
+            found.path, int(about["incarnation"]), dict(about["addresses"]), statistics, str(about["scaling"]),
+            found.arrays, about["learner"], tuple(found.warnings),
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError, Malformed) as error:
+        raise VaultError(f"the state in {folder} is of another version ({error!r}): {fresh}") from error
+
+
+def set_aside(folder: Path) -> list[Path]:
+    """Rename what is saved in the folder, so that the next start begins anew and nothing is lost."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    saved = [folder / slot for slot in checkpoint.SLOTS if (folder / slot).is_file()]
+    return [path.rename(path.with_name(f"{path.name}.former-{stamp}")) for path in saved]
