@@ -32,7 +32,7 @@ from gadget_svm.peers.member import Member, State
 from gadget_svm.peers.membership import Changes, Membership
 from gadget_svm.peers.metrics import Metrics, serve
 from gadget_svm.peers.overlay import neighbours, node_id
-from gadget_svm.peers.post import Contact, Disagreement, Line, Unreachable, introduce, signed_part
+from gadget_svm.peers.post import Contact, Disagreement, Line, Unreachable, introduce, signed_reply
 from gadget_svm.peers.scaling import Scaling, ScalingError, divided
 from gadget_svm.peers.site import load_site
 from gadget_svm.peers.status import describe, estimates
@@ -524,29 +524,29 @@ class Peer:
 
     def greeted(self, hello: Hello, name: str) -> HelloReply:
         """A first contact: signed, and accepted if both learn the same."""
-        accepted, text = False, ""
-        view: tuple[Member, ...] = ()
+        objection = ""
+        view: tuple[Member, ...] = (self.members.me,)
         try:
             differing = disagreements(self.charter, Charter.parse(hello.charter), self.name, name)
         except ValueError as error:
             differing = [str(error)]
         if differing:
-            text = "; ".join(differing)
+            objection = "; ".join(differing)
             self.metrics.refuse("run")
-            self._complain("terms", text)
+            self._complain("terms", objection)
         elif not self.members.accept(name, hello.incarnation):
-            text = f"incarnation {hello.incarnation} of {name} is over"
+            objection = f"incarnation {hello.incarnation} of {name} is over"
             self.metrics.refuse("incarnation")
+            known = self.members.known(name)
+            view = (self.members.me,) if known is None or name == self.name else (self.members.me, known)
             if name == self.name:
                 self.learn_of(hello.members, name)
         else:
             self.learn_of(hello.members, name)
-            accepted, view, self._agreed = True, self.members.view(VIEW, self._rng), True
-        mine, charter = self.members.me, self.charter.text()
-        signature = self.identity.sign(signed_part(hello.nonce, self.name, mine.incarnation, charter))
-        return HelloReply(
-            self.name, self.address, mine.incarnation, hello.nonce, charter, self._narrow, view or (mine,), accepted,
-            plain(text), self.identity.cert_pem, signature,
+            view, self._agreed = self.members.view(VIEW, self._rng), True
+        return signed_reply(
+            self.identity, self.members.me, self.charter, hello, float32=self._narrow, members=view,
+            objection=objection,
         )  # fmt: skip
 
     def learn_of(self, members: tuple[Member, ...], speaker: str) -> None:

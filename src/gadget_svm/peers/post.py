@@ -34,6 +34,7 @@ from gadget_svm.peers.envelope import (
     encode_statistics,
     largest_letter,
     largest_statistics,
+    plain,
 )
 from gadget_svm.peers.identity import Identity, Refused, Verifier
 from gadget_svm.peers.logs import fields
@@ -80,6 +81,19 @@ def channel_options(dimension: int, name: str | None) -> list[tuple[str, Any]]:
 def signed_part(nonce: bytes, name: str, incarnation: int, charter: str) -> bytes:
     """What one who is greeted signs: the greeter's nonce, and what it says of itself."""
     return b"\0".join((nonce, name.encode(), str(incarnation).encode(), charter.encode()))
+
+
+def signed_reply(
+    identity: Identity, me: Member, charter: Charter, hello: Hello, *, float32: bool, members: tuple[Member, ...],
+    objection: str = "",
+) -> HelloReply:  # fmt: skip
+    """The answer to a greeting; accepted unless there is an objection."""
+    terms = charter.text()
+    signature = identity.sign(signed_part(hello.nonce, me.name, me.incarnation, terms))
+    return HelloReply(
+        me.name, me.address, me.incarnation, hello.nonce, terms, float32, members, not objection, plain(objection),
+        identity.cert_pem, signature,
+    )  # fmt: skip
 
 
 class Line:
