@@ -7,8 +7,10 @@ from benchmarks.common import say
 
 NAMES = (
     "node_iteration", "memory", "accuracy", "limit", "scale", "gap_time", "gap_exchanges", "hardship",
-    "paper_scale",
+    "paper_scale", "peer_messages", "peer_soak",
 )  # fmt: skip
+LONG = ("peer_soak",)
+"""Left out of a quick run of all."""
 
 
 def main() -> None:
@@ -20,7 +22,7 @@ def main() -> None:
     unknown = [name for name in order.names if name not in NAMES]
     if unknown:
         parser.error(f"no benchmark is called {unknown[0]!r}: there are {', '.join(NAMES)}")
-    for name in order.names or NAMES:
+    for name in order.names or [name for name in NAMES if not (order.quick and name in LONG)]:
         say(f"== {name}")
         importlib.import_module(f"benchmarks.{name}").main(quick=order.quick)
     say("== done")

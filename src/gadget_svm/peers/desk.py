@@ -4,7 +4,10 @@ In this order: the certificate (ours, in date, not revoked), the rate, the size 
 the sender's own name. Only then does the peer see it. Refusals are counted by reason.
 """
 
+import asyncio
+import contextlib
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
@@ -42,6 +45,10 @@ log = logging.getLogger(__name__)
 
 CALLS = 128
 """Calls under way at a time, over all connections."""
+CALLS_EACH = 8
+"""Of those, by one caller: nobody keeps the others out by calls that never end."""
+READING = 10.0
+"""Seconds for a message to come in whole."""
 
 
 class ListenError(OSError):
@@ -64,7 +71,7 @@ class Host(Protocol):
     def received(self, letter: Letter, name: str) -> Ack:
         """A letter of this run."""
 
-    def misdirected(self, reason: str, text: str) -> Ack:
+    def misdirected(self, name: str, reason: str, text: str) -> Ack:
         """The answer to a letter that cannot be used."""
 
     def left(self, notice: Notice, name: str) -> Ack:
@@ -90,21 +97,20 @@ class Desk(grpc.GenericRpcHandler):  # type: ignore[misc,type-arg,unused-ignore]
         self.host, self.identity, self.verifier, self.metrics = host, identity, verifier, metrics
         self.buckets = Buckets(rate, burst, most=members)
         self.connections = connections
-        self.begun = self.read = 0  # calls that arrived, and those whose message did: too large ones do not
+        self._under_way: Counter[str] = Counter()
         answers: dict[str, Callable[[bytes, str], bytes]] = {
             "Hello": self._hello, "Push": self._push, "Leave": self._leave, "Status": self._status,
             "Stop": self._stop, "Statistics": self._statistics,
         }  # fmt: skip
         assert set(answers) == set(METHODS)
         self._handlers = {
-            f"/{SERVICE}/{method}": grpc.unary_unary_rpc_method_handler(self._guarded(answer))
+            f"/{SERVICE}/{method}": grpc.stream_unary_rpc_method_handler(self._guarded(answer))
             for method, answer in answers.items()
         }
         self._server: Any = None
 
     def service(self, handler_call_details: Any) -> Any:
         """gRPC asks for every call, before it reads the message."""
-        self.begun += 1
         return self._handlers.get(handler_call_details.method)
 
     async def open(self, address: str) -> None:
@@ -115,7 +121,7 @@ class Desk(grpc.GenericRpcHandler):  # type: ignore[misc,type-arg,unused-ignore]
             maximum_concurrent_rpcs=CALLS,
             options=[
                 ("grpc.max_receive_message_length", most),
-                ("grpc.max_concurrent_streams", 32),
+                ("grpc.max_concurrent_streams", 64),
                 ("grpc.max_metadata_size", 16 * 1024),
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_allowed_incoming_connections", self.connections),
@@ -144,14 +150,10 @@ class Desk(grpc.GenericRpcHandler):  # type: ignore[misc,type-arg,unused-ignore]
         if self._server is not None:
             await self._server.stop(grace)
 
-    @property
-    def unread(self) -> int:
-        """Calls whose message never came, or was too large to be read."""
-        return max(0, self.begun - self.read)
+    def _guarded(self, answer: Callable[[bytes, str], bytes]) -> Callable[[Any, Any], Awaitable[bytes]]:
+        """Declared as a stream, of which one message is read: so that who calls is known before anything is read."""
 
-    def _guarded(self, answer: Callable[[bytes, str], bytes]) -> Callable[[bytes, Any], Awaitable[bytes]]:
-        async def handle(data: bytes, context: Any) -> bytes:
-            self.read += 1
+        async def handle(_: Any, context: Any) -> bytes:
             try:
                 name = self.verifier.name_of(context.auth_context()["x509_pem_cert"][0])
             except (Refused, KeyError, IndexError) as error:
@@ -160,14 +162,29 @@ class Desk(grpc.GenericRpcHandler):  # type: ignore[misc,type-arg,unused-ignore]
             if not self.buckets.take(name):
                 self._refuse("rate", name)
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "more messages a second than allowed: wait")
+            if self._under_way[name] >= CALLS_EACH:
+                self._refuse("busy", name)
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "more calls at a time than allowed: wait")
+            self._under_way[name] += 1
             try:
-                return answer(data, name)
+                return answer(await self._read(context, name), name)
             except Malformed as error:
                 self._refuse(error.reason, f"{name}: {error}")
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, plain(str(error)))
+            finally:
+                self._under_way -= Counter((name,))  # names with none are let go
             raise AssertionError("abort raises")
 
         return handle
+
+    async def _read(self, context: Any, name: str) -> bytes:
+        with contextlib.suppress(TimeoutError):
+            data = await asyncio.wait_for(context.read(), READING)
+            if isinstance(data, bytes):  # else gRPC's end of file
+                return data
+        self._refuse("too-large", name)
+        await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "no message, or one too large to be read")
+        raise AssertionError("abort raises")
 
     def _refuse(self, reason: str, text: str) -> None:
         self.metrics.refuse(reason)
@@ -186,7 +203,7 @@ class Desk(grpc.GenericRpcHandler):  # type: ignore[misc,type-arg,unused-ignore]
             if error.reason != "run":
                 raise
             self._refuse("run", f"{name}: {error}")
-            return encode_ack(self.host.misdirected("run", plain(str(error))))
+            return encode_ack(self.host.misdirected(name, "run", plain(str(error))))
         self._in_own_name(letter.sender, name)
         return encode_ack(self.host.received(letter, name))
 

@@ -190,7 +190,7 @@ class Stepper:
         self._news.set()
         return self._ack(Status.OK)
 
-    def misdirected(self, reason: str, text: str) -> Ack:  # noqa: ARG002
+    def misdirected(self, name: str, reason: str, text: str) -> Ack:  # noqa: ARG002
         """A letter of another run."""
         return self._ack(Status.WRONG_RUN, text)
 

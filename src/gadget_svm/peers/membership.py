@@ -187,6 +187,16 @@ class Membership:
         old = record.line if record else Member(name, "", incarnation, beat)
         self.hear(replace(old, incarnation=incarnation, beat=beat, state=State.ALIVE), direct=True)
 
+    def spoke(self, name: str, incarnation: int) -> None:
+        """A word from the member itself that says nothing of its beat."""
+        record = self._records.get(name)
+        if record is not None and record.proven == incarnation and record.line.state == State.ALIVE:
+            record.since = record.spoke = self._time
+            record.parting = False
+            return
+        same = record is not None and record.line.incarnation == incarnation
+        self.heard(name, incarnation, record.line.beat if same and record is not None else 0)
+
     def leave(self, name: str, incarnation: int) -> None:
         """The member itself took its leave: gone at once, until a higher incarnation speaks or is spoken of."""
         if not self.accept(name, incarnation):

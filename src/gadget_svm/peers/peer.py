@@ -104,6 +104,8 @@ class Peer:
         self._former: dict[str, str] = {}  # neighbours of before a restart, and where they were
         self._relink, self._rescaled = True, False
         self._renewed: set[str] = set()
+        self._told: dict[str, float] = {}  # when a view last went along with a letter, and with an answer
+        self._answered: dict[str, float] = {}
         self._withheld = 0
         self._stopping, self._reason = asyncio.Event(), ""
         self._failure: Exception | None = None
@@ -366,9 +368,17 @@ class Peer:
         contact.post(
             Letter(
                 self.run, self.name, me.incarnation, name, contact.incarnation, seq, self.ticks, vector, weight,
-                note, chosen, self.members.view(VIEW, self._rng),
+                note, chosen, self._view_for(name, self._told),
             )
         )  # fmt: skip
+
+    def _view_for(self, name: str, told: dict[str, float]) -> tuple[Member, ...]:
+        """A part of what is known of the members, a few times a heartbeat: more would tell little that is new."""
+        now = time.monotonic()
+        if now - told.get(name, -math.inf) < self.config.pace.heartbeat / 4:
+            return ()
+        told[name] = now
+        return self.members.view(VIEW, self._rng)
 
     # Neighbours
 
@@ -401,6 +411,9 @@ class Peer:
             log.info("neighbours", extra=fields(names=sorted(wanted)))
         for name in set(self.heard) - set(here):
             del self.heard[name]
+        for told in (self._told, self._answered):
+            for name in set(told) - set(here):
+                del told[name]
 
     def discretion_of_links(self, numbers: list[int]) -> None:
         """What was sent to others is of no use any more."""
@@ -558,12 +571,15 @@ class Peer:
         """A letter of this run, well-formed and in its sender's name."""
         me = self.members.me
         if self._stopping.is_set():
-            return self._ack(Status.LEFT, f"{self.name} is leaving")
+            return self._ack(name, Status.LEFT, f"{self.name} is leaving")
         if letter.receiver != self.name or letter.receiver_incarnation not in (0, me.incarnation):
-            return self.misdirected("incarnation", f"this is {self.name}, incarnation {me.incarnation}")
+            return self.misdirected(name, "incarnation", f"this is {self.name}, incarnation {me.incarnation}")
         if not self.members.accept(name, letter.incarnation):
-            return self.misdirected("incarnation", f"incarnation {letter.incarnation} of {name} is over")
-        self.learn_of(letter.members, name)
+            return self.misdirected(name, "incarnation", f"incarnation {letter.incarnation} of {name} is over")
+        if letter.members:
+            self.learn_of(letter.members, name)
+        else:
+            self.members.spoke(name, letter.incarnation)
         heard = self.heard.get(name)
         if heard is None or letter.incarnation > heard.incarnation:
             if heard is not None:
@@ -574,35 +590,35 @@ class Peer:
         if heard.wanted != letter.wanted:
             heard.wanted, self._relink = letter.wanted, True
         if letter.vector is None:
-            return self._ack(Status.OK)
+            return self._ack(name, Status.OK)
         if not self._sensible(letter):
-            return self.misdirected("garbage", "the weight or the note is not what this algorithm sends")
+            return self.misdirected(name, "garbage", "the weight or the note is not what this algorithm sends")
         if letter.seq <= heard.seq:
             self.metrics.refuse("sequence")
-            return self._ack(Status.REPEATED)
+            return self._ack(name, Status.REPEATED)
         parcel = Parcel(node_id(name), letter.seq, letter.vector, letter.weight, letter.note)
         heard.seq, heard.previous, heard.last = letter.seq, heard.last, parcel
         heard.letters += 1
         self._inbox[name] = parcel  # the newest says all there is to say
         self.metrics.messages_received.inc()
-        return self._ack(Status.OK)
+        return self._ack(name, Status.OK)
 
     def _sensible(self, letter: Letter) -> bool:
         if self.charter.algorithm == "pdmm":
             return letter.weight > 0.0 and letter.note is not None and letter.note >= 0.0
         return letter.note is None
 
-    def misdirected(self, reason: str, text: str) -> Ack:
+    def misdirected(self, name: str, reason: str, text: str) -> Ack:
         """Not for us, or not as we are now: the sender should greet again."""
         if reason != "run":
             self.metrics.refuse(reason)
         status = {"run": Status.WRONG_RUN, "incarnation": Status.UNKNOWN}.get(reason, Status.MALFORMED)
-        return self._ack(status, text)
+        return self._ack(name, status, text)
 
     def left(self, notice: Notice, name: str) -> Ack:
         """A goodbye: gone at once."""
         self.members.leave(name, notice.incarnation)
-        return self._ack(Status.OK)
+        return self._ack(name, Status.OK)
 
     def exchanged(self, statistics: Statistics, name: str) -> Statistics:
         """Statistics for the scaler, theirs for ours."""
@@ -616,9 +632,9 @@ class Peer:
         """Only by the holder of this peer's own certificate."""
         if name != self.name:
             self.metrics.refuse("name")
-            return self._ack(Status.REFUSED, f"only {self.name} itself may stop {self.name}, not {name}")
+            return self._ack(name, Status.REFUSED, f"only {self.name} itself may stop {self.name}, not {name}")
         self.stop(notice.text or "asked to")
-        return self._ack(Status.OK, "leaving")
+        return self._ack(name, Status.OK, "leaving")
 
     def delivered(self, name: str, size: int, seconds: float, ack: Ack) -> None:
         """A letter was answered."""
@@ -632,9 +648,9 @@ class Peer:
         """A letter was not delivered."""
         self.metrics.send_failures.inc()
 
-    def _ack(self, status: Status, text: str = "") -> Ack:
+    def _ack(self, name: str, status: Status, text: str = "") -> Ack:
         me = self.members.me
-        return Ack(status, me.incarnation, me.beat, plain(text), self.members.view(VIEW, self._rng))
+        return Ack(status, me.incarnation, me.beat, plain(text), self._view_for(name, self._answered))
 
     # What is shown
 
