@@ -104,6 +104,10 @@ class Peer:
         self._former: dict[str, str] = {}  # neighbours of before a restart, and where they were
         self._relink, self._rescaled = True, False
         self._renewed: set[str] = set()
+        self._linked: dict[str, float] = {}  # since when somebody is a neighbour
+        self._cut: dict[
+            str, tuple[float, float]
+        ] = {}  # here by hearsay only: when to call, and the wait
         self._told: dict[str, float] = {}  # when a view last went along with a letter, and with an answer
         self._answered: dict[str, float] = {}
         self._withheld = 0
@@ -341,10 +345,13 @@ class Peer:
     def _recover(self) -> None:
         """Weights that are no numbers any more: back to the last that were."""
         log.error("the weights are not finite: going back to the last checkpoint")
+        assert self.learner is not None
+        numbered = self.learner.block.exchanges
         memory = vault.recall(self.config.peer.state, self.charter, self._rows)
         self._begin()
-        if memory is not None and memory.learner is not None and self.learner is not None:
+        if memory is not None and memory.learner is not None:
             self.learner.restore(memory.arrays, memory.learner)
+        self.learner.block.exchanges = numbered  # to the others the next letter is newer than the last
 
     def _measure(self) -> None:
         learner = self.learner
@@ -393,6 +400,7 @@ class Peer:
         here = {name: self.members.get(name).address for name in self.members.alive() if name != self.name}
         if self._former and time.monotonic() < self.started + self.config.pace.suspect + self.config.pace.dead:
             here = {**self._former, **here}  # just back: nobody was heard of yet, and nobody is given up
+        here = {name: address for name, address in here.items() if name not in self._cut}
         chosen = set(neighbours(self.name, here, self.config.learn.degree))
         asking = sorted(name for name in here if name not in chosen and name in self.heard and self.heard[name].wanted)
         wanted = chosen | set(asking[: CROWD * self.config.learn.degree])
@@ -404,6 +412,7 @@ class Peer:
             await self.contacts.pop(name).close()
         for name in sorted(wanted - set(self.contacts)):
             self.contacts[name] = Contact(self, name, here[name], self._narrow)
+            self._linked[name] = time.monotonic()
         numbers = sorted(node_id(name) for name in wanted)
         if numbers != sorted(self.learner.neighbours):
             self.learner.relink(numbers)
@@ -411,7 +420,7 @@ class Peer:
             log.info("neighbours", extra=fields(names=sorted(wanted)))
         for name in set(self.heard) - set(here):
             del self.heard[name]
-        for told in (self._told, self._answered):
+        for told in (self._told, self._answered, self._linked):
             for name in set(told) - set(here):
                 del told[name]
 
@@ -461,10 +470,27 @@ class Peer:
         for name, contact in self.contacts.items():
             if now - contact.answered > self.config.pace.heartbeat:
                 self._send(name, None)
+            self._watch_link(name, now)
         self.verifier.reload()
         if time.time() > self.identity.not_after:
             self._complain("certificate", "this peer's certificate has expired: issue a new one, and start again")
         self._show()
+
+    def _watch_link(self, name: str, now: float) -> None:
+        """An edge counts only while its ends hear each other, whatever third ones say: else it pulls for nothing."""
+        heard, patience = self.heard.get(name), self.config.pace.suspect + self.config.pace.dead
+        if now - max(self._linked.get(name, now), heard.at if heard else -math.inf) > patience:
+            wait = 2 * self._cut[name][1] if name in self._cut else patience
+            self._cut[name], self._relink = (now + wait, min(wait, 30 * patience)), True
+            self._complain(
+                "links", f"{name} is said to be here, but sends no letter: can it reach {self.address}?"
+            )
+
+    def _mend(self, name: str) -> None:
+        """Somebody believed to be out of reach was heard."""
+        if self._cut.pop(name, None) is not None:
+            self._relink = True
+            self.trouble.pop("links", None)
 
     async def _apply(self, changes: Changes) -> None:
         for name in changes.renewed:
@@ -487,18 +513,30 @@ class Peer:
         here = {self.members.get(name).address for name in self.members.alive()}
         away = [address for address in sorted(self._seeds) if address not in here]
         away += [member.address for member in (*self.members.doubtful(), *self.members.lost()) if member.address]
+        now = time.monotonic()
+        out_of_reach = [name for name, (due, _) in self._cut.items() if now >= due]
         some = away if len(here) == 1 else self._rng.sample(away, min(1, len(away)))
+        for name in out_of_reach:
+            known = self.members.known(name)
+            if known is None or known.state >= State.DEAD:
+                del self._cut[name]
+            elif await self._call(known.address):
+                self._mend(name)
+            else:
+                self._cut[name] = (now + self._cut[name][1], self._cut[name][1])
         await asyncio.gather(*(self._call(address) for address in dict.fromkeys(some[:16])))
         if self.scaling.kind != "none":
             await self._share_statistics()
 
-    async def _call(self, address: str) -> None:
+    async def _call(self, address: str) -> bool:
+        """Greet whoever is at an address; whether it answered and learns the same."""
         line = Line(self.identity, address, self.dimension)
         try:
             await introduce(self, line)
             self._agreed = True
             self.trouble.pop("terms", None)
             self.trouble.pop("join", None)
+            return True
         except Disagreement as error:
             self._complain("terms", str(error))
             if not self._agreed and len(self.members.alive()) == 1:
@@ -508,6 +546,7 @@ class Peer:
                 self._complain("join", str(error))
         finally:
             await line.close()
+        return False
 
     async def _share_statistics(self) -> None:
         """Pass on what is known for the scaler: to all who are here until it is settled, then now and then to one."""
@@ -587,6 +626,8 @@ class Peer:
             heard = self.heard[name] = Heard(letter.incarnation)
             self._relink = True
         heard.at = time.monotonic()
+        if name in self._cut:
+            self._mend(name)
         if heard.wanted != letter.wanted:
             heard.wanted, self._relink = letter.wanted, True
         if letter.vector is None:
