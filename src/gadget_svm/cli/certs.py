@@ -64,10 +64,14 @@ def issue(
 
 
 @certs_app.command("revoke")
-def revoke(name: PeerName, ca: Ca = Path("ca")) -> None:
+def revoke(
+    name: PeerName,
+    ca: Ca = Path("ca"),
+    older: Annotated[bool, typer.Option("--older", help="All but the newest: after a renewal.")] = False,
+) -> None:
     """Revoke every certificate of a peer. The others refuse it as soon as they have the new revoked.pem."""
     certs = peers_certs()
-    serials = certs.revoke(ca, name)
+    serials = certs.revoke(ca, name, keep_newest=older)
     what = f"{len(serials)} certificate{'s' * (len(serials) != 1)} of {name} revoked" if serials else "Nothing new"
     _say(f"{what}: {', '.join(f'{serial:x}' for serial in serials) or f'{name} has no other valid certificate'}")
     _say(f"Copy {ca / certs.REVOKED} over that of every peer; those that run take it up by themselves.")

@@ -21,6 +21,8 @@ Own = Annotated[
 
 def need_peers() -> None:
     """An ImportError that says how to get what peers need."""
+    import gadget_svm.peers  # noqa: F401 - first: it tells gRPC how much to say
+
     try:
         import cryptography  # noqa: F401
         import google.protobuf  # noqa: F401
@@ -38,6 +40,13 @@ def new(
     join: Annotated[list[str] | None, typer.Option(help="The address of a peer to ask first. Repeatable.")] = None,
     train: Annotated[str | None, typer.Option(help="The site's rows.")] = None,
     lam: Annotated[float | None, typer.Option(help="The regulariser's weight, the same at all sites.")] = None,
+    listen: Annotated[str | None, typer.Option(help="Where it listens. Default: its port on every interface.")] = None,
+    label: Annotated[str | None, typer.Option(help="The label's column, if the file has columns.")] = None,
+    test: Annotated[str | None, typer.Option(help="Rows to measure accuracy on.")] = None,
+    run: Annotated[str | None, typer.Option(help="The run's name, the same at all sites.")] = None,
+    scaling: Annotated[str | None, typer.Option(help="none, max-abs or deviation, the same at all sites.")] = None,
+    sites: Annotated[int | None, typer.Option(help="Sites whose statistics scaling waits for.", min=1)] = None,
+    metrics_port: Annotated[int | None, typer.Option(help="A local port for /metrics and /healthz.", min=1)] = None,
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("peer.toml"),
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False,
 ) -> None:
@@ -45,7 +54,12 @@ def new(
     need_peers()
     from gadget_svm.peers.config import template
 
-    text = template(name, address=address, join=join, train=train, lam=lam)
+    if listen is None and address is not None:
+        listen = f"0.0.0.0:{address.rpartition(':')[2]}"
+    text = template(
+        name, address=address, join=join, train=train, lam=lam, listen=listen, label=label, test=test, run=run,
+        scaling=scaling, sites=sites, port=metrics_port,
+    )  # fmt: skip
     try:
         with out.open("w" if overwrite else "x", encoding="utf-8") as file:
             file.write(text)
@@ -96,16 +110,21 @@ def status(
 def stop(
     config: Toml = Path("peer.toml"),
     wait: Annotated[float, typer.Option(help="Seconds to wait for it to be gone.")] = 20.0,
+    withdraw: Annotated[
+        bool, typer.Option("--withdraw", help="The others are to forget what this site's rows have taught them.")
+    ] = False,
 ) -> None:
-    """Let a peer leave: it says goodbye, saves its state and writes its model."""
+    """Let a peer leave: it says goodbye, saves its state and writes its model. What it has taught the others stays."""
     need_peers()
     from gadget_svm.peers.envelope import Notice, Status
+    from gadget_svm.peers.peer import WITHDRAW
     from gadget_svm.peers.post import Unreachable
 
     own = _loaded(config)
 
     async def ask(line: "Line") -> None:
-        ack = await line.notice("Stop", Notice(own.peer.name, 0, "gadget peer stop"), 5.0)
+        reason = WITHDRAW if withdraw else "gadget peer stop"
+        ack = await line.notice("Stop", Notice(own.peer.name, 0, reason), 5.0)
         if ack.status is not Status.OK:
             raise ValueError(ack.text)
 
@@ -199,13 +218,12 @@ def peer_table(found: dict[str, Any]) -> Any:
     from rich.text import Text
 
     table = Table(title=f"{found['name']} at {found['address']}", title_justify="left")
-    for column in ("neighbour", "address"):
-        table.add_column(column)
-    for column in ("last heard", "objective", "sent", "received", "failed", "round trip"):
+    table.add_column("neighbour")
+    for column in ("heard", "objective", "sent", "received", "failed", "answers in"):
         table.add_column(column, justify="right")
     for each in found["neighbours"]:
         table.add_row(
-            each["name"], each["address"], _seconds(each["last_heard"]), _number(each["objective"]),
+            each["name"], _seconds(each["last_heard"]), _number(each["objective"]),
             f"{each['sent']:,}", f"{each['received']:,}", f"{each['failures']:,}", _seconds(each["rtt"]),
         )  # fmt: skip
     members = ", ".join(f"{count} {state}" for state, count in found["members"].items() if count)

@@ -168,8 +168,10 @@ def issue(
     return Issued(name, cert.serial_number, dates[1], *paths)
 
 
-def revoke(folder: Path, name: str, *, now: float | None = None) -> list[int]:
+def revoke(folder: Path, name: str, *, keep_newest: bool = False, now: float | None = None) -> list[int]:
     """Revoke all unexpired certificates of ``name`` and sign a new revoked.pem; the serials that were not yet in it.
+
+    ``keep_newest``: not the one issued last, after a renewal.
 
     The list is written anew even when there is none: it heals one that was lost or left behind by a crash.
     """
@@ -179,7 +181,8 @@ def revoke(folder: Path, name: str, *, now: float | None = None) -> list[int]:
         number, records = read_record(folder)
         if all(record.name != name for record in records):
             raise CertError(unknown("peer", name, {record.name: record for record in records}))
-        fresh = {record.serial for record in records if record.name == name and record.state(moment) == "valid"}
+        valid = [record.serial for record in records if record.name == name and record.state(moment) == "valid"]
+        fresh = set(valid[:-1] if keep_newest else valid)  # they stand in the order of their issue
         marked = [replace(record, revoked=moment) if record.serial in fresh else record for record in records]
         write_record(folder, number, marked)
         _publish(authority, moment)

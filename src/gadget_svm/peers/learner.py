@@ -40,8 +40,8 @@ class Measures:
     """How the node's model does on its own rows."""
 
     objective: float  # lam/2 |w|^2 + mean hinge
-    loss: float  # the sum of hinges
-    slack: float  # hinges above what alpha promises: its share of the duality gap; -1 without dual variables
+    loss: float  # the sum of hinges, of the worst of its own and its neighbours' models
+    slack: float  # hinges above what alpha promises, likewise: a share of the duality gap; -1 without dual variables
     norm: float
     accuracy: float
 
@@ -131,20 +131,26 @@ class Learner:
         """The weights to answer with: outputs x width."""
         return np.array(self.block.models(self.run.average)[0])
 
-    def measure(self) -> Measures:
-        """The model on the node's own rows."""
-        w, alpha = self.model(), self.duals
-        scores = np.asarray(self.X @ w.T)
-        sign = self._signs()
-        margin = sign * scores
-        hinge = np.maximum(0.0, 1.0 - margin)
-        ridge = 0.5 * self.charter.lam * float((w * w).sum())
-        slack = -1.0 if alpha is None else float((hinge - alpha.T * (1.0 - margin)).sum())
-        n = len(self.label)
+    def measure(self, others: Sequence[Floats] = ()) -> Measures:
+        """The model, and what is known of the neighbours', on the node's own rows.
+
+        Every model does best on the rows it was made of: their sum over all sites would flatter all of them.
+        """
+        w = self.model()
+        scores, (loss, slack) = np.asarray(self.X @ w.T), self._loss_and_slack(w)
+        length2 = float((w * w).sum())
+        pairs = [(loss, slack), *(self._loss_and_slack(other.reshape(w.shape)) for other in others)]
         return Measures(
-            ridge + float(hinge.sum()) / n, float(hinge.sum()), slack, float(np.sqrt((w * w).sum())),
+            0.5 * self.charter.lam * length2 + loss / len(self.label), max(pair[0] for pair in pairs),
+            max(pair[1] for pair in pairs), float(np.sqrt(length2)),
             float((self._predicted(scores) == self.label).mean()),
         )  # fmt: skip
+
+    def _loss_and_slack(self, w: Floats) -> tuple[float, float]:
+        alpha, margin = self.duals, self._signs() * np.asarray(self.X @ w.T)
+        hinge = np.maximum(0.0, 1.0 - margin)
+        slack = -1.0 if alpha is None else float((hinge - alpha.T * (1.0 - margin)).sum())
+        return float(hinge.sum()), slack
 
     def accuracy(self, X: sp.csr_matrix, label: NDArray[np.int32] | None) -> float | None:
         """The share of other rows, on the same scale, that the model has right."""

@@ -45,7 +45,7 @@ PATIENCE = 60.0
 """Seconds to wait for one neighbour before giving up."""
 
 
-class LockstepError(RuntimeError):
+class LockstepError(ValueError):
     """A neighbour that did not come, or does not fit."""
 
 

@@ -11,6 +11,7 @@ import json
 import logging
 import math
 import random
+import secrets
 import time
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from gadget_svm import __version__
 from gadget_svm.peers import checkpoint, vault
 from gadget_svm.peers.charter import RUN_BYTES, Charter, disagreements
 from gadget_svm.peers.config import PeerConfig
@@ -38,16 +43,21 @@ from gadget_svm.peers.site import load_site
 from gadget_svm.peers.status import describe, estimates
 
 log = logging.getLogger(__name__)
+Floats = NDArray[np.float64]
 
 VIEW = 8
 """Members that ride on a message."""
 CROWD = 4
 """A peer lets itself be asked for by so many times the neighbours it wants itself, and no more."""
+WITHDRAW = "withdraw"
+"""A goodbye by which the others are to forget what the leaver's rows have taught them."""
+QUIET = 60.0
+"""Seconds between two complaints about one thing in the log."""
 STUCK = 60.0
 """Seconds without a tick after which a peer no longer says that it is well."""
 
 
-class PeerError(RuntimeError):
+class PeerError(ValueError):
     """Why a peer cannot start or go on, and what to do about it."""
 
 
@@ -84,6 +94,9 @@ class Peer:
         self.dimension, self.features = self.charter.dimension, self.charter.features
         self.scaling = Scaling(learn.scaling, learn.sites, self.name, self.site.X)
         self.metrics = Metrics()
+        self.metrics.info.info(
+            {"name": self.name, "run": learn.run, "algorithm": learn.algorithm, "version": __version__}
+        )
         self.members = self._membership(0)
         self.heard: dict[str, Heard] = {}
         self.contacts: dict[str, Contact] = {}
@@ -101,16 +114,17 @@ class Peer:
         self._inbox: dict[str, Parcel] = {}
         self._between_ticks = asyncio.Lock()
         self._chosen: set[str] = set()
+        self._kept: set[str] = set()  # who has left, and whose pull stays as it was then
+        self._withdraws = False
         self._former: dict[str, str] = {}  # neighbours of before a restart, and where they were
         self._relink, self._rescaled = True, False
         self._renewed: set[str] = set()
         self._linked: dict[str, float] = {}  # since when somebody is a neighbour
-        self._cut: dict[
-            str, tuple[float, float]
-        ] = {}  # here by hearsay only: when to call, and the wait
+        self._cut: dict[str, tuple[float, float]] = {}  # here by hearsay only: when to call, and the wait
         self._told: dict[str, float] = {}  # when a view last went along with a letter, and with an answer
         self._answered: dict[str, float] = {}
         self._withheld = 0
+        self._said: dict[str, tuple[str, float]] = {}
         self._stopping, self._reason = asyncio.Event(), ""
         self._failure: Exception | None = None
         self._rng = random.Random()
@@ -136,10 +150,15 @@ class Peer:
 
     # Starting and stopping
 
-    async def live(self) -> None:
-        """Learn until told to stop, and leave in good order. Raises what made it impossible to go on."""
+    async def live(self, fresh: bool = False) -> None:
+        """Learn until told to stop, and leave in good order. Raises what made it impossible to go on.
+
+        ``fresh``: what was saved is set aside first.
+        """
         state = self.config.peer.state
         with checkpoint.Lock.acquire(state):
+            if fresh:
+                vault.set_aside(state)
             self._go_on(vault.recall(state, self.charter, self._rows))
             await self._desk.open(self.config.peer.listen)
             pages, jobs = None, []
@@ -188,7 +207,7 @@ class Peer:
     async def _leave(self) -> None:
         """Say goodbye, so that nobody waits for us, and put everything where the next start finds it."""
         log.info("leaving", extra=fields(why=self._reason or "time is up", ticks=self.ticks))
-        notice = Notice(self.name, self.members.me.incarnation, plain(self._reason))
+        notice = Notice(self.name, self.members.me.incarnation, WITHDRAW if self._withdraws else plain(self._reason))
         goodbyes = [contact.line.notice("Leave", notice) for contact in self.contacts.values()]
         await asyncio.gather(*goodbyes, return_exceptions=True)
         await asyncio.gather(*(contact.close() for contact in self.contacts.values()))
@@ -221,7 +240,7 @@ class Peer:
             log.warning("the scale is another one than in the checkpoint: learning begins anew")
             return
         self.learner.restore(memory.arrays, memory.learner)
-        kept = set(self.learner.neighbours)
+        kept, self._kept = set(self.learner.neighbours), set(memory.kept)
         self._former = {name: address for name, address in self._former.items() if node_id(name) in kept}
         log.info("going on from a checkpoint", extra=fields(path=str(memory.path), ticks=self.ticks))
 
@@ -232,7 +251,7 @@ class Peer:
         X = self.site.X if self.scaling.kind == "none" else divided(self.site.X, self.scaling.scale)
         self.learner = Learner(X, self.site.label, self.charter, node_id(self.name), seed=self.config.learn.seed)
         self.discretion = Discretion(self.learner.X, self.charter.outputs)
-        self._inbox, self._relink = {}, True
+        self._inbox, self._relink, self._kept = {}, True, set()
         for heard in self.heard.values():
             heard.seq, heard.last, heard.previous = -1, None, None
 
@@ -241,7 +260,7 @@ class Peer:
         async with self._between_ticks:
             arrays, about = vault.pack(
                 self.charter, self._rows, self.members.me.incarnation, {**self._former, **addresses}, self.scaling,
-                self.learner,
+                self.learner, self._kept,
             )  # fmt: skip
         start = time.perf_counter()
         try:
@@ -333,9 +352,10 @@ class Peer:
         assert discretion is not None
         names = {node_id(name): name for name in self.contacts}
         outgoing = [
-            (parcel, names[parcel.other])
+            (parcel._replace(vector=vector), names[parcel.other])
             for parcel in learner.solve()
-            if parcel.other in names and discretion.allows(parcel.other, parcel.vector, learner.duals)
+            if parcel.other in names
+            and (vector := discretion.released(parcel.other, parcel.vector, learner.duals)) is not None
         ]
         learner.absorb(parcels)
         if not learner.finite():
@@ -351,18 +371,33 @@ class Peer:
         self._begin()
         if memory is not None and memory.learner is not None:
             self.learner.restore(memory.arrays, memory.learner)
+            self._kept = set(memory.kept)
         self.learner.block.exchanges = numbered  # to the others the next letter is newer than the last
 
     def _measure(self) -> None:
         learner = self.learner
         assert learner is not None
-        self.measures = learner.measure()
+        self.measures = learner.measure([model for _, model in self.glimpses()])
         if self.site.X_test is not None and self.scaling.scale is not None:
             self.test_accuracy = learner.accuracy(divided(self.site.X_test, self.scaling.scale), self.site.label_test)
 
+    def glimpses(self) -> list[tuple[str, Floats]]:
+        """About what the neighbours' weights are, as far as their letters tell."""
+        learner, discretion = self.learner, self.discretion
+        if learner is None or discretion is None:
+            return []
+        found = []
+        for name in list(self.contacts):
+            heard = self.heard.get(name)
+            if heard is not None and heard.last is not None:
+                model = learner.glimpse(heard.last, heard.previous, discretion.sent(node_id(name)))
+                if model is not None:
+                    found.append((name, model))
+        return found
+
     def _drain(self) -> list[Parcel]:
         inbox, self._inbox = self._inbox, {}
-        return [inbox[name] for name in sorted(inbox, key=node_id)]
+        return [inbox[name] for name in sorted(inbox, key=node_id) if name in self.contacts]  # others have no edge here
 
     def _send(self, name: str, parcel: Parcel | None) -> None:
         """A letter to a neighbour: with weights, or a bare sign of life."""
@@ -402,9 +437,10 @@ class Peer:
             here = {**self._former, **here}  # just back: nobody was heard of yet, and nobody is given up
         here = {name: address for name, address in here.items() if name not in self._cut}
         chosen = set(neighbours(self.name, here, self.config.learn.degree))
-        asking = sorted(name for name in here if name not in chosen and name in self.heard and self.heard[name].wanted)
+        asking = sorted(name for name in here if name not in chosen and self._asks(name))
         wanted = chosen | set(asking[: CROWD * self.config.learn.degree])
         wanted -= self._doubles(wanted)
+        self._kept -= set(here)
         self._chosen = chosen & wanted
         for name in [name for name, contact in self.contacts.items() if here.get(name) != contact.address]:
             await self.contacts.pop(name).close()
@@ -413,7 +449,7 @@ class Peer:
         for name in sorted(wanted - set(self.contacts)):
             self.contacts[name] = Contact(self, name, here[name], self._narrow)
             self._linked[name] = time.monotonic()
-        numbers = sorted(node_id(name) for name in wanted)
+        numbers = sorted(node_id(name) for name in wanted | self._kept)
         if numbers != sorted(self.learner.neighbours):
             self.learner.relink(numbers)
             self.discretion_of_links(numbers)
@@ -423,6 +459,11 @@ class Peer:
         for told in (self._told, self._answered, self._linked):
             for name in set(told) - set(here):
                 del told[name]
+
+    def _asks(self, name: str) -> bool:
+        """Whether somebody has me among its chosen, and still says so: one who changes its mind just stops writing."""
+        heard = self.heard.get(name)
+        return heard is not None and heard.wanted and time.monotonic() - heard.at < self.config.pace.suspect
 
     def discretion_of_links(self, numbers: list[int]) -> None:
         """What was sent to others is of no use any more."""
@@ -471,26 +512,31 @@ class Peer:
             if now - contact.answered > self.config.pace.heartbeat:
                 self._send(name, None)
             self._watch_link(name, now)
-        self.verifier.reload()
+        if self.verifier.reload():  # whoever is on it now has a connection that was made before
+            for contact in self.contacts.values():
+                contact.regreet()
         if time.time() > self.identity.not_after:
             self._complain("certificate", "this peer's certificate has expired: issue a new one, and start again")
         self._show()
 
     def _watch_link(self, name: str, now: float) -> None:
         """An edge counts only while its ends hear each other, whatever third ones say: else it pulls for nothing."""
-        heard, patience = self.heard.get(name), self.config.pace.suspect + self.config.pace.dead
+        if name not in self._chosen:
+            self._relink |= not self._asks(name)
+            return
+        pace = self.config.pace
+        heard, patience = self.heard.get(name), pace.suspect + pace.dead + 3 * pace.heartbeat  # the dead are gone first
         if now - max(self._linked.get(name, now), heard.at if heard else -math.inf) > patience:
             wait = 2 * self._cut[name][1] if name in self._cut else patience
             self._cut[name], self._relink = (now + wait, min(wait, 30 * patience)), True
-            self._complain(
-                "links", f"{name} is said to be here, but sends no letter: can it reach {self.address}?"
-            )
+            self._complain("links", f"{name} is said to be here, but sends no letter: can it reach {self.address}?")
 
     def _mend(self, name: str) -> None:
         """Somebody believed to be out of reach was heard."""
         if self._cut.pop(name, None) is not None:
             self._relink = True
-            self.trouble.pop("links", None)
+            if not self._cut:
+                self.trouble.pop("links", None)
 
     async def _apply(self, changes: Changes) -> None:
         for name in changes.renewed:
@@ -499,6 +545,7 @@ class Peer:
                 self.contacts[name].regreet()
         if changes.joined or changes.left or changes.renewed:
             self._relink = True
+            self.trouble.pop("join", None)
             log.info("members", extra=fields(joined=changes.joined, left=changes.left, renewed=changes.renewed))
         if changes.raised is not None:
             log.warning("outbidding a claim to this peer's name", extra=fields(incarnation=changes.raised))
@@ -518,13 +565,15 @@ class Peer:
         some = away if len(here) == 1 else self._rng.sample(away, min(1, len(away)))
         for name in out_of_reach:
             known = self.members.known(name)
-            if known is None or known.state >= State.DEAD:
-                del self._cut[name]
-            elif await self._call(known.address):
+            if known is None or known.state >= State.DEAD or await self._call(known.address):
                 self._mend(name)
             else:
                 self._cut[name] = (now + self._cut[name][1], self._cut[name][1])
-        await asyncio.gather(*(self._call(address) for address in dict.fromkeys(some[:16])))
+        calls = (self._call(address) for address in dict.fromkeys(some[:16]))
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        if errors and (len(errors) == len(outcomes) or not isinstance(errors[0], PeerError)):
+            raise errors[0]  # one seed of other terms among several is their affair
         if self.scaling.kind != "none":
             await self._share_statistics()
 
@@ -557,9 +606,10 @@ class Peer:
         for name in some[:16]:
             line = Line(self.identity, self.members.get(name).address, self.dimension, name)
             try:
-                await line.greet(self.hello(self._rng.randbytes(32)), self.verifier)
+                await line.greet(self.hello(secrets.token_bytes(32)), self.verifier)
                 heard = await line.statistics(self.scaling.message(), self.features)
                 self._rescaled |= self.scaling.hear(heard)
+                self.trouble.pop("scaling", None)
             except (Unreachable, Malformed, ScalingError) as error:
                 self._complain("scaling", str(error))
             finally:
@@ -658,6 +708,11 @@ class Peer:
 
     def left(self, notice: Notice, name: str) -> Ack:
         """A goodbye: gone at once."""
+        if not self.members.accept(name, notice.incarnation):
+            return self.misdirected(name, "incarnation", f"incarnation {notice.incarnation} of {name} is over")
+        keeps = self.charter.algorithm == "pdmm" and notice.text != WITHDRAW
+        if keeps and self.learner is not None and node_id(name) in self.learner.neighbours:
+            self._kept.add(name)
         self.members.leave(name, notice.incarnation)
         return self._ack(name, Status.OK)
 
@@ -674,6 +729,7 @@ class Peer:
         if name != self.name:
             self.metrics.refuse("name")
             return self._ack(name, Status.REFUSED, f"only {self.name} itself may stop {self.name}, not {name}")
+        self._withdraws = notice.text == WITHDRAW
         self.stop(notice.text or "asked to")
         return self._ack(name, Status.OK, "leaving")
 
@@ -720,7 +776,11 @@ class Peer:
             self._withheld = self.discretion.withheld
 
     def _complain(self, about: str, text: str) -> None:
-        """Say it once, and keep it for the status."""
-        if self.trouble.get(about) != text:
-            log.warning(text, extra=fields(about=about))
+        """Say it once in a while, and keep it for the status."""
+        before, when = self._said.get(about, ("", -math.inf))
+        if text != before or about not in self.trouble:
+            if time.monotonic() - when > QUIET or not before:
+                log.warning(text, extra=fields(about=about))
+                when = time.monotonic()
+            self._said[about] = (text, when)
         self.trouble[about] = text

@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gadget_svm.peers import vault
+from gadget_svm.peers.checkpoint import CheckpointError
 from gadget_svm.peers.config import ConfigError, PeerConfig
 from gadget_svm.peers.logs import setup_logging
+from gadget_svm.peers.membership import Superseded
+from gadget_svm.peers.vault import VaultError
 
 if TYPE_CHECKING:
     from gadget_svm.peers.peer import Peer
@@ -21,23 +23,24 @@ def run_peer(config: PeerConfig, fresh: bool = False) -> int:
     missing = config.missing()
     if missing:
         raise ConfigError("; ".join(missing))
-    if fresh:
-        vault.set_aside(config.peer.state)
     if config.lockstep is not None:
         from gadget_svm.peers.lockstep import run_lockstep
 
         asyncio.run(run_lockstep(config))
         return 0
-    asyncio.run(_live(config))
+    try:
+        asyncio.run(_live(config, fresh))
+    except (VaultError, CheckpointError, Superseded) as error:
+        raise ConfigError(str(error)) from error
     return 0
 
 
-async def _live(config: PeerConfig) -> None:
+async def _live(config: PeerConfig, fresh: bool) -> None:
     from gadget_svm.peers.peer import Peer
 
     peer = Peer(config)
     with _signals(peer):
-        await peer.live()
+        await peer.live(fresh)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,6 @@ import numpy as np
 
 from gadget_svm.peers.logs import plain
 from gadget_svm.peers.member import State
-from gadget_svm.peers.overlay import node_id
 
 if TYPE_CHECKING:
     from gadget_svm.peers.peer import Peer
@@ -29,7 +28,7 @@ def estimates(peer: Peer) -> Estimates:
     """The pooled objective and its gap from every member's own sums, and how far neighbours are from this model.
 
     With one model everywhere the pooled duality gap is the sum of the members' slack over all rows. Members' models
-    differ a little, so this is an estimate.
+    differ a little, so each reports the worst of its own and its neighbours' on its rows; still an estimate.
     """
     measured, learner = peer.measures, peer.learner
     if measured is None or learner is None:
@@ -47,21 +46,12 @@ def estimates(peer: Peer) -> Estimates:
 
 
 def _disagreement(peer: Peer) -> float:
-    learner, discretion = peer.learner, peer.discretion
-    if learner is None or discretion is None:
+    if peer.learner is None:
         return math.nan
-    mine = np.array(learner.block.flat[0])
+    mine = np.array(peer.learner.block.flat[0])
     length = float(np.sqrt(mine @ mine))
-    farthest = math.nan
-    for name in peer.contacts:
-        heard = peer.heard.get(name)
-        if heard is None or heard.last is None or length == 0.0:
-            continue
-        theirs = learner.glimpse(heard.last, heard.previous, discretion.sent(node_id(name)))
-        if theirs is not None:
-            away = theirs - mine
-            farthest = np.fmax(farthest, float(np.sqrt(away @ away)) / length)
-    return float(farthest)
+    apart = [float(np.sqrt(((theirs - mine) ** 2).sum())) for _, theirs in peer.glimpses()]
+    return max(apart) / length if apart and length > 0 else math.nan
 
 
 def describe(peer: Peer) -> dict[str, Any]:
@@ -73,7 +63,7 @@ def describe(peer: Peer) -> dict[str, Any]:
         "address": peer.address,
         "incarnation": me.incarnation,
         "uptime": now - peer.started,
-        "state": "learning" if peer.learner is not None else "waiting for other sites' statistics",
+        "state": "learning" if peer.learner is not None else _waiting(peer),
         "run": peer.charter.run,
         "algorithm": peer.charter.algorithm,
         "lam": peer.charter.lam,
@@ -106,6 +96,10 @@ def describe(peer: Peer) -> dict[str, Any]:
         "certificate_days_left": (peer.identity.not_after - time.time()) / 86400,
         "trouble": plain(peer.trouble),
     }
+
+
+def _waiting(peer: Peer) -> str:
+    return f"waiting for the statistics of {peer.scaling.sites} sites, {len(peer.scaling.entries)} known"
 
 
 def _neighbour(peer: Peer, name: str, now: float) -> dict[str, Any]:

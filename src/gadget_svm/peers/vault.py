@@ -1,7 +1,7 @@
 """What of a peer survives a restart, and what a checkpoint must fit to be gone on from."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,17 +30,25 @@ class Memory:
     scaling: str
     arrays: Mapping[str, Any]
     learner: Mapping[str, Any] | None
+    kept: tuple[str, ...]  # who has left, and still counts
     warnings: tuple[str, ...]
 
 
 def pack(
-    charter: Charter, rows: str, incarnation: int, addresses: dict[str, str], scaling: Scaling, learner: Learner | None
+    charter: Charter,
+    rows: str,
+    incarnation: int,
+    addresses: dict[str, str],
+    scaling: Scaling,
+    learner: Learner | None,
+    kept: Iterable[str] = (),
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Arrays and plain values to save; copies, so that the peer may go on meanwhile."""
     arrays: dict[str, Any] = {}
     about: dict[str, Any] = {
         "charter": charter.text(), "rows": rows, "incarnation": incarnation, "addresses": addresses,
         "scaling": scaling.digest.hex(), "saved": time.time(), "learner": None,
+        "kept": sorted(kept),
     }  # fmt: skip
     if learner is not None:
         state, about["learner"] = learner.state()
@@ -70,7 +78,7 @@ def recall(folder: Path, charter: Charter, rows: str) -> Memory | None:
         statistics = None if kept is None else decode_statistics(kept.tobytes(), charter.features)
         return Memory(
             found.path, int(about["incarnation"]), dict(about["addresses"]), statistics, str(about["scaling"]),
-            found.arrays, about["learner"], tuple(found.warnings),
+            found.arrays, about["learner"], tuple(about["kept"]), tuple(found.warnings),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, Malformed) as error:
         raise VaultError(f"the state in {folder} is of another version ({error!r}): {fresh}") from error

@@ -1,0 +1,298 @@
+"""`gadget peer demo`: real peer processes on this machine learn together, are shown, and then measured.
+
+Owns the order of things and what is seen meanwhile. The folder is `peer_sites`, the processes are `peer_fleet`, what
+it came to is `peer_verdict`.
+"""
+
+import asyncio
+import dataclasses
+import math
+import random
+import time
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from gadget_svm.cli.errors import complain
+from gadget_svm.cli.files import MODEL, SUMMARY, check_targets, write_summary
+from gadget_svm.cli.judging import Judge
+from gadget_svm.cli.order import Order, lam_for
+from gadget_svm.cli.peer_fleet import Ending, Fleet, FleetError, PeerProcess, Story
+from gadget_svm.cli.peer_sites import PACE, check_folder, check_rows, clear, set_up
+from gadget_svm.cli.peer_verdict import measure, show
+from gadget_svm.cli.peers import peers_table
+from gadget_svm.cli.tables import say
+from gadget_svm.cli.training import load
+from gadget_svm.data import Dataset
+from gadget_svm.names import lookup
+from gadget_svm.peers.checkpoint import Lock
+from gadget_svm.report.words import number
+
+ALGORITHMS = dict.fromkeys(("pdmm", "gadget"))
+START = 120.0
+"""Seconds peers may take to start; the first run ever compiles."""
+AWAY = 5.0
+"""Seconds a killed peer stays away, at most."""
+
+
+def run_peer_demo(
+    peers: int, data: str, seconds: float, out: Path, chaos: bool, algorithm: str, lam: float | None, seed: int,
+    quiet: bool,
+) -> int:  # fmt: skip
+    """Deal out, start, watch, stop, measure; 0 only if every peer left in good order and with a model."""
+    aside, order = Console(stderr=True, quiet=quiet), Order(data=data, lam=lam, out=out, quiet=quiet)
+    demo = Demo(peers, seconds, chaos, algorithm, seed, aside)
+    demo.check(order)
+    rows = with_plain_labels(load(order, aside))
+    check_rows(rows, peers)
+    judge = Judge.of(rows, lam_for(order, rows), intercept=False)
+    with Lock.acquire(out), Ending() as ending:
+        clear(out)
+        say(
+            aside, f"{rows.name}: {len(rows.y):,} rows for {peers} peers in {out}, lam {judge.train.lam:g}, {algorithm}"
+        )
+        folders = set_up(out, rows, peers, algorithm=algorithm, lam=judge.train.lam, seed=seed, seconds=seconds)
+        try:
+            story = demo.run([PeerProcess(folder) for folder in folders], ending)
+        except (FleetError, OSError) as error:
+            complain(error)
+            return 1
+        if not story.seconds:
+            complain(RuntimeError("interrupted before the peers had begun to learn"))
+            return ending.exit_code
+        say(aside, "The peers have left. For comparison, the optimum of all rows in one place is computed.")
+        summary = measure(story, demo.parameters(judge.train.lam), rows, judge)
+        write_summary(out, summary)
+    show(Console(), summary)
+    good = {one["name"] for one in summary["peers"] if one["in_good_order"]}
+    demo.last_words([peer for peer in story.peers if peer.name not in good])
+    say(aside, f"The models are {out}/peer-*/{MODEL}, the summary is {out / SUMMARY}.")
+    return ending.exit_code or (0 if summary["in_good_order"] else 1)
+
+
+def with_plain_labels(data: Dataset) -> Dataset:
+    """Labels that are numbers in quotes as numbers, which is how peers of different file formats compare them."""
+    if data.y.dtype.kind not in "OUS":
+        return data
+    try:
+        y = data.y.astype(np.float64)
+        y_test = None if data.y_test is None else data.y_test.astype(np.float64)
+    except ValueError:
+        return data
+    return dataclasses.replace(data, y=y, y_test=y_test)
+
+
+@dataclasses.dataclass(frozen=True)
+class Demo:
+    """What was asked for, and where remarks go."""
+
+    peers: int
+    seconds: float
+    chaos: bool
+    algorithm: str
+    seed: int
+    aside: Console
+
+    def check(self, order: Order) -> None:
+        """Refuse what makes no sense before anything is loaded or written."""
+        lookup("algorithm of a peer", self.algorithm, ALGORITHMS)
+        if self.peers < 2:
+            raise ValueError(f"--peers {self.peers}: one alone has nobody to learn with; take at least 2")
+        if not 0.0 < self.seconds < math.inf:
+            raise ValueError(f"--seconds {self.seconds:g}: a positive number")
+        if order.lam is not None and not 0.0 < order.lam < math.inf:
+            raise ValueError(f"--lam {order.lam:g}: a positive number")
+        if self.seed < 0:
+            raise ValueError(f"--seed {self.seed}: a number from 0 on")
+        check_targets(order)
+        assert order.out is not None
+        check_folder(order.out)
+
+    def parameters(self, lam: float) -> dict[str, Any]:
+        """As asked for, with all defaults."""
+        return {
+            "peers": self.peers, "algorithm": self.algorithm, "lam": lam, "intercept": False, "seed": self.seed,
+            "seconds": self.seconds, "chaos": self.chaos, "pace": PACE,
+        }  # fmt: skip
+
+    # While they run
+
+    def run(self, peers: list[PeerProcess], ending: Ending) -> Story:
+        """The processes from start to end; none is left, whatever happens."""
+        story = Story(peers)
+        with Fleet(peers) as fleet:
+            try:
+                asyncio.run(self._live(fleet, story, ending))
+            except Exception:
+                self.last_words(fleet.lost or [peer for peer in peers if peer.found is None])
+                raise
+        return story
+
+    async def _live(self, fleet: Fleet, story: Story, ending: Ending) -> None:
+        try:
+            with Screen(self.aside, fleet, self.seconds) as screen:
+                await self._start(fleet, screen, ending)
+                if not ending.asked:
+                    await self._learn(fleet, story, screen, ending)
+                await fleet.look()
+                screen.show(story.seconds)
+                screen.say(f"{'Interrupted' if ending.asked else 'Time is up'}: all peers are asked to leave.")
+                story.ends = await fleet.stop()
+        finally:
+            await fleet.hang_up()
+        story.interrupted = ending.asked
+
+    async def _start(self, fleet: Fleet, screen: "Screen", ending: Ending) -> None:
+        """The first alone, since the first run ever compiles what the others then find on disk; then all others."""
+
+        def tick() -> bool:
+            screen.show(None)
+            return ending.asked
+
+        screen.say("The peers start; the first run ever compiles for some seconds.")
+        patience = START + 10.0 * self.peers
+        for some in (fleet.peers[:1], fleet.peers[1:]):
+            for peer in some:
+                peer.start()
+            await fleet.until_up(some, patience, tick)
+            if ending.asked:
+                return
+
+    async def _learn(self, fleet: Fleet, story: Story, screen: "Screen", ending: Ending) -> None:
+        began, plan = time.monotonic(), self._plan(fleet)
+        while (now := time.monotonic() - began) < self._until(plan, story) and not ending.asked:
+            while plan and now >= plan[0][0]:
+                self._do(*plan.pop(0)[1:], now, story, screen)
+            await fleet.look()
+            now = time.monotonic() - began
+            self._note(fleet, now, story, screen)
+            screen.show(now)
+            due = [1.0, self._until(plan, story) - now, *(at - now for at, *_ in plan[:1])]
+            await _nap(min(due), ending)
+        story.seconds = time.monotonic() - began
+
+    def _plan(self, fleet: Fleet) -> list[tuple[float, str, PeerProcess]]:
+        """What is done to whom, and when."""
+        if not self.chaos:
+            return []
+        victim = random.Random(self.seed).choice(fleet.peers)
+        at = self.seconds / 3
+        return [(at, "killed", victim), (at + min(AWAY, self.seconds / 6), "started", victim)]
+
+    def _until(self, plan: list[tuple[float, str, PeerProcess]], story: Story) -> float:
+        """When to stop: one that was killed is waited for, and given a third of the time to catch up."""
+        last = _last_of_killed(story)
+        match last.get("event"):
+            case "started":
+                return max(self.seconds, float(last["second"]) + START)
+            case "answers":
+                return max(self.seconds, float(last["second"]) + self.seconds / 3)
+        return math.inf if plan else self.seconds
+
+    def _do(self, what: str, peer: PeerProcess, now: float, story: Story, screen: "Screen") -> None:
+        """Chaos."""
+        story.events.append({"second": round(now, 2), "peer": peer.name, "event": what})
+        if what == "killed":
+            peer.kill()
+            screen.say(f"Chaos: {peer.name} is killed with -9 after {now:.0f} s.")
+        else:
+            peer.start()
+            screen.say(f"Chaos: {peer.name} is started again from its last checkpoint after {now:.0f} s.")
+
+    def _note(self, fleet: Fleet, now: float, story: Story, screen: "Screen") -> None:
+        """Who has come back, and who has ended though nobody ended it."""
+        last = _last_of_killed(story)
+        for peer in fleet.peers:
+            if last.get("event") == "started" and last["peer"] == peer.name and peer.found:
+                ticks = peer.found["ticks"]
+                story.events.append({"second": round(now, 2), "peer": peer.name, "event": "answers", "ticks": ticks})
+                screen.say(f"Chaos: {peer.name} is back after {now:.0f} s, at tick {ticks:,}.")
+        for peer in fleet.lost:
+            peer.expected = False
+            story.events.append({"second": round(now, 2), "peer": peer.name, "event": "ended by itself"})
+            screen.say(f"{peer.name} has ended by itself after {now:.0f} s, exit code {peer.exit_code}.")
+
+    def last_words(self, peers: list[PeerProcess]) -> None:
+        """What the logs of these peers end with."""
+        for peer in peers:
+            words = peer.last_words() if peer.process is not None else []
+            if words:
+                say(self.aside, f"{peer.name}, the end of {peer.log}:")
+            for line in words:
+                say(self.aside, f"  {line}")
+
+
+def _last_of_killed(story: Story) -> dict[str, Any]:
+    """The last that happened to the peer that was killed on purpose."""
+    killed = {event["peer"] for event in story.events if event["event"] == "killed"}
+    return next((event for event in reversed(story.events) if event["peer"] in killed), {})
+
+
+async def _nap(seconds: float, ending: Ending) -> None:
+    """Sleep, but not through a Ctrl-C."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0 and not ending.asked:
+        await asyncio.sleep(min(left, 0.1))
+
+
+class Screen:
+    """The live table on a terminal; elsewhere a line every few seconds."""
+
+    EVERY = 5.0
+
+    def __init__(self, console: Console, fleet: Fleet, seconds: float) -> None:
+        from rich.live import Live
+
+        self.console, self.fleet, self.seconds = console, fleet, seconds
+        self.live = Live(console=console, auto_refresh=False) if console.is_terminal and not console.quiet else None
+        self._line_at = -math.inf
+
+    def __enter__(self) -> Self:
+        if self.live is not None:
+            self.live.start()
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        if self.live is not None:
+            self.live.stop()
+
+    def say(self, text: str) -> None:
+        """A remark, above the table."""
+        say(self.console, text)
+
+    def show(self, now: float | None) -> None:
+        """How all are; None while they start."""
+        found = [peer.found for peer in self.fleet.peers]
+        if self.live is not None:
+            self.live.update(self._table(found, now), refresh=True)
+        elif time.monotonic() >= self._line_at and now is not None:
+            self._line_at = time.monotonic() + self.EVERY
+            self.say(in_a_line(found, now))
+
+    def _table(self, found: list[dict[str, Any] | None], now: float | None) -> Any:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+
+        below = Table.grid(padding=(0, 1))
+        if now is None:
+            below.add_row("starting")
+        else:
+            left = max(0.0, self.seconds - now)
+            below.add_row(
+                ProgressBar(total=self.seconds, completed=min(now, self.seconds), width=40), f"{left:.0f} s left"
+            )
+        return Group(peers_table(found, self.fleet.names), below)
+
+
+def in_a_line(found: list[dict[str, Any] | None], now: float) -> str:
+    """The peers' own estimates in short."""
+    here = [one for one in found if one is not None]
+    gaps = [one["gap_estimate"] for one in here if one["gap_estimate"] is not None]
+    objectives = [one["objective"] for one in here if one["objective"] is not None]
+    text = f"{now:.0f} s: {len(here)} of {len(found)} peers answer"
+    if objectives:
+        text += f", objective about {number(max(objectives))}"
+    return text + (f", estimated gap {100 * max(gaps):.2g} %" if gaps else "")

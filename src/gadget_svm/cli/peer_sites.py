@@ -1,0 +1,136 @@
+"""The folder of `gadget peer demo`: an authority, and for every peer a folder with certificate, rows and peer.toml.
+
+Owns its names, and what may be replaced: only what an earlier demo has left.
+"""
+
+import json
+import random
+import shutil
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from gadget_svm.cli.files import SUMMARY
+from gadget_svm.data import Dataset
+from gadget_svm.data.partition import deal_evenly
+from gadget_svm.estimator.problem import as_csr
+from gadget_svm.peers import certs, checkpoint
+from gadget_svm.peers.config import template
+from gadget_svm.peers.site import LEAST_ROWS
+
+MARK, CA, TEST, LOCK = "demo.json", "ca", "test.npz", "lock"
+WHAT = "gadget peer demo"
+HOST, PORTS = "127.0.0.1", range(20_000, 32_000)
+"""Below the ports that systems give to outgoing calls: one of those could take the place of a peer that is away."""
+DAYS = 30
+PACE = {"tick": 0.02, "checkpoint": 2.0, "export": 10.0}
+ORPHANED = 180.0
+"""Seconds after the end at which a peer leaves by itself, should the demo have been killed."""
+
+
+def peer_names(count: int) -> list[str]:
+    """peer-1, peer-2, ..."""
+    return [f"peer-{i + 1}" for i in range(count)]
+
+
+def check_rows(data: Dataset, peers: int) -> None:
+    """Fail where peers would refuse to learn."""
+    rows, classes = len(data.y), np.unique(data.y)
+    if len(classes) < 2:
+        raise ValueError(f"{data.name} has only the label {classes[0]!s}: there is nothing to tell apart")
+    if rows // peers < LEAST_ROWS:
+        most = rows // LEAST_ROWS
+        advice = f"--peers {most} at most" if most >= 2 else "take a larger data set"
+        raise ValueError(f"{rows} rows for {peers} peers: a peer learns from at least {LEAST_ROWS} rows; {advice}")
+
+
+def check_folder(out: Path) -> None:
+    """Only a new folder, an empty one or that of an earlier demo will do: the latter is replaced."""
+    there = [path for path in out.iterdir() if path.name != LOCK] if out.exists() else []
+    if there and _mark(out / MARK) != WHAT:
+        raise FileExistsError(f"--out {out} holds something else than an earlier demo: name a new folder")
+    strange = sorted(path.name for path in there if not _ours(path))
+    if strange:
+        raise FileExistsError(f"--out {out} also holds {', '.join(strange[:5])}: move that, or name a new folder")
+
+
+def clear(out: Path) -> None:
+    """Mark the folder as a demo's and remove an earlier one, unless one of its peers is still at work."""
+    (out / MARK).write_text(json.dumps({"what": WHAT}) + "\n", encoding="utf-8")
+    with ExitStack() as stack:
+        for state in out.glob("peer-*/state"):
+            stack.enter_context(checkpoint.Lock.acquire(state))
+        for path in out.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name not in (MARK, LOCK):
+                path.unlink()
+
+
+def _mark(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))["what"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _ours(path: Path) -> bool:
+    if path.name in (MARK, SUMMARY, TEST, LOCK):
+        return path.is_file() and not path.is_symlink()
+    known = path.name == CA or path.name.removeprefix("peer-").isdigit()
+    return known and path.is_dir() and not path.is_symlink()
+
+
+def set_up(
+    out: Path, data: Dataset, peers: int, *, algorithm: str, lam: float, seed: int, seconds: float
+) -> list[Path]:
+    """Write all a peer needs into a folder of its own; the folders."""
+    classes, label = np.unique(data.y, return_inverse=True)
+    X = as_csr(data.X, intercept=False)
+    shares = deal_evenly(X, label.astype(np.int32), peers, seed)
+    certs.init_ca(out / CA, name=WHAT, days=DAYS)
+    if data.X_test is not None and data.y_test is not None:
+        _write_rows(out / TEST, as_csr(data.X_test, intercept=False), data.y_test)
+    addresses = [f"{HOST}:{port}" for port in free_ports(peers)]
+    common: dict[str, Any] = {
+        "train": "train.npz", "test": None if data.X_test is None else f"../{TEST}", "features": X.shape[1],
+        "classes": classes.tolist(), "run": f"demo on {data.name}"[:64], "lam": lam, "algorithm": algorithm,
+        "intercept": False, "seed": seed, "join": addresses[:1], "stop_after_seconds": seconds + ORPHANED, **PACE,
+    }  # fmt: skip
+    folders = []
+    for i, name in enumerate(peer_names(peers)):
+        folder = out / name
+        certs.issue(out / CA, name, [HOST], days=DAYS - 1, out=folder)
+        mine = shares.order[shares.start[i] : shares.start[i + 1]]
+        _write_rows(folder / "train.npz", X[mine], data.y[mine])
+        text = template(name, listen=addresses[i], address=addresses[i], **common)
+        (folder / "peer.toml").write_text(text, encoding="utf-8")
+        folders.append(folder)
+    return folders
+
+
+def _write_rows(path: Path, X: sp.csr_matrix, y: NDArray[Any]) -> None:
+    """All bits, the full width, and labels of any kind."""
+    labels = y.astype(str) if y.dtype.kind == "O" else y
+    np.savez(path, data=X.data, indices=X.indices, indptr=X.indptr, shape=np.array(X.shape), y=labels)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine nobody listens on now."""
+    found: list[int] = []
+    with ExitStack() as held:
+        for port in random.SystemRandom().sample(PORTS, len(PORTS)):
+            probe = held.enter_context(socket.socket())
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            found.append(port)
+            if len(found) == count:
+                return found
+    raise OSError(f"no {count} free ports on {HOST} between {PORTS.start} and {PORTS.stop}: stop what holds them")

@@ -1,0 +1,242 @@
+"""`gadget peer demo`: real processes learn, one is killed and returns, all leave, and what they left is measured."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cryptography")
+pytest.importorskip("google.protobuf")
+pytest.importorskip("grpc")
+pytest.importorskip("prometheus_client")
+pytest.importorskip("pydantic")
+from typer.testing import CliRunner
+
+from gadget_svm import load_dataset
+from gadget_svm.cli import peer_demo, peer_fleet, peer_sites
+from gadget_svm.cli.app import app
+from gadget_svm.cli.judging import Judge
+from gadget_svm.cli.peer_verdict import closing, pooled_optimum
+from gadget_svm.estimator import load_model
+
+
+def demo(*options: object):
+    return CliRunner().invoke(app, ["peer", "demo", *map(str, options)], prog_name="gadget")
+
+
+def still_running(folder: Path) -> list[str]:
+    """Processes that were given a file of this folder."""
+    lines = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout.splitlines()
+    return [line for line in lines if str(folder) in line and "peer run" in line]
+
+
+def test_three_peers_of_which_one_is_killed_and_returns(tmp_path):
+    """One run for all that is to be seen of it, since it takes its time."""
+    out = tmp_path / "three"
+    found = demo("--peers", 3, "--data", "digits", "--seconds", 6, "--lam", 0.01, "--chaos", "--out", out)
+    assert found.exit_code == 0, found.output
+    assert still_running(out) == []
+    assert "is killed with -9" in found.output
+    assert "is started again" in found.output
+    assert "The worst of 3 models" in found.output
+    summary = json.loads((out / "summary.json").read_text())
+    the_summary_says_what_the_models_say(out, summary)
+    the_killed_peer_goes_on_where_it_was(out, summary["events"])
+    a_peer_has_its_own_rows_and_nobody_elses(out)
+
+
+def the_summary_says_what_the_models_say(out, summary):
+    data = load_dataset("digits")
+    judge = Judge.of(data, 0.01, intercept=False)
+    bound = summary["pooled"]["bound"]
+    assert 0 <= summary["pooled"]["certified_gap"] <= 1e-5
+    assert [one["name"] for one in summary["peers"]] == ["peer-1", "peer-2", "peer-3"]
+    assert sum(one["rows"] for one in summary["peers"]) == len(data.y)
+    for one in summary["peers"]:
+        model = load_model(out / one["name"] / "model.safetensors")
+        scores = judge.model(model.coef_, model.intercept_, intercept=False)
+        assert one["train_objective"] == pytest.approx(scores["train_objective"])
+        assert one["test_accuracy"] == np.mean(model.predict(data.X_test) == data.y_test)
+        assert one["gap"] == pytest.approx(scores["train_objective"] / bound - 1)
+        assert one["gap"] >= 0
+        assert one["messages"] > 0
+        assert one["bytes"] > one["messages"]
+        assert one["ticks"] > 0
+    assert summary["worst_gap"] == max(one["gap"] for one in summary["peers"])
+    assert summary["in_good_order"]
+
+
+def the_killed_peer_goes_on_where_it_was(out, events):
+    assert [event["event"] for event in events] == ["killed", "started", "answers"]
+    victim = events[0]["peer"]
+    log = [json.loads(line) for line in (out / victim / "log.jsonl").read_text().splitlines()]
+    ups = [line["fields"]["incarnation"] for line in log if line["event"] == "up"]
+    assert len(ups) == 2
+    assert ups[1] > ups[0]
+    assert any(line["event"] == "going on from a checkpoint" for line in log)
+
+
+def a_peer_has_its_own_rows_and_nobody_elses(out):
+    data = load_dataset("digits")
+    parts = [np.load(out / f"peer-{i}" / "train.npz") for i in (1, 2, 3)]
+    assert sorted(np.concatenate([part["data"] for part in parts])) == sorted(data.X.data)
+    assert [int(part["shape"][1]) for part in parts] == [data.X.shape[1]] * 3
+
+
+def test_ctrl_c_ends_early_and_keeps_the_models(tmp_path):
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "gadget_svm", "peer", "demo", "--peers", "2", "--data", "breast-cancer"]
+    command += ["--seconds", "600", "--out", str(out)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        try:
+            seen = next((line for line in process.stdout if "peers answer" in line), "")
+            process.send_signal(signal.SIGINT)
+            rest = process.communicate(timeout=120)[0]
+        except BaseException:
+            process.terminate()
+            raise
+    assert "2 of 2 peers answer" in seen
+    assert process.returncode == 130, rest
+    assert still_running(out) == []
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["interrupted"]
+    assert [one["end"] for one in summary["peers"]] == ["left", "left"]
+    assert "Interrupted." in rest
+
+
+def test_a_peer_that_cannot_start_is_named_with_the_end_of_its_log(tmp_path, monkeypatch):
+    def broken(*arguments, **options):
+        folders = peer_sites.set_up(*arguments, **options)
+        (folders[1] / "train.npz").write_bytes(b"no rows at all")
+        return folders
+
+    monkeypatch.setattr(peer_demo, "set_up", broken)
+    found = demo("--peers", 2, "--data", "digits", "--seconds", 5, "--out", tmp_path / "out")
+    assert found.exit_code == 1
+    assert "peer-2 (exit code 2) ended before all had started" in found.output
+    assert "truncated or damaged" in found.output
+    assert still_running(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--data", "digitz"], "Did you mean 'digits'?"),
+        (["--data", "nowhere.svm"], "nowhere.svm"),
+        (["--peers", "1"], "--peers"),
+        (["--peers", "64", "--data", "breast-cancer"], "a peer learns from at least 20 rows"),
+        (["--algorithm", "pdmn"], "Did you mean 'pdmm'?"),
+        (["--lam", "-1"], "--lam -1: a positive number"),
+        (["--seed", "-1"], "--seed -1"),
+    ],
+)
+def test_bad_input_is_a_sentence_and_leaves_nothing(tmp_path, options, sentence):
+    found = demo("--out", tmp_path / "out", *options)
+    assert found.exit_code == 2
+    assert sentence in found.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_with_anything_else_is_refused_and_stays(tmp_path):
+    (tmp_path / "thesis.tex").write_text("all my work")
+    found = demo("--out", tmp_path)
+    assert found.exit_code == 2
+    assert "holds something else than an earlier demo" in found.output
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_an_earlier_demo_is_replaced_but_not_what_was_put_beside_it(tmp_path):
+    peer_sites.clear(tmp_path)
+    (tmp_path / "peer-1").mkdir()
+    peer_sites.check_folder(tmp_path)
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(FileExistsError, match=r"also holds notes\.txt"):
+        peer_sites.check_folder(tmp_path)
+    (tmp_path / "notes.txt").unlink()
+    peer_sites.clear(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [peer_sites.MARK]
+
+
+def test_an_earlier_demo_whose_peers_still_run_is_not_touched(tmp_path):
+    from gadget_svm.peers.checkpoint import CheckpointError, Lock
+
+    peer_sites.clear(tmp_path)
+    with Lock.acquire(tmp_path / "peer-1" / "state"), pytest.raises(CheckpointError):
+        peer_sites.clear(tmp_path)
+    assert (tmp_path / "peer-1" / "state").is_dir()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_may_not_be_written_to_is_refused(tmp_path):
+    tmp_path.chmod(0o500)
+    found = demo("--out", tmp_path / "out")
+    assert found.exit_code == 2
+    assert "may not be written to" in found.output
+
+
+def test_a_file_where_the_folder_should_be_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    found = demo("--out", tmp_path / "file" / "out")
+    assert found.exit_code == 2
+    assert "is a file, not a folder" in found.output
+
+
+def test_a_fleet_ends_those_that_do_not_heed_sigterm(tmp_path, monkeypatch):
+    monkeypatch.setattr(peer_fleet, "TERMINATE", 0.5)
+    data = load_dataset("digits")
+    folders = peer_sites.set_up(tmp_path, data, 2, algorithm="pdmm", lam=0.01, seed=0, seconds=5.0)
+    peer = peer_fleet.PeerProcess(folders[0])
+    deaf = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+    )
+    with peer_fleet.Fleet([peer]):
+        peer.process = subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE, start_new_session=True)
+        assert peer.process.stdout is not None
+        assert peer.process.stdout.readline()
+    peer.process.stdout.close()
+    assert peer.exit_code == -signal.SIGKILL
+
+
+def test_the_pooled_optimum_of_several_classes_is_the_sum_of_each_against_the_rest(toy):
+    from scipy.sparse import csr_matrix
+
+    from gadget_svm.data import Dataset
+    from gadget_svm.experiments.baselines.optimum import certified_optimum
+
+    X = csr_matrix(toy.X)
+    data = Dataset("toy", X, toy.three, None, None, None, "")
+    pooled = pooled_optimum(data, Judge.of(data, 0.1, intercept=False))
+    each = [certified_optimum(X, np.where(toy.three == k, 1, -1), 0.1, 1e-6).objective for k in range(3)]
+    assert pooled["objective"] == pytest.approx(sum(each), rel=1e-5)
+    assert pooled["bound"] <= pooled["objective"] <= pooled["bound"] * (1 + 1e-5)
+
+
+def test_labels_in_quotes_that_are_numbers_are_numbers(toy):
+    from gadget_svm.data import Dataset
+
+    data = Dataset("toy", toy.X, np.where(toy.y, "10", "9"), None, None, None, "")
+    assert peer_demo.with_plain_labels(data).y.tolist() == np.where(toy.y, 10.0, 9.0).tolist()
+    words = Dataset("toy", toy.X, np.where(toy.y, "yes", "9"), None, None, None, "")
+    assert peer_demo.with_plain_labels(words) is words
+
+
+def test_the_closing_sentence_names_those_that_failed():
+    peers = [
+        {"name": "peer-1", "gap": 0.00123, "in_good_order": True, "end": "left", "exit_code": 0, "trouble": None},
+        {"name": "peer-2", "gap": None, "in_good_order": False, "end": "killed", "exit_code": -9, "trouble": "no file"},
+    ]
+    said = closing({"peers": peers, "interrupted": False, "dataset": {"rows": 1000}})
+    assert "Not in good order: peer-2 (killed, exit code -9, no model)." in said
+    assert "peer-1, is at most 0.13 % above" in said
+
+
+def test_ports_are_free_and_differ():
+    ports = peer_sites.free_ports(20)
+    assert len(set(ports)) == 20
+    assert all(port in peer_sites.PORTS for port in ports)
