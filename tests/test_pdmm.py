@@ -12,12 +12,12 @@ from sklearn.svm import LinearSVC
 
 from gadget_svm import GadgetSVC
 from gadget_svm.algorithms import Pdmm, resolve
-from gadget_svm.algorithms.pdmm import AGAIN, PATIENCE
+from gadget_svm.algorithms.pdmm import AGAIN, PATIENCE, STIR
 from gadget_svm.block import Block
 from gadget_svm.faults import Crash, World, make_faults, wrap_all
 from gadget_svm.kernels import Team
-from gadget_svm.kernels.dual import A_REST, MOST_REST, shuffle
-from gadget_svm.kernels.pdmm import next_in_turn
+from gadget_svm.kernels.dual import waking
+from gadget_svm.kernels.pdmm import LONGEST_REST, STRETCH, next_in_turn
 from gadget_svm.mail import Delivery, Mail
 from gadget_svm.objective import Objective
 from gadget_svm.rows import Rows, Shares
@@ -123,22 +123,22 @@ def reference(noisy, network, shares, rho, theta, everyone, n_ticks, seed):
     near = [network.indices[network.indptr[i] : network.indptr[i + 1]] for i in range(n)]
     A = {(i, j): 1.0 if i < j else -1.0 for i in range(n) for j in near[i]}
     z, last = {e: np.zeros(8) for e in A}, dict.fromkeys(A, -9)
-    alpha, w, rest = np.zeros(240), np.zeros((n, 8)), np.zeros(240, dtype=int)
+    alpha, w, rest, stir = np.zeros(240), np.zeros((n, 8)), np.zeros(240, dtype=np.uint8), np.full(n, STIR)
     for clock in range(n_ticks):
         for i in range(n):
             lo, hi, turn = shares.start[i], shares.start[i + 1], np.zeros(240, dtype=np.int64)
             kappa, S = (hi - lo) * LAM + rho * len(near[i]), sum(A[i, j] * z[i, j] for j in near[i])
-            shuffle(turn, lo, hi, seed, i, clock)
-            for r in turn[lo:hi]:
-                if rest[r]:
-                    rest[r] -= 1
-                    continue
+            off = []
+            for r in turn[lo : waking(turn, rest, lo, hi, seed, i, clock)]:
                 w[i] = ((alpha[lo:hi] * y[lo:hi]) @ x[lo:hi] - S) / kappa
                 short = 1 - y[r] * x[r] @ w[i]
                 if alpha[r] == (0.0 if short <= 0 else 1.0):  # where it belongs
-                    rest[r] = int(min(abs(short) / A_REST, MOST_REST))
+                    rest[r] = int(min(abs(short) / max(stir[i], 1e-12), LONGEST_REST))
+                else:
+                    off.append(abs(short))
                 alpha[r] = np.clip(alpha[r] + short * kappa / (x[r] @ x[r]), 0, 1)
             w[i] = ((alpha[lo:hi] * y[lo:hi]) @ x[lo:hi] - S) / kappa
+            stir[i] = np.mean(off or stir[i])
         to = [near[i][next_in_turn(0, len(near[i]), seed, i, clock)] for i in range(n)]
         pushed = {(i, j): z[i, j] + 2 * rho * A[i, j] * w[i] for i, j in A if everyone or to[i] == j}
         for (i, j), y_ij in pushed.items():
@@ -355,6 +355,33 @@ def test_threads_agree_bit_for_bit(toy, monkeypatch, neighbours):
     monkeypatch.setattr(Team, "of", lambda n_jobs: Team(n_jobs, worth_sharing=0))
     for one, other in zip(fitted(toy, 1, neighbours), fitted(toy, 2, neighbours, n_jobs=2), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("neighbours", VARIANTS)
+def test_a_leap_over_several_stretches_is_as_many_iterations(neighbours):
+    """Penalties change on the way; w is worked on a stretch at a time."""
+    rng, network = np.random.default_rng(0), build("ring", 6)
+    shares = Shares(np.arange(60), np.arange(0, 61, 10), np.empty(0))
+    X = sp.random(60, 2 * STRETCH + 5, 0.01, "csr", random_state=rng)
+    rows = Rows.of(X, rng.integers(0, 2, 60).astype(np.int32), np.ones(60), shares)
+    run = Pdmm(neighbours=neighbours).bind(network, LAM, 1.0)
+    leaping, walking = (Block.fresh(network, rows, shares.sizes, 1, X.shape[1], seed=2) for _ in range(2))
+    ahead, behind = LocalRuntime(run, [leaping]), LocalRuntime(run, [walking], Delivery)
+    for ticks in (7, 1, 12):
+        ahead.advance(ticks)
+        behind.advance(ticks)
+        assert (ahead.messages, ahead.nbytes) == (behind.messages, behind.nbytes)
+        assert leaping.w.tobytes() == walking.w.tobytes()
+        for name, state in walking.edge.items():
+            np.testing.assert_array_equal(leaping.edge[name], state, err_msg=name)
+    assert walking.edge["changes"].any()
+
+
+def test_rows_that_rest_are_left_out_and_wake_in_time():
+    rest, turn = np.array([9, 2, 0, 1, 0, 9], dtype=np.uint8), np.zeros(6, dtype=np.int64)
+    awake = [sorted(turn[1 : waking(turn, rest, 1, 5, 0, 0, clock)].tolist()) for clock in range(3)]
+    assert awake == [[2, 4], [2, 3, 4], [1, 2, 3, 4]]
+    assert rest.tolist() == [9, 0, 0, 0, 0, 9]
 
 
 def test_a_copied_block_goes_on_alike(noisy):

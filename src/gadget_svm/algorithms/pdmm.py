@@ -49,6 +49,8 @@ _ENDS = ("z", "rho", "strain", "open", "due", "agreed", "seen", "changes", "epoc
 """What is kept for every end of an edge."""
 FORMER = 8
 """Dropped edges whose epoch a peer remembers."""
+STIR = 0.25
+"""By how much margins are taken to be off before a pass has shown it."""
 PATIENCE = 5
 """Exchanges for which an edge is kept although its other end is away: short absences change nothing."""
 
@@ -98,26 +100,30 @@ class PdmmRun:
         if "dual" not in block.edge:
             self._open(block)
         nodes, edges, rows, width = _nodes(block), _edges(block), _rows(block), block.s.shape[1]
-        now, before = self._letters(block), self._letters(block)
+        now, before = self._letters(block, block.k), self._letters(block, block.k)
+        z, was = edges.z, np.empty_like(edges.z) if self.everyone else edges.z
         hearing = (_back(block), self.everyone, self.theta, self.again, self.rho is None)
         clock, sent = block.exchanges, 0
         for step in range(count):
             block.team.run(
-                moves.tick, block.k, _work(block), nodes, edges, block.w, block.edge["dual"], block.edge["rest"],
-                block.scratch["turn"], rows, self.passes, block.seed, *hearing, clock + step, before, now, step > 0,
+                moves.tick, block.k, _work(block), nodes, edges._replace(z=z), block.w, block.edge["dual"],
+                block.edge["rest"], block.scratch["turn"], rows, self.passes, block.seed, *hearing, clock + step,
+                before, was, now, step > 0,
             )  # fmt: skip
-            now, before = before, now
+            now, before, z, was = before, now, was, z
             sent += int((before.along >= 0).sum())
         block.iterates += count
         block.exchanges += count
-        block.team.run(moves.catch_up, block.k, width, nodes, edges, *hearing, block.exchanges - 1, before)
+        edges, block.edge["z"] = edges._replace(z=z), z
+        block.team.run(moves.catch_up, block.k, width, nodes, edges, *hearing, block.exchanges - 1, before, was)
         return sent, sent * letter_bytes(width, 2)
 
-    def _letters(self, block: Block) -> moves.Letters:
+    def _letters(self, block: Block, vectors: int | None = None) -> moves.Letters:
         count = len(block.links.target) if self.everyone else block.k
         return moves.Letters(
-            np.full(count, -1, dtype=np.int64), np.empty((count, block.s.shape[1])), np.zeros(count), np.zeros(count)
-        )
+            np.full(count, -1, dtype=np.int64), np.empty((vectors or count, block.s.shape[1])), np.zeros(count),
+            np.zeros(count),
+        )  # fmt: skip
 
     def _push(self, block: Block, t: int, nodes: moves.Nodes, edges: moves.Edges) -> Mail:
         letters, width = self._letters(block), block.s.shape[1]
@@ -143,8 +149,8 @@ class PdmmRun:
         block.edge.update(
             dual=np.zeros((block.w.shape[1], len(rows.order))),
             rest=np.zeros((block.w.shape[1], len(rows.order)), dtype=np.uint8), curve=curve, R=np.zeros(block.k),
-            tau=np.zeros(block.k), z=np.zeros((ends, block.s.shape[1])), rho=rho, strain=np.zeros(ends),
-            open=np.ones(ends, dtype=np.bool_), due=np.zeros(ends, dtype=np.bool_),
+            tau=np.zeros(block.k), stir=np.full(block.w.shape[:2], STIR), z=np.zeros((ends, block.s.shape[1])),
+            rho=rho, strain=np.zeros(ends), open=np.ones(ends, dtype=np.bool_), due=np.zeros(ends, dtype=np.bool_),
             agreed=np.full(ends, self.rho is not None), seen=np.full(ends, block.exchanges - 2, dtype=np.int64),
             **counts,
         )  # fmt: skip
@@ -219,7 +225,7 @@ def _edges(block: Block) -> moves.Edges:
 
 def _nodes(block: Block) -> moves.Nodes:
     own = block.edge
-    return moves.Nodes(block.alive, block.first, block.flat, own["curve"], own["R"], own["tau"])
+    return moves.Nodes(block.alive, block.first, block.flat, own["curve"], own["R"], own["tau"], own["stir"])
 
 
 def _rows(block: Block) -> DualRows:

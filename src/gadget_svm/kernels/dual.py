@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gadget_svm.kernels.compiler import compiled
 from gadget_svm.kernels.draws import EXAMPLE, draw
-from gadget_svm.kernels.vectors import add_row, dot_row, dot_row_abreast, sq_norm_row
+from gadget_svm.kernels.vectors import add_row, ask_for_sparse_row, dot_row, dot_row_abreast, sq_norm
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -19,8 +19,8 @@ Ints = NDArray[np.int64]
 
 LONG = 32
 """Entries of a row, on average, from which on it does not pay to lay a node's rows side by side."""
-A_REST, MOST_REST = 0.25, 7.0
-"""A row rests for one pass per so much of the margin that it has to spare, and for so many at most."""
+AHEAD = 2
+"""Rows between asking memory for one and taking it."""
 
 
 class DualRows(NamedTuple):
@@ -95,7 +95,7 @@ def sq_norms(indptr: NDArray[np.int32], data: Floats, order: Ints) -> Floats:
     """|x_r|^2 of the row at every place."""
     norm2 = np.empty(len(order))
     for p in range(len(order)):
-        norm2[p] = sq_norm_row(data, indptr[order[p]], indptr[order[p] + 1])
+        norm2[p] = sq_norm(data[indptr[order[p]] : indptr[order[p] + 1]])
     return norm2
 
 
@@ -113,9 +113,15 @@ def primal(w: Floats, alpha: Floats, rows: DualRows, i: int, target: int, S: Flo
 
 @compiled
 def shuffle(turn: Ints, lo: int, hi: int, seed: int, node: int, clock: int) -> None:
-    """The places lo:hi in an order that depends on (seed, node, clock) alone, written into turn[lo:hi]."""
+    """The places lo:hi into turn[lo:hi], mixed."""
     for p in range(lo, hi):
         turn[p] = p
+    mix(turn, lo, hi, seed, node, clock)
+
+
+@compiled
+def mix(turn: Ints, lo: int, hi: int, seed: int, node: int, clock: int) -> None:
+    """What stands in turn[lo:hi] in an order that depends on (seed, node, clock) alone."""
     for p in range(hi - 1, lo, -1):
         q = lo + int(draw(seed, node, (clock << 32) + p - lo, EXAMPLE) * (p - lo + 1))
         turn[p], turn[q] = turn[q], turn[p]
@@ -149,20 +155,34 @@ def dual_pass(
 
 
 @compiled
+def waking(turn: Ints, rest: NDArray[np.uint8], lo: int, hi: int, seed: int, node: int, clock: int) -> int:
+    """The places of lo:hi that do not rest into turn[lo:end], shuffled; a pass less to rest for the others. ``end``."""
+    end = lo
+    for p in range(lo, hi):
+        turn[end] = p
+        end += rest[p] == 0
+        rest[p] -= rest[p] > 0
+    mix(turn, lo, end, seed, node, clock)
+    return end
+
+
+@compiled
 def rested_pass(
     w: Floats, alpha: Floats, rest: NDArray[np.uint8], turn: Ints, rows: DualRows, lo: int, hi: int, target: int,
-    kappa: float,
-) -> None:  # fmt: skip
-    """`dual_pass` that leaves rows alone for a while: one at a bound, where it belongs, by a wide margin rests.
+    kappa: float, wide: float, longest: float,
+) -> float:  # fmt: skip
+    """`dual_pass` that sends rows to rest: one at a bound, where it belongs, by a wide margin.
 
-    The farther its margin is on the right side of 1, the more passes, MOST_REST at most. So no row is ever forgotten,
-    any alpha stays feasible, and the optimum is the same; most rows of real data rest most of the time.
+    It rests for a pass per ``wide`` that its margin is on the right side of 1, ``longest`` at most. So no row is ever
+    forgotten, any alpha stays feasible, and the optimum is the same; most rows of real data rest most of the time.
+    Returns by how much margins were off, on average, where an alpha had to move; 0 if none had.
     """
+    off, count, wide = 0.0, 0, max(wide, 1e-12)
     for place in range(lo, hi):
         p = turn[place]
-        if rest[p] > 0:
-            rest[p] -= 1
-            continue
+        if place + AHEAD < hi:
+            soon = rows.order[turn[place + AHEAD]]
+            ask_for_sparse_row(rows.indices, rows.data, rows.indptr[soon], rows.indptr[soon + 1])
         r, most = rows.order[p], rows.upper[p]
         if rows.norm2[p] == 0.0:
             alpha[p] = most  # an empty row's loss is 1 whatever w is
@@ -171,11 +191,14 @@ def rested_pass(
         y = 1.0 if rows.label[r] == target else -1.0
         short = 1.0 - y * dot_row_abreast(w, rows.indices, rows.data, first, last)
         if (alpha[p] <= 0.0 and short <= 0.0) or (alpha[p] >= most and short >= 0.0):
-            rest[p] = int(min(abs(short) / A_REST, MOST_REST))
+            rest[p] = int(min(abs(short) / wide, longest))
             continue
+        off += abs(short)
+        count += 1
         moved = min(max(alpha[p] + short * kappa / rows.norm2[p], 0.0), most)
         add_row(w, (moved - alpha[p]) * y / kappa, rows.indices, rows.data, first, last)
         alpha[p] = moved
+    return off / count if count > 0 else 0.0
 
 
 @compiled

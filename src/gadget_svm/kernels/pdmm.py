@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gadget_svm.kernels.compiler import compiled
 from gadget_svm.kernels.draws import NEIGHBOUR, draw
-from gadget_svm.kernels.dual import DualRows, rested_pass, shuffle
+from gadget_svm.kernels.dual import DualRows, rested_pass, waking
 from gadget_svm.kernels.gossip import find
 
 Floats = NDArray[np.float64]
@@ -26,10 +26,12 @@ STRAINED, SLACK = 2.0, 2.0
 CARRIED = 0.1
 """The part of its neighbours' largest tau that a node announces, if its own is less. Without it edges between nodes
 of few rows starve, and a line of such nodes separates those at its ends."""
+LONGEST_REST = 7.0
+"""A row rests for a tick per ``stir`` that its margin has to spare, and for so many ticks at most."""
 LOOK = 4
 """A node works out tau in every so many ticks: it reads all its edges for it, and changes take a few ticks anyway."""
-STRETCH = 1024
-"""Numbers of w that are worked on at a time where several edges want it: they stay in the nearest cache."""
+STRETCH = 4096
+"""Numbers of w that are worked on at a time where several edges want it: they stay in a near cache."""
 MOST_CHANGES = 20
 """An edge's penalty is changed so often at most: from then on it is plain PDMM, which converges."""
 EPOCH = 40
@@ -61,6 +63,7 @@ class Nodes(NamedTuple):
     curve: Floats
     R: Floats
     tau: Floats
+    stir: Floats  # nodes x outputs: by how much margins were off where an alpha moved, in a tick's first pass
 
 
 class Letters(NamedTuple):
@@ -89,26 +92,52 @@ def total_penalty(edges: Edges, i: int) -> float:
 
 
 @compiled
-def turn_to(w: Floats, z: Floats, y: Floats, lack: float, theta: float, A: float, kappa: float) -> None:
-    """z <- (1 - theta) z + theta (y + lack w); w moves along."""
-    keep, per_kappa = 1.0 - theta, A / kappa
+def turn_to(
+    w: Floats, z: Floats, y: Floats, shift: float, lack: float, theta: float, A: float, kappa: float, after: float
+) -> None:
+    """z <- (1 - theta) z + theta (y + lack w), and w along; rho rose by ``shift`` before it and by ``after`` after."""
+    keep, per_kappa, shift = 1.0 - theta, A / kappa, shift * A
     for q in range(len(w)):
-        new = keep * z[q] + theta * (y[q] + lack * w[q])
-        w[q] -= (new - z[q]) * per_kappa
+        old = z[q] - shift * w[q]
+        new = keep * old + theta * (y[q] + lack * w[q])
+        w[q] -= (new - old) * per_kappa
         z[q] = new
+    if after != 0.0:
+        keep_still(w, z, after * A)
 
 
 @compiled
-def set_penalty(nodes: Nodes, edges: Edges, i: int, e: int, rho: float) -> None:
-    """z_ij <- z_ij - (rho' - rho) A_ij w_i: w_i stays where it is."""
-    more = rho - edges.rho[e]
-    edges.rho[e] = rho
-    if not edges.open[e] or more == 0.0:
-        return
-    A, w, z = sign(nodes.first + i, edges.target[e]), nodes.w[i], edges.z[e]
-    nodes.R[i] = total_penalty(edges, i)
+def turn_over(
+    w: Floats, z: Floats, was: Floats, theirs: Floats, said: Floats, pull: float, shift: float, lack: float,
+    theta: float, A: float, kappa: float, after: float,
+) -> None:  # fmt: skip
+    """`turn_to`, to the same bits, from z as it ``was`` and y = theirs + 2 pull said, which is never written down."""
+    keep, per_kappa, shift = 1.0 - theta, A / kappa, shift * A
     for q in range(len(w)):
-        z[q] -= more * A * w[q]
+        y = theirs[q] + 2.0 * pull * said[q]
+        old = was[q] - shift * w[q]
+        new = keep * old + theta * (y + lack * w[q])
+        w[q] -= (new - old) * per_kappa
+        z[q] = new
+    if after != 0.0:
+        keep_still(w, z, after * A)
+
+
+@compiled
+def keep_still(w: Floats, z: Floats, more: float) -> None:
+    """z <- z - (rho' - rho) A w: w stays where it is as rho changes."""
+    for q in range(len(w)):
+        z[q] -= more * w[q]
+
+
+@compiled
+def set_penalty(nodes: Nodes, edges: Edges, i: int, e: int, rho: float) -> float:
+    """Change the rho of an open edge; by how much. What `keep_still` does is left to do."""
+    more = float(rho - edges.rho[e])
+    if more != 0.0:
+        edges.rho[e] = rho
+        nodes.R[i] = total_penalty(edges, i)
+    return more
 
 
 @compiled
@@ -121,11 +150,15 @@ def solve(
         if not nodes.alive[i]:
             continue
         kappa, mine, end = nodes.curve[i] + nodes.R[i], rows.start[i], rows.start[i + 1]
+        longest = min(LONGEST_REST * passes, 255.0)
         for c in range(w.shape[1]):
             target = 1 if w.shape[1] == 1 else c
             for done in range(passes):
-                shuffle(turn, mine, end, seed, nodes.first + i, clock * passes + done)
-                rested_pass(w[i, c], dual[c], rest[c], turn, rows, mine, end, target, kappa)
+                last = waking(turn, rest[c], mine, end, seed, nodes.first + i, clock * passes + done)
+                wide = nodes.stir[i, c] / passes
+                off = rested_pass(w[i, c], dual[c], rest[c], turn, rows, mine, last, target, kappa, wide, longest)
+                if done == 0 and off > 0.0:
+                    nodes.stir[i, c] = off
         if (clock + nodes.first + i) % LOOK == 0:
             nodes.tau[i] = strain(nodes, edges, i)
 
@@ -142,14 +175,19 @@ def strain(nodes: Nodes, edges: Edges, i: int) -> float:
         if edges.open[e]:
             degree += 1
             carried = max(carried, CARRIED * edges.strain[e])
-    length2 = 0.0
-    for q in range(len(w)):
-        length2 += w[q] * w[q]  # one by one: features that occur nowhere may be left out without changing a bit
-        part = nodes.R[i] * w[q]
+    length2, part = 0.0, np.empty(STRETCH)
+    for begins in range(0, len(w), STRETCH):
+        count = min(STRETCH, len(w) - begins)
+        for q in range(count):
+            part[q] = nodes.R[i] * w[begins + q]
         for e in range(lo, hi):
             if edges.open[e]:
-                part += sign(nodes.first + i, edges.target[e]) * edges.z[e, q]
-        pull += part * part
+                A, z = sign(nodes.first + i, edges.target[e]), edges.z[e, begins:]
+                for q in range(count):
+                    part[q] += A * z[q]
+        for q in range(count):  # one by one: features that occur nowhere may be left out without changing a bit
+            length2 += w[begins + q] * w[begins + q]
+            pull += part[q] * part[q]
     if degree == 0 or length2 == 0.0:
         return 0.0
     return max(carried, float(2.0 * np.sqrt(pull / length2) / degree))
@@ -244,10 +282,7 @@ def hear(
     nodes: Nodes, edges: Edges, i: int, e: int, seq: int, y: Floats, theirs: float, tau: float, theta: float,
     again: float, adapt: bool,
 ) -> None:  # fmt: skip
-    """One message. The end with the lower id owns the penalty: it meets the other's first wish halfway and adapts.
-
-    ``again`` is theta for mail that follows on other mail of the same sender without a tick between.
-    """
+    """One message. ``again`` is theta for mail that follows on other mail of the same sender without a tick between."""
     epoch = seq >> EPOCH
     if epoch < edges.epoch[e]:
         edges.due[e] = not edges.open[e]  # an open edge tells the other end by itself
@@ -262,23 +297,35 @@ def hear(
         open_edge(nodes, edges, i, e, y, theirs)
         edges.epoch[e] = epoch
         return
-    own, mine = nodes.first + i < edges.target[e], edges.rho[e]
-    if not own:
-        set_penalty(nodes, edges, i, e, theirs)
-    elif not edges.agreed[e]:
-        set_penalty(nodes, edges, i, e, 0.5 * (mine + theirs))
-    edges.agreed[e], edges.strain[e] = True, tau
     A = sign(nodes.first + i, edges.target[e])
-    lack = (edges.rho[e] - theirs) * -A  # y += (rho' - rho) A_sender w_own
-    turn_to(nodes.w[i], edges.z[e], y, lack, step, A, nodes.curve[i] + nodes.R[i])
+    shift, lack, kappa, after = settle(nodes, edges, i, e, theirs, tau, adapt)
+    turn_to(nodes.w[i], edges.z[e], y, shift, lack, step, A, kappa, after)
+
+
+@compiled
+def settle(
+    nodes: Nodes, edges: Edges, i: int, e: int, theirs: float, tau: float, adapt: bool
+) -> tuple[float, float, float, float]:
+    """The edge's penalty after a message, and what `turn_to` has to know of it: shift, lack, kappa, after.
+
+    The end with the lower id owns the penalty: it meets the other's first wish halfway and adapts.
+    """
+    own, mine, shift, after = nodes.first + i < edges.target[e], edges.rho[e], 0.0, 0.0
+    if not own:
+        shift = set_penalty(nodes, edges, i, e, theirs)
+    elif not edges.agreed[e]:
+        shift = set_penalty(nodes, edges, i, e, 0.5 * (mine + theirs))
+    edges.agreed[e], edges.strain[e] = True, tau
+    lack = (edges.rho[e] - theirs) * -sign(nodes.first + i, edges.target[e])  # y += (rho' - rho) A_sender w_own
+    kappa = nodes.curve[i] + nodes.R[i]
     if own and adapt and mine == theirs and edges.changes[e] < MOST_CHANGES:
         strongest = max(nodes.tau[i], tau)
         if strongest > STRAINED * mine:
-            set_penalty(nodes, edges, i, e, 2.0 * mine)
-            edges.changes[e] += 1
+            after = set_penalty(nodes, edges, i, e, 2.0 * mine)
         elif strongest < mine / SLACK:
-            set_penalty(nodes, edges, i, e, 0.5 * mine)
-            edges.changes[e] += 1
+            after = set_penalty(nodes, edges, i, e, 0.5 * mine)
+        edges.changes[e] += after != 0.0
+    return shift, lack, kappa, after
 
 
 @compiled
@@ -366,65 +413,75 @@ def wishes(lo: int, hi: int, rows: DualRows, times: Floats, ptr: Ints, lam: floa
 def tick(
     lo: int, hi: int, nodes: Nodes, edges: Edges, w: Floats, dual: Floats, rest: NDArray[np.uint8], turn: Ints,
     rows: DualRows, passes: int, seed: int, back: Ints, everyone: bool, theta: float, again: float, adapt: bool,
-    clock: int, heard: Letters, letters: Letters, later: bool,
+    clock: int, heard: Letters, was: Floats, letters: Letters, later: bool,
 ) -> None:  # fmt: skip
     """Listen to what was sent in the tick before (unless it is the first), solve, push: a tick of all nodes, in one go.
 
-    Node i touches no state but its own, so any number of threads may share the nodes; `heard` was written by all of
-    them a tick ago. Mail is absorbed by ascending sender, as `listen` does.
+    Node i touches no state but its own, so any number of threads may share the nodes; ``heard`` and ``was``, z if
+    everyone speaks, were written by all of them a tick ago. Mail is absorbed by ascending sender, as `listen` does.
     """
     for i in range(lo, hi):
         if later:
-            catch_up(i, i + 1, nodes, edges, back, everyone, theta, again, adapt, clock - 1, heard)
+            catch_up(i, i + 1, nodes, edges, back, everyone, theta, again, adapt, clock - 1, heard, was)
         solve(i, i + 1, nodes, edges, w, dual, rest, turn, rows, passes, seed, clock)
-        push(i, i + 1, nodes, edges, everyone, seed, clock, letters)
+        if everyone:
+            show(nodes, edges, i, letters)
+        else:
+            push(i, i + 1, nodes, edges, everyone, seed, clock, letters)
 
 
 @compiled
 def catch_up(
     lo: int, hi: int, nodes: Nodes, edges: Edges, back: Ints, everyone: bool, theta: float, again: float, adapt: bool,
-    clock: int, heard: Letters,
+    clock: int, heard: Letters, was: Floats,
 ) -> None:  # fmt: skip
     """What the neighbours of every node sent it in the exchange ``clock``, on edges of epoch 0 that are all open."""
     for i in range(lo, hi):
-        if everyone and quiet(nodes, edges, i, back, adapt, heard):
-            hear_together(nodes, edges, i, back, theta, again, clock, heard)
+        if everyone:
+            hear_everyone(nodes, edges, i, back, theta, again, adapt, clock, heard, was)
             continue
         for e in range(edges.ptr[i], edges.ptr[i + 1]):
-            m = back[e] if everyone else edges.target[e]
+            m = edges.target[e]
             if heard.along[m] == back[e]:
                 hear(nodes, edges, i, e, clock, heard.vector[m], heard.rho[m], heard.tau[m], theta, again, adapt)
 
 
 @compiled
-def quiet(nodes: Nodes, edges: Edges, i: int, back: Ints, adapt: bool, heard: Letters) -> bool:
-    """Whether all neighbours of node i spoke and no penalty is about to change."""
+def show(nodes: Nodes, edges: Edges, i: int, letters: Letters) -> None:
+    """Node i's messages to all neighbours, to be made up by those who hear: w, once; z they find for themselves."""
+    w, said = nodes.w[i], letters.vector[i]
+    for q in range(len(w)):
+        said[q] = w[q]
     for e in range(edges.ptr[i], edges.ptr[i + 1]):
-        m, rho = back[e], edges.rho[e]
-        if heard.along[m] != m or not edges.agreed[e] or heard.rho[m] != rho:
-            return False
-        if adapt and nodes.first + i < edges.target[e] and edges.changes[e] < MOST_CHANGES:
-            strongest = max(nodes.tau[i], heard.tau[m])
-            if strongest > STRAINED * rho or strongest < rho / SLACK:
-                return False
-    return True
+        letters.along[e], letters.rho[e], letters.tau[e] = e, edges.rho[e], nodes.tau[i]
 
 
 @compiled
-def hear_together(
-    nodes: Nodes, edges: Edges, i: int, back: Ints, theta: float, again: float, clock: int, heard: Letters
-) -> None:
-    """`hear` for all edges of node i, a stretch of w after the other, so that it is read from memory once."""
-    first, last, kappa, w = edges.ptr[i], edges.ptr[i + 1], nodes.curve[i] + nodes.R[i], nodes.w[i]
+def hear_everyone(
+    nodes: Nodes, edges: Edges, i: int, back: Ints, theta: float, again: float, adapt: bool, clock: int,
+    heard: Letters, was: Floats,
+) -> None:  # fmt: skip
+    """`hear` what all neighbours of node i `show`, a stretch of w after the other, so that it is read from memory once.
+
+    ``was`` is z of all ends when they were shown, and stays: edges.z is written instead.
+    """
+    first, last, w = edges.ptr[i], edges.ptr[i + 1], nodes.w[i]
+    terms = np.empty((last - first, 5))
+    for e in range(first, last):
+        m = back[e]
+        shift, lack, kappa, after = settle(nodes, edges, i, e, heard.rho[m], heard.tau[m], adapt)
+        step = theta if clock > edges.seen[e] + 1 else again
+        terms[e - first] = shift, lack, step, kappa, after
+        edges.seen[e] = clock
     for begins in range(0, len(w), STRETCH):
         ends = min(begins + STRETCH, len(w))
         for e in range(first, last):
-            step = theta if clock > edges.seen[e] + 1 else again
-            A = sign(nodes.first + i, edges.target[e])
-            y = heard.vector[back[e]]
-            turn_to(w[begins:ends], edges.z[e, begins:ends], y[begins:ends], 0.0, step, A, kappa)
-    for e in range(first, last):
-        edges.seen[e], edges.strain[e] = clock, heard.tau[back[e]]
+            m, j, (shift, lack, step, kappa, after) = back[e], edges.target[e], terms[e - first]
+            A = sign(nodes.first + i, j)
+            turn_over(
+                w[begins:ends], edges.z[e, begins:ends], was[e, begins:ends], was[m, begins:ends],
+                heard.vector[j, begins:ends], -A * heard.rho[m], shift, lack, step, A, kappa, after,
+            )  # fmt: skip
 
 
 @compiled

@@ -4,9 +4,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm.kernels.compiler import compiled
+from gadget_svm.kernels.prefetch import LINE, hint
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
+ONE, TWO, THREE, FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+"""Of a type that compiled code knows not to count from the end, and need not check."""
 
 
 @compiled
@@ -22,24 +25,35 @@ def dot_row(w: Floats, indices: Ints, data: Floats, lo: int, hi: int) -> float:
 def dot_row_abreast(w: Floats, indices: Ints, data: Floats, lo: int, hi: int) -> float:
     """`dot_row` in four running sums of fixed order, that need not wait for each other: the same bits every time."""
     a = b = c = d = 0.0
-    p = lo
-    while p + 4 <= hi:
+    p, end = np.uint64(lo), np.uint64(hi)
+    while p + FOUR <= end:
         a += w[indices[p]] * data[p]
-        b += w[indices[p + 1]] * data[p + 1]
-        c += w[indices[p + 2]] * data[p + 2]
-        d += w[indices[p + 3]] * data[p + 3]
-        p += 4
-    while p < hi:
+        b += w[indices[p + ONE]] * data[p + ONE]
+        c += w[indices[p + TWO]] * data[p + TWO]
+        d += w[indices[p + THREE]] * data[p + THREE]
+        p += FOUR
+    while p < end:
         a += w[indices[p]] * data[p]
-        p += 1
+        p += ONE
     return (a + b) + (c + d)
 
 
 @compiled
 def add_row(w: Floats, factor: float, indices: Ints, data: Floats, lo: int, hi: int) -> None:
     """w += factor * x for the sparse row stored in lo:hi."""
-    for p in range(lo, hi):
+    p, end = np.uint64(lo), np.uint64(hi)
+    while p < end:
         w[indices[p]] += factor * data[p]
+        p += ONE
+
+
+@compiled
+def ask_for_sparse_row(indices: Ints, data: Floats, lo: int, hi: int) -> None:
+    """Have the sparse row stored in lo:hi brought near."""
+    for p in range(lo, hi, LINE):
+        hint(data, (p,))
+    for p in range(lo, hi, 2 * LINE):
+        hint(indices, (p,))
 
 
 @compiled
