@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 
-from conftest import networks
 from gadget_svm import Gadget, GadgetSVC, load_model, save_model
 from gadget_svm.algorithms import MomDsvm, Pdmm
 from gadget_svm.algorithms.certificate import Certificate
@@ -28,6 +27,7 @@ from gadget_svm.runtimes.local import FLEETING, PATIENCE
 from gadget_svm.runtimes.stopping import GapBelow
 from gadget_svm.runtimes.wire import Wire
 from gadget_svm.topologies import build
+from strategies import networks
 
 LAM = 0.02
 ALGORITHMS = [Pdmm(), Pdmm(neighbours="all"), MomDsvm()]

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import networks
 from gadget_svm import Gadget, GadgetSVC
 from gadget_svm.faults import (
     FAULTS,
@@ -27,6 +26,7 @@ from gadget_svm.gossip import PROTOCOLS, Diffusion, PushSum, RunningSum, carrier
 from gadget_svm.kernels.draws import BOUNCE, DELAY, LOSS
 from gadget_svm.mail import Delivery, Mail
 from gadget_svm.topologies import build
+from strategies import networks
 from test_gossip import gossiped, mass, some_block
 
 KEEPING = {

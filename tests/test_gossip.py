@@ -8,7 +8,6 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import networks
 from gadget_svm.gossip import PROTOCOLS, Diffusion, Pairwise, PushSum, average, carrier, rounds, until_still
 from gadget_svm.gossip.swift import SWIFT
 from gadget_svm.kernels import Team
@@ -17,6 +16,7 @@ from gadget_svm.mail import Delivery, Mail
 from gadget_svm.network import DOUBLY_STOCHASTIC, TRANSITIONS, Network
 from gadget_svm.spectral import diameter
 from gadget_svm.topologies import build
+from strategies import networks
 
 NAMES = sorted(PROTOCOLS)
 

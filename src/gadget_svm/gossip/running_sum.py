@@ -111,5 +111,5 @@ def _open_edges(block: Block) -> None:
         sigma_phi=np.zeros(out),
         seen=np.zeros((into, width)),
         seen_phi=np.zeros(into),
-        seen_seq=np.full(into, (int(block.edge["epoch"].max()) << moves.EPOCH) - 1, dtype=np.int64),
+        seen_seq=np.full(into, (int(block.edge["epoch"].max(initial=0)) << moves.EPOCH) - 1, dtype=np.int64),
     )
