@@ -69,6 +69,8 @@ def train(
     settings: o.Settings = None,
     seed: o.Seed = 0,
     jobs: o.Jobs = None,
+    engine: o.Engine = "local",
+    engine_option: o.EngineOption = None,
     stopping: o.Stopping = None,
     tol: o.Tol = None,
     max_iter: o.MaxIter = 10_000,

@@ -7,6 +7,7 @@ import typer
 
 DATA, NETWORK, ALGORITHM = "Data", "Network", "Algorithm"
 STOP, FAULTS, OUTPUT = "When to stop", "Faults", "Output"
+ENGINE = "Where it runs"
 
 
 def _option(*names: str, panel: str, help: str, metavar: str | None = None) -> typer.models.OptionInfo:
@@ -85,6 +86,20 @@ Seed = Annotated[int, _option("--seed", panel=ALGORITHM, help="Same seed, same r
 Jobs = Annotated[
     int | None,
     _option("--jobs", panel=ALGORITHM, help="Threads; the result does not depend on them. Default: all."),
+]
+
+Engine = Annotated[
+    str, _option("--engine", panel=ENGINE, help="local: in this process. ray: on a Ray cluster, with the same result.")
+]
+EngineOption = Annotated[
+    list[str] | None,
+    _option(
+        "--engine-option",
+        panel=ENGINE,
+        metavar="NAME=VALUE",
+        help="For ray: address, actors, num_cpus, timeout, checkpoint_dir, resume and others, see docs/ray.md; for "
+        "local: blocks. Repeatable.",
+    ),
 ]
 
 Stopping = Annotated[

@@ -1,5 +1,6 @@
 """What the user asked of `gadget train`, and what it means. Refuses what makes no sense; touches no file, no screen."""
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,6 +51,8 @@ class Order:
     settings: list[str] | None = None
     seed: int = 0
     jobs: int | None = None
+    engine: str = "local"
+    engine_option: list[str] | None = None
     stopping: str | None = None
     tol: float | None = None
     max_iter: int = 10_000
@@ -83,6 +86,8 @@ def make_model(order: Order, data: "Dataset") -> "GadgetSVC":
         max_iter=order.max_iter,
         max_seconds=order.max_seconds,
         record_every=order.record_every,
+        engine=order.engine,
+        engine_options=engine_options(order),
         faults=order.fault_texts or None,
         n_jobs=order.jobs,
         random_state=order.seed,
@@ -128,6 +133,26 @@ def _value(text: Any) -> Any:
         except ValueError:
             continue
     return text
+
+
+def engine_options(order: Order) -> dict[str, Any] | None:
+    """What was said of the engine, by name; what looks like JSON is read as such."""
+    found = {}
+    for text in order.engine_option or []:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ValueError(f"--engine-option {text}: write NAME=VALUE, for example --engine-option actors=4")
+        found[name.strip().replace("-", "_")] = _structure(value.strip())
+    return found or None
+
+
+def _structure(text: str) -> Any:
+    if not text.startswith("{"):
+        return _value(text)
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f'{text} is not JSON ({error}): write for example resources={{"fast": 1}}') from None
 
 
 def lam_for(order: Order, data: "Dataset") -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +33,11 @@ def read_parquet(path: Path, label: str | int | None = None) -> Raw:
         raise damage(path, error) from error
 
 
+def read_arrow(name: Path, table: Any, label: str | int | None = None) -> Raw:
+    """A table in memory, checked as a Parquet file is; errors call it ``name``."""
+    return _parquet_table(name, SimpleNamespace(schema_arrow=table.schema, iter_batches=table.to_batches), label)
+
+
 def _parquet_table(path: Path, file: Any, label: str | int | None) -> Raw:
     # pandas may store its row index as a column; it is neither a feature nor a label
     names = [name for name in file.schema_arrow.names if not name.startswith("__index_level_")]
@@ -55,7 +61,7 @@ def _require_number(path: Path, name: str, kind: str) -> None:
 def _parquet_blocks(
     path: Path, file: Any, label: str, columns: tuple[str, ...], labels: list[NDArray[Any]]
 ) -> Iterator[NDArray[Any]]:
-    for batch in file.iter_batches(batch_size=max(1, 1_000_000 // (len(columns) + 1))):
+    for batch in file.iter_batches(max(1, 1_000_000 // (len(columns) + 1))):
         start = sum(map(len, labels))
         for name in (*columns, label):
             _require_full(path, name, batch.column(name), start)

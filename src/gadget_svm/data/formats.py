@@ -77,8 +77,13 @@ def read_named(
 ) -> tuple[list[tuple[csr_matrix, Labels]], tuple[str, ...] | None]:
     """`read_tables`, and the names of the features where the first file has any."""
     places = [Path(path) for path in paths]
-    raws = [_reader(path)(path, label) for path in places]
+    raws = [read_raw(path, label) for path in places]
     return agree(places, raws, n_features, zero_based), raws[0].columns
+
+
+def read_raw(path: Path, label: str | int | None = None) -> Raw:
+    """One file as it is, before it agrees with others: what each of several readers does for `agree`."""
+    return _reader(path)(path, label)
 
 
 def agree(

@@ -8,8 +8,26 @@ import numpy as np
 from gadget_svm import algorithms
 from gadget_svm.names import lookup
 
-ENGINES = {"local": {"blocks": 1}}
-"""The engines, and the options of each with what they are unless told."""
+
+def _local(options: dict[str, Any], model: Any) -> None:  # noqa: ARG001
+    for name, value in options.items():
+        lookup("option of engine 'local'", name, {"blocks": 1})
+        _whole(value, name, 1)
+
+
+def _ray(options: dict[str, Any], model: Any) -> None:
+    from gadget_svm.runtimes.ray_engine import RayOptions
+
+    RayOptions.of(options)
+    if model.faults:
+        raise ValueError(
+            "faults are made by the simulator: use engine='local' with them, or engine='ray' without; on a cluster "
+            "things go wrong by themselves"
+        )
+
+
+ENGINES = {"local": _local, "ray": _ray}
+"""The engines, and who checks the options of each."""
 
 
 FAR = 0.1
@@ -18,10 +36,7 @@ FAR = 0.1
 
 def check_parameters(model: Any) -> None:
     """What no other part checks: numbers in their range, and an engine that exists."""
-    options = lookup("engine", model.engine, ENGINES)
-    for name, value in (model.engine_options or {}).items():
-        lookup(f"option of engine {model.engine!r}", name, options)
-        _whole(value, name, 1)
+    lookup("engine", model.engine, ENGINES)(model.engine_options or {}, model)
     _positive(model.lam, "lam", "the regulariser's weight, for example 1e-4")
     _whole(model.max_iter, "max_iter", 1)
     if model.tol is not None:

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gadget_svm import faults as faulty
@@ -14,9 +15,14 @@ from gadget_svm.estimator.problem import Problem
 from gadget_svm.gossip import PROTOCOLS
 from gadget_svm.kernels import Team
 from gadget_svm.network import Network
+from gadget_svm.rows import Rows, Shares
+from gadget_svm.runtimes.contract import Judge
 from gadget_svm.runtimes.local import UNCERTIFIABLE, LocalRuntime, certifiable
 from gadget_svm.runtimes.stopping import Stopping
 from gadget_svm.runtimes.training import Limits, Observe, Outcome, certified, network_mean, train, unobserved
+
+if TYPE_CHECKING:
+    from gadget_svm.runtimes.ray_engine import RayRuntime
 
 Floats = NDArray[np.float64]
 
@@ -48,9 +54,36 @@ class Plan:
     limits: Limits
     record_every: int | None = None
     faults: Any = None
-    blocks: int = 1
     n_jobs: int | None = None
     observe: Observe = unobserved
+    engine: str = "local"
+    engine_options: dict[str, Any] = field(default_factory=dict)
+
+
+class Posed(Protocol):
+    """A problem as far as a fit looks at it: its rows are here, or with those who learn."""
+
+    @property
+    def X(self) -> sp.csr_matrix:
+        """Of the width of the rows."""
+
+    @property
+    def shares(self) -> Shares:
+        """How many rows every node has."""
+
+    @property
+    def n_outputs(self) -> int:
+        """One, or one a class."""
+
+    @property
+    def mean_cost(self) -> float:
+        """The average of c_r over the rows."""
+
+    def occurring(self) -> "tuple[Posed, NDArray[np.intp]]":
+        """The same without the features that no row has, and which are left."""
+
+    def objective(self, lam: float, team: Team) -> Judge:
+        """To measure by."""
 
 
 @dataclass
@@ -65,7 +98,7 @@ class Fitted:
     memory: Memory = field(repr=False)
 
 
-def fit_network(problem: Problem, plan: Plan, memory: Memory | None = None) -> Fitted:
+def fit_network(problem: Posed, plan: Plan, memory: Memory | None = None) -> Fitted:
     """Train all nodes on the problem, from ``memory`` if they have one."""
     wrong = faulty.make_faults(plan.faults)
     radius = float(np.sqrt(problem.mean_cost / plan.lam))
@@ -91,31 +124,91 @@ def fit_network(problem: Problem, plan: Plan, memory: Memory | None = None) -> F
         full[..., columns] = models
         return full
 
-    blocks = make_blocks(problem, plan.network, plan.seed, plan.blocks, Team.of(plan.n_jobs))
-    world = faulty.World(plan.network.n, plan.seed)
-    exchange = faulty.wrap_all(wrong, world) if wrong else None
-    runtime = LocalRuntime(run, blocks, exchange, lam=plan.lam if certifies else None)
+    team = Team.of(plan.n_jobs)
+    runtime = RUNTIMES[plan.engine](problem, plan, run, team, memory)
     runtime.spared = problem.n_outputs * (width - len(columns))
-    if memory is not None:
-        _recall(runtime, memory)
     try:
         outcome = train(
             runtime,
-            problem.objective(plan.lam, blocks[0].team),
+            problem.objective(plan.lam, team),
             plan.rule,
             plan.limits,
             plan.record_every,
             lambda record, mean: plan.observe(record, wide(mean)),
+            0 if plan.engine_options.get("resume") else None,
         )
+        models = runtime.models().copy()
+        mean = network_mean(models, runtime.voices())
+        if outcome.certificate is not None:  # it is this model that was certified, and every node has it
+            models, mean = certified(models, outcome.certificate, runtime.here()), outcome.certificate.model
+        kept = _remember(runtime)
+        kept.w, kept.w_sum = wide(kept.w), wide(kept.w_sum)
+        return Fitted(wide(models), wide(runtime.weights().copy()), wide(mean), outcome, _gossip(run), kept)
     finally:
         runtime.close()
-    models = runtime.models().copy()
-    mean = network_mean(models, runtime.voices())
-    if outcome.certificate is not None:  # it is this model that was certified, and every node has it
-        models, mean = certified(models, outcome.certificate, runtime.here()), outcome.certificate.model
-    kept = _remember(runtime)
-    kept.w, kept.w_sum = wide(kept.w), wide(kept.w_sum)
-    return Fitted(wide(models), wide(runtime.weights().copy()), wide(mean), outcome, _gossip(run), kept)
+        team.close()
+
+
+def _here(problem: Any, plan: Plan, run: Run, team: Team, memory: Memory | None) -> LocalRuntime:
+    """All nodes in this process."""
+    wrong = faulty.make_faults(plan.faults)
+    blocks = make_blocks(problem, plan.network, plan.seed, plan.engine_options.get("blocks", 1), team)
+    exchange = faulty.wrap_all(wrong, faulty.World(plan.network.n, plan.seed)) if wrong else None
+    runtime = LocalRuntime(run, blocks, exchange, lam=_lam_certified(plan))
+    if memory is not None:
+        _recall(runtime, memory)
+    return runtime
+
+
+def _on_ray(problem: Any, plan: Plan, run: Run, team: Team, memory: Memory | None) -> "RayRuntime":  # noqa: ARG001
+    """The nodes in actors on a Ray cluster, which may have their rows already."""
+    from gadget_svm.runtimes import ray_engine
+
+    runtime = getattr(problem, "runtime", None)
+    if runtime is None:
+        cluster = ray_engine.Cluster(ray_engine.RayOptions.of(plan.engine_options))
+        try:
+            bounds = ray_engine.even_bounds(plan.network.n, cluster.actors(plan.network.n))
+            sources = [ray_engine.Given(gathered(problem.rows, *pair)) for pair in pairwise(bounds.tolist())]
+            runtime = ray_engine.RayRuntime(cluster, bounds, sources)
+        except BaseException:
+            cluster.close()
+            raise
+    sizes, remembered = problem.shares.sizes, None
+    if memory is not None:
+        runtime.t, runtime.messages, runtime.nbytes = memory.t, memory.messages, memory.nbytes
+        sizes = sizes + memory.n
+
+        def remembered(first: int, last: int) -> dict[str, Any]:
+            names = ("w", "w_sum", "iterates", "steps")
+            return {"exchanges": memory.exchanges, **{name: getattr(memory, name)[first:last] for name in names}}
+
+    try:
+        shape = (problem.n_outputs, problem.X.shape[1])
+        runtime.begin(run, plan.network, plan.seed, sizes, shape, _lam_certified(plan), remembered)
+    except BaseException:
+        runtime.close()
+        raise
+    return runtime
+
+
+RUNTIMES: dict[str, Any] = {"local": _here, "ray": _on_ray}
+
+
+def _lam_certified(plan: Plan) -> float | None:
+    return plan.lam if plan.rule is not None and plan.rule.certifies else None
+
+
+def gathered(rows: Rows, first: int, last: int) -> Rows:
+    """The rows of the nodes first:last alone, as they come."""
+    mine = rows.of_nodes(first, last)
+    X = sp.csr_matrix((rows.data, rows.indices, rows.indptr), (len(rows.label), int(rows.indices.max(initial=0)) + 1))
+    X = X[mine.order]
+    kind = rows.indptr.dtype
+    return Rows(
+        X.indptr.astype(kind), X.indices.astype(rows.indices.dtype), X.data, rows.label[mine.order],
+        rows.cost[mine.order], np.arange(len(mine.order)), mine.start, mine.mass,
+    )  # fmt: skip
 
 
 def _gossip(run: Run) -> str:
@@ -138,17 +231,20 @@ def make_blocks(problem: Problem, network: Network, seed: int, parts: int, team:
     return blocks
 
 
-def _remember(runtime: LocalRuntime) -> Memory:
+def _remember(runtime: "LocalRuntime | RayRuntime") -> Memory:
     """What the nodes go on from. One that kept no average has its last iterate for one, and every row was a step."""
-    blocks = runtime.blocks
-    w, w_sum, iterates, steps = (
-        np.concatenate([getattr(b, name) for b in blocks]) for name in ("w", "w_sum", "iterates", "steps")
-    )
+    names = ("w", "w_sum", "iterates", "steps")
+    if isinstance(runtime, LocalRuntime):
+        blocks, exchanges = runtime.blocks, runtime.blocks[0].exchanges
+        w, w_sum, iterates, steps = (np.concatenate([getattr(b, name) for b in blocks]) for name in names)
+    else:
+        w, w_sum, iterates, steps = (runtime.gather(name) for name in names)
+        exchanges = runtime.exchanges()
     if not runtime.run.average:
         w_sum, steps = w * iterates[:, None, None], np.maximum(steps, np.int64(iterates * runtime.sizes()))
     return Memory(
         runtime.sizes(), w, w_sum, iterates, steps,
-        blocks[0].exchanges, runtime.t, runtime.messages, runtime.nbytes,
+        exchanges, runtime.t, runtime.messages, runtime.nbytes,
     )  # fmt: skip
 
 

@@ -40,3 +40,13 @@ def _pair(i: int, shard: Any) -> tuple[sp.csr_matrix, NDArray[Any]]:
     X, y = shard
     dense_or_sparse: Any = X if sp.issparse(X) else np.atleast_2d(np.asarray(X, dtype=np.float64))
     return sp.csr_matrix(dense_or_sparse), np.asarray(y)
+
+
+def are_places(shards: Any) -> bool:
+    """Whether these are files or URIs, every one."""
+    return isinstance(shards, list | tuple) and len(shards) > 0 and all(isinstance(s, str | PathLike) for s in shards)
+
+
+def is_dataset(X: Any) -> bool:
+    """Whether this is a Ray Dataset; Ray is not imported for it."""
+    return type(X).__module__.startswith("ray.data")

@@ -22,9 +22,9 @@ from gadget_svm import algorithms, topologies
 from gadget_svm.algorithms import Algorithm
 from gadget_svm.data.partition import deal_by_sites
 from gadget_svm.estimator.checks import check_parameters, not_converged, rule_for
-from gadget_svm.estimator.fitting import Fitted, Memory, Plan, fit_network
+from gadget_svm.estimator.fitting import Fitted, Memory, Plan, Posed, fit_network
 from gadget_svm.estimator.problem import Problem, as_csr, checked_nodes, row_costs, share_batch, share_rows
-from gadget_svm.estimator.shards import stack_shards
+from gadget_svm.estimator.shards import are_places, is_dataset, stack_shards
 from gadget_svm.network import Network
 from gadget_svm.runtimes.stopping import stopping_rule
 from gadget_svm.runtimes.training import Limits, Observe, Record, unobserved
@@ -66,9 +66,11 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         At most so much training time.
     record_every : int or None
         Iterations between records of ``history_``; None: geometrically thinned; 0: only the last.
-    engine : "local"
+    engine : "local" or "ray"
+        Where the nodes run: in this process, or in the actors of a Ray cluster, with the same result bit for bit.
     engine_options : dict or None
-        For "local": {"blocks": number of blocks the nodes are split over}.
+        For "local": {"blocks": number of blocks the nodes are split over}. For "ray": address, actors, num_cpus,
+        timeout, checkpoint_dir and others, see docs/ray.md.
     faults : str, dict, list or None
         What goes wrong: "loss=0.1", {"loss": 0.1, "delay": 2}, [Crash(nodes=[3], at=100)].
     n_jobs : int or None
@@ -132,6 +134,10 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> Self:
         """`fit` under observation: ``observe(record, mean_model)`` at every record; it ends when ``should_stop()``."""
         check_parameters(self)
+        if is_dataset(X):
+            if sample_weight is not None or sites is not None:
+                raise ValueError("a Ray Dataset is shared out as it is: weights and sites of its rows are not known")
+            return self._fit_remote(X, None if y is None else str(y), observe, should_stop)
         X, label, times = self._validated(X, y, sample_weight, reset=True)
         present = np.unique(label if times is None else label[times > 0])
         if len(present) < 2:
@@ -144,9 +150,12 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._forget(seed)
         self._connect(algorithms.resolve(self.algorithm))
         self._learn(X, label, times, shares, self.max_iter, self.stopping, observe, should_stop)
-        if self.stopping is not None and not self.converged_ and self.stopped_by_ == "max_iter":
-            warnings.warn(not_converged(self), ConvergenceWarning, stacklevel=3)
+        self._warn()
         return self
+
+    def _warn(self) -> None:
+        if self.stopping is not None and not self.converged_ and self.stopped_by_ == "max_iter":
+            warnings.warn(not_converged(self), ConvergenceWarning, stacklevel=4)
 
     def partial_fit(
         self,
@@ -173,9 +182,43 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def fit_shards(self, shards: Iterable[Any]) -> Self:
-        """Learn from one (X, y) pair, or one data file, per node."""
+        """Learn from one (X, y) pair, or one data file, per node.
+
+        With engine="ray" files and URIs (s3://, https://, ...) are read by the actors, and no row passes through here.
+        A Ray Dataset is taken too: its rows in order, shared out evenly.
+        """
+        if is_dataset(shards) or (self.engine == "ray" and are_places(shards := list(shards))):
+            check_parameters(self)
+            return self._fit_remote(shards)
         X, y, sites = stack_shards(shards)
         return self.fit(X, y, sites=sites)
+
+    def _fit_remote(
+        self, shards: Any, label: str | None = None, observe: Observe = unobserved,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> Self:  # fmt: skip
+        """Learn from shards that the actors of a cluster read."""
+        if self.engine != "ray":
+            raise ValueError("a Ray Dataset is read by Ray's actors: use engine='ray'")
+        from gadget_svm.estimator import remote
+
+        options = dict(self.engine_options or {})
+        if is_dataset(shards):
+            runtime = remote.start_dataset(shards, self._nodes(), label, options)
+        else:
+            runtime = remote.start_files(remote.shard_names(shards), options)
+        try:
+            problem, self.classes_ = remote.pose(runtime, self.class_weight, self.fit_intercept)
+            self.n_features_in_ = problem.X.shape[1] - bool(self.fit_intercept)
+            self.__dict__.pop("feature_names_in_", None)
+            self.sites_ = list(range(len(problem.shares.start) - 1))
+            self._forget(self._seed())
+            self._connect(algorithms.resolve(self.algorithm))
+            self._solve(problem, self.max_iter, self.stopping, observe, should_stop)
+        finally:
+            runtime.close()
+        self._warn()
+        return self
 
     def node(self, i: int) -> "GadgetSVC":
         """Node i's model, usable by itself: it predicts, scores and can be saved like any other."""
@@ -245,12 +288,18 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> None:  # fmt: skip
         outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
         cost = row_costs(self.class_weight, self.classes_, label, times)
-        problem = Problem(X, label, cost, times, shares, self.sites_, outputs)
+        self._solve(
+            Problem(X, label, cost, times, shares, self.sites_, outputs), max_iter, stopping, observe, should_stop
+        )
+
+    def _solve(
+        self, problem: Posed, max_iter: int, stopping: str | None, observe: Observe, should_stop: Callable[[], bool]
+    ) -> None:
         self.stopping_ = rule_for(self.algorithm_) if stopping == "auto" else stopping
         plan = Plan(
             self.algorithm_, self.network_, float(self.lam), self._fit_seed,
             stopping_rule(self.stopping_, self.tol), Limits(max_iter, self.max_seconds, should_stop), self.record_every,
-            self.faults, (self.engine_options or {}).get("blocks", 1), self.n_jobs, self._observer(observe),
+            self.faults, self.n_jobs, self._observer(observe), self.engine, dict(self.engine_options or {}),
         )  # fmt: skip
         self._keep(fit_network(problem, plan, self._memory))
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from gadget_svm.algorithms.certificate import Certificate
 from gadget_svm.names import lookup
-from gadget_svm.runtimes.local import LocalRuntime, distances
+from gadget_svm.runtimes.contract import Runtime
+from gadget_svm.runtimes.local import distances
 
 Floats = NDArray[np.float64]
 STRIDE = 1.25
@@ -37,7 +38,7 @@ class Stopping(Protocol):
     def next_check(self, t: int) -> int:
         """The next iteration after t at which to look."""
 
-    def fires(self, runtime: LocalRuntime, objective: float) -> bool:
+    def fires(self, runtime: Runtime, objective: float) -> bool:
         """Whether to stop here."""
 
 
@@ -69,7 +70,7 @@ class WeightsStill(Plain):
         """Every iteration."""
         return t + 1
 
-    def fires(self, runtime: LocalRuntime, objective: float) -> bool:  # noqa: ARG002
+    def fires(self, runtime: Runtime, objective: float) -> bool:  # noqa: ARG002
         """Whether no node's vector moved by more than tol."""
         now = runtime.weights().copy()
         if self.before is not None:
@@ -94,7 +95,7 @@ class AverageStill(Plain):
         """In geometric steps."""
         return max(geometric(t), self.least)
 
-    def fires(self, runtime: LocalRuntime, objective: float) -> bool:  # noqa: ARG002
+    def fires(self, runtime: Runtime, objective: float) -> bool:  # noqa: ARG002
         """Whether every node's average moved by at most tol of its length."""
         now = runtime.models()
         if self.before is not None:
@@ -119,7 +120,7 @@ class ObjectiveStill(Plain):
         """In geometric steps."""
         return max(geometric(t), self.least)
 
-    def fires(self, runtime: LocalRuntime, objective: float) -> bool:  # noqa: ARG002
+    def fires(self, runtime: Runtime, objective: float) -> bool:  # noqa: ARG002
         """Whether the objective has come to rest."""
         if self.before is not None:
             self.value = abs(objective - self.before) / max(abs(objective), 1e-300)
@@ -148,7 +149,7 @@ class GapBelow(Plain):
             return t + 1
         return geometric(max(t, self.least - 1))
 
-    def fires(self, runtime: LocalRuntime, objective: float) -> bool:  # noqa: ARG002
+    def fires(self, runtime: Runtime, objective: float) -> bool:  # noqa: ARG002
         """Whether the certified bound is at most tol."""
         self.certificate = runtime.certify()
         self.value = self.certificate.relative
@@ -166,7 +167,7 @@ class CertifiedRest(GapBelow):
     before: float = np.inf
     quiet: int = 0
 
-    def fires(self, runtime: LocalRuntime, objective: float) -> bool:
+    def fires(self, runtime: Runtime, objective: float) -> bool:
         """Whether the bound is at most tol, or the objective rests."""
         done = super().fires(runtime, objective)
         if self.certificate is None or self.certificate.failure:

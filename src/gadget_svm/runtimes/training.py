@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from gadget_svm.algorithms.certificate import Certificate
 from gadget_svm.kernels.vectors import add_scaled
-from gadget_svm.objective import Objective
-from gadget_svm.runtimes.local import LocalRuntime, distances
+from gadget_svm.runtimes.contract import Judge, Runtime, eventful
+from gadget_svm.runtimes.local import distances
 from gadget_svm.runtimes.stopping import Stopping, geometric
 
 Floats = NDArray[np.float64]
@@ -19,7 +19,8 @@ Flags = NDArray[np.bool_]
 Record = dict[str, Any]
 """iteration, seconds, objective, worst_objective, error, disagreement, messages, bytes (and what observers add).
 
-Under the rule "gap" also bound: the relative gap that was certified last.
+Under the rule "gap" also bound: the relative gap that was certified last. Where a cluster lost actors, or has
+them back, also events: what happened since the record before.
 """
 
 Observe = Callable[[Record, Floats], None]
@@ -64,20 +65,22 @@ class Limits:
 
 
 def train(
-    runtime: LocalRuntime,
-    objective: Objective,
+    runtime: Runtime,
+    objective: Judge,
     rule: Stopping | None,
     limits: Limits,
     record_every: int | None = None,
     observe: Observe = unobserved,
+    begin: int | None = None,
 ) -> Outcome:
     """Iterate until the rule fires or a limit is reached. An interruption keeps the models so far.
 
     ``record_every``: every so many iterations; None thins them geometrically; 0 keeps only the last.
-    ``observe`` sees each record, and the network's average model, and may add to the record.
+    ``observe`` sees each record, and the network's average model, and may add to the record. ``begin`` is the iteration
+    to count from, where it is not the one the runtime is at: a run that is resumed counts from its beginning.
     """
     runtime.rehearse()
-    begin, spent, history, reason = runtime.t, 0.0, list[Record](), ""
+    begin, spent, history, reason = runtime.t if begin is None else begin, 0.0, list[Record](), ""
     pace = BREATH  # seconds an iteration takes, as far as is known
     while not reason:
         done = runtime.t - begin
@@ -133,12 +136,12 @@ def network_mean(models: Floats, sizes: Floats) -> Floats:
     return mean.reshape(models.shape[1:])
 
 
-def _mean_objective(runtime: LocalRuntime, objective: Objective) -> float:
+def _mean_objective(runtime: Runtime, objective: Judge) -> float:
     return float(objective(network_mean(runtime.models(), runtime.voices())[None]).objective[0])
 
 
 def _record(
-    runtime: LocalRuntime, objective: Objective, spent: float, observe: Observe, rule: Stopping | None, reason: str
+    runtime: Runtime, objective: Judge, spent: float, observe: Observe, rule: Stopping | None, reason: str
 ) -> Record:
     voices, models = runtime.voices(), runtime.models()
     if rule is not None and rule.certificate is not None and reason == "converged":
@@ -159,6 +162,8 @@ def _record(
     }
     if rule is not None and rule.certifies:
         record["bound"] = rule.value
+    if eventful(runtime) and (events := runtime.events()):
+        record["events"] = events
     observe(record, mean)
     return record
 
