@@ -36,7 +36,7 @@ demo: $(VENV)/.report
 	$(BIN)/gadget demo --out demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -1,0 +1,260 @@
+"""Shards that stay where they are read: files, URIs or a Ray Dataset, one shard a node, loaded by the actors.
+
+Owns what is asked of the shards so that all agree (width, numbering, classes, costs) as if they had been read in one
+place. No row passes through the driver: it hears of widths, labels and counts only.
+"""
+
+import shutil
+import tempfile
+import urllib.request
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from itertools import pairwise
+from os import fspath
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+from urllib.parse import urlparse
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils.multiclass import check_classification_targets
+
+from gadget_svm.data.columnar import read_arrow
+from gadget_svm.data.files import Raw, tidy_labels
+from gadget_svm.data.formats import agree, read_raw
+from gadget_svm.estimator.problem import WORTH_SPARING, as_csr, row_costs
+from gadget_svm.kernels import Team
+from gadget_svm.rows import Rows, Shares
+from gadget_svm.runtimes import ray_engine
+from gadget_svm.runtimes.contract import Judge
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+ONCE = np.empty(0)
+PLAIN = ("", "file")
+WEB = ("http", "https")
+
+
+class Look(NamedTuple):
+    """What a shard says of itself, without its rows."""
+
+    rows: int
+    width: int
+    sparse_text: bool
+    from_zero: bool  # whether an id 0 occurs
+    columns: tuple[str, ...] | None
+    labels: NDArray[Any]  # each once
+    counts: Ints
+
+
+class Terms(NamedTuple):
+    """What all shards agreed on."""
+
+    width: int
+    shift: bool  # whether svmlight ids count from 1
+    classes: NDArray[Any]
+    cost: Floats  # of a row of each class
+    intercept: bool
+
+
+@dataclass
+class Shards:
+    """The shards of one actor's nodes; it is sent there, and reads there."""
+
+    names: list[str]
+    tables: list[list[Any]] = field(default_factory=list)  # of a Ray Dataset: parts of every node's table
+    label: str | None = None
+    _raws: list[Raw] = field(default_factory=list)
+    _X: Any = None
+    _rows: Rows | None = None
+
+    def look(self) -> list[Look]:
+        """Read, and say what there is."""
+        if self.tables:
+            pairs = zip(self.names, self.tables, strict=True)
+            self._raws = [_from_tables(name, parts, self.label) for name, parts in pairs]
+        else:
+            self._raws = [read_place(name) for name in self.names]
+        return [_look(name, raw) for name, raw in zip(self.names, self._raws, strict=True)]
+
+    def settle(self, terms: Terms) -> NDArray[np.bool_]:
+        """Bring the rows into their common form; returns which features occur."""
+        paths, kept = [Path(name) for name in self.names], self._raws
+        tables = agree(paths, kept, terms.width, not terms.shift)
+        X = sp.vstack([X for X, _ in tables], format="csr")
+        y = np.concatenate([terms.classes[:0], *(y for _, y in tables)])
+        label = np.searchsorted(terms.classes, y).astype(np.int32)
+        sizes = [len(y) for _, y in tables]
+        self._X, self._raws = as_csr(X, terms.intercept), []
+        start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        self._rows = Rows.of(self._X, label, terms.cost[label], Shares(np.arange(len(label)), start, ONCE))
+        return np.bincount(self._X.indices, minlength=self._X.shape[1]) > 0
+
+    def narrow(self, used: Ints) -> None:
+        """Leave out features that occur nowhere."""
+        if self._rows is None:
+            raise RuntimeError("settle the terms first")
+        place = np.zeros(self._X.shape[1], dtype=self._rows.indices.dtype)
+        place[used] = np.arange(len(used))
+        self._rows = self._rows._replace(indices=place[self._rows.indices])
+
+    def rows(self) -> Rows:
+        """As the kernels read them."""
+        if self._rows is None:
+            raise RuntimeError("settle the terms first")
+        return self._rows
+
+
+def read_place(name: str) -> Raw:
+    """Read a file by its path, or by a URI of any file system that is at hand."""
+    parts = urlparse(name)
+    if parts.scheme in PLAIN or len(parts.scheme) == 1:  # a drive's letter is no scheme
+        return read_raw(Path(parts.path if parts.scheme == "file" else name))
+    with tempfile.TemporaryDirectory(prefix="gadget") as folder:
+        copy = Path(folder) / PurePosixPath(parts.path).name
+        with copy.open("wb") as target:
+            _fetch(name, parts.scheme, target)
+        return read_raw(copy)
+
+
+def _fetch(name: str, scheme: str, target: Any) -> None:
+    if scheme in WEB:
+        with urllib.request.urlopen(name, timeout=60) as source:
+            shutil.copyfileobj(source, target)
+        return
+    try:
+        from pyarrow import ArrowException, fs
+
+        try:
+            system, path = fs.FileSystem.from_uri(name)
+        except (ArrowException, ValueError):
+            raise ImportError(f"pyarrow knows no file system {scheme!r}") from None
+        with system.open_input_stream(path, compression=None) as source:
+            shutil.copyfileobj(source, target)
+    except ImportError:
+        try:
+            fsspec: Any = import_module("fsspec")
+        except ImportError as error:
+            raise ImportError(
+                f"{name}: reading {scheme}:// takes pyarrow (s3, gs, hdfs) or fsspec with the package for {scheme}: "
+                "pip install 'gadget-svm[parquet]', or fsspec, where the actors run"
+            ) from error
+        with fsspec.open(name, "rb") as source:
+            shutil.copyfileobj(source, target)
+
+
+def _from_tables(name: str, parts: Sequence[Any], label: str | None) -> Raw:
+    import pyarrow as pa
+    import ray
+
+    tables = [ray.get(part, timeout=600) for part in parts]
+    tables = [table if isinstance(table, pa.Table) else pa.Table.from_pandas(table) for table in tables]
+    return read_arrow(Path(name), pa.concat_tables([t for t in tables if t.num_rows] or tables[:1]), label)
+
+
+def _look(name: str, raw: Raw) -> Look:
+    labels, counts = np.unique(tidy_labels(Path(name), raw.y), return_counts=True)
+    from_zero = raw.sparse_text and bool((raw.X.indices == 0).any())
+    return Look(raw.X.shape[0], raw.X.shape[1], raw.sparse_text, from_zero, raw.columns, labels, counts)
+
+
+def agreed_width(names: Sequence[str], looks: Sequence[Look]) -> tuple[int, bool]:
+    """The common width, and whether svmlight ids count from 1: decided by stand-ins of one row, as by the tables."""
+    stand_ins = [_stand_in(look) for look in looks]
+    tables = agree([Path(name) for name in names], stand_ins, None, None)
+    return int(tables[0][0].shape[1]), not any(look.from_zero for look in looks)
+
+
+def _stand_in(look: Look) -> Raw:
+    X = sp.csr_matrix((min(look.rows, 1), look.width))
+    if look.from_zero:
+        X = sp.csr_matrix(([1.0], ([0], [0])), shape=X.shape)
+    return Raw(X, np.zeros(X.shape[0]), look.columns, look.sparse_text)
+
+
+@dataclass(frozen=True)
+class RemoteProblem:
+    """A problem whose rows are with the actors of ``runtime``: what a fit looks at of it."""
+
+    runtime: Any
+    X: sp.csr_matrix  # of the width of the rows, and empty
+    shares: Shares
+    n_outputs: int
+    mean_cost: float
+    used: NDArray[np.bool_]
+
+    def occurring(self) -> "tuple[RemoteProblem, NDArray[np.intp]]":
+        """As `Problem.occurring`, at the actors."""
+        used = np.flatnonzero(self.used)
+        if len(used) > WORTH_SPARING * len(self.used):
+            return self, np.arange(len(self.used))
+        self.runtime.ask("narrow", used)
+        return replace(self, X=sp.csr_matrix((0, len(used)))), used
+
+    def objective(self, lam: float, team: Team) -> Judge:  # noqa: ARG002
+        """Measured by the actors."""
+        return lambda models: self.runtime.judge(models, lam)
+
+
+def pose(runtime: Any, class_weight: Any, intercept: bool) -> tuple[RemoteProblem, NDArray[Any]]:
+    """The problem that the actors' shards make up, and its classes."""
+    names, looks = runtime.names, [look for part in runtime.ask("look") for look in part]
+    width, shift = agreed_width(names, looks)
+    classes, label = np.unique(np.concatenate([look.labels for look in looks]), return_inverse=True)
+    check_classification_targets(classes)
+    if len(classes) < 2:
+        raise ValueError(
+            f"the data has only one class, {classes.tolist()[0]!r}: a classifier needs rows of at least two"
+        )
+    counts = np.bincount(label, np.concatenate([look.counts for look in looks])).astype(np.int64)
+    cost = np.ones(len(classes))
+    if class_weight is not None:
+        cost = row_costs(class_weight, classes, np.repeat(np.arange(len(classes)), counts), None)[np.cumsum(counts) - 1]
+    found = runtime.ask("settle", Terms(width, shift, classes, cost, intercept))
+    start = np.concatenate([[0], np.cumsum([look.rows for look in looks])]).astype(np.int64)
+    used = np.logical_or.reduce(found)
+    problem = RemoteProblem(
+        runtime, sp.csr_matrix((0, len(used))), Shares(np.empty(0, dtype=np.int64), start, ONCE),
+        1 if len(classes) == 2 else len(classes), float(np.average(cost, weights=counts)), used,
+    )  # fmt: skip
+    return problem, classes
+
+
+def shard_names(shards: Iterable[Any]) -> list[str]:
+    """The places of shards that are all files or URIs; paths from the driver's folder become whole ones."""
+    places = [fspath(shard) for shard in shards]
+    return [place if urlparse(place).scheme else str(Path(place).resolve()) for place in places]
+
+
+def start_files(names: list[str], options: dict[str, Any]) -> Any:
+    """Actors that will read these shards, one shard a node."""
+    return _start(names, options, lambda first, last: Shards(names[first:last]))
+
+
+def start_dataset(dataset: Any, nodes: int | None, label: str | None, options: dict[str, Any]) -> Any:
+    """Actors that will take the parts of a Ray Dataset: its rows in order, shared out evenly."""
+    settings = ray_engine.RayOptions.of(options)
+    cluster = ray_engine.Cluster(settings)
+    count = dataset.count()
+    nodes = min(10, count) if nodes is None else nodes
+    if nodes > count:
+        raise ValueError(f"n_nodes={nodes} is more than the {count} rows: every node needs at least one row")
+    cuts = [count * i // nodes for i in range(1, nodes)]
+    parts = dataset.split_at_indices(cuts) if cuts else [dataset.materialize()]
+    tables = [part.to_arrow_refs() for part in parts]
+    names = [f"part {i} of the dataset" for i in range(nodes)]
+    return _start(names, options, lambda first, last: Shards(names[first:last], tables[first:last], label), cluster)
+
+
+def _start(names: list[str], options: dict[str, Any], source: Any, cluster: Any = None) -> Any:
+    cluster = cluster or ray_engine.Cluster(ray_engine.RayOptions.of(options))
+    try:
+        bounds = ray_engine.even_bounds(len(names), cluster.actors(len(names)))
+        runtime = ray_engine.RayRuntime(cluster, bounds, [source(*pair) for pair in pairwise(bounds.tolist())])
+        runtime.names = names
+        return runtime
+    except BaseException:
+        cluster.close()
+        raise

@@ -1,0 +1,80 @@
+"""Blocks on disk, so that a run outlives its processes: one file a block and generation, and one that names the last
+complete generation. A half-written file never replaces a good one. Owns the files' names and form."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Arrays = dict[str, NDArray[Any]]
+RUN = "run.json"
+KEPT = 2
+"""Generations that are kept: the last complete one, and the one before or the one being written."""
+
+
+def block_file(folder: Path, first: int, last: int, t: int) -> Path:
+    """The file of the nodes first:last after iteration t."""
+    return folder / f"block-{first}-{last}.{t}.safetensors"
+
+
+def save_block(folder: Path, first: int, last: int, arrays: Arrays, counters: dict[str, int]) -> Path:
+    """Write a block's state, and let go of generations before the last two."""
+    from safetensors.numpy import save
+
+    folder.mkdir(parents=True, exist_ok=True)
+    target = block_file(folder, first, last, counters["t"])
+    tensors = {name: np.ascontiguousarray(value) for name, value in arrays.items()}
+    write(target, save(tensors, metadata={"counters": json.dumps(counters)}))
+    generations = sorted(folder.glob(f"block-{first}-{last}.*.safetensors"), key=lambda path: int(path.suffixes[0][1:]))
+    for old in generations[:-KEPT]:
+        old.unlink(missing_ok=True)
+    return target
+
+
+def load_block(folder: Path, first: int, last: int, t: int) -> tuple[Arrays, dict[str, int]]:
+    """What `save_block` wrote; a damaged file is a ValueError that says so."""
+    from safetensors import SafetensorError, safe_open
+
+    path = block_file(folder, first, last, t)
+    try:
+        with safe_open(path, framework="numpy") as file:
+            counters = json.loads((file.metadata() or {})["counters"])
+            return {name: file.get_tensor(name) for name in file.keys()}, counters  # noqa: SIM118 - not a mapping
+    except (SafetensorError, KeyError, json.JSONDecodeError, OSError) as error:
+        raise ValueError(f"the checkpoint {path} is missing or damaged ({error}): start the run anew") from error
+
+
+def save_run(folder: Path, about: dict[str, Any]) -> None:
+    """Say which generation is complete, and what run it is of. Written after all its blocks."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write(folder / RUN, json.dumps(about).encode())
+
+
+def load_run(folder: Path) -> dict[str, Any]:
+    """What `save_run` said."""
+    path = folder / RUN
+    if not path.is_file():
+        raise FileNotFoundError(f"no checkpoint in {folder}: it has no {RUN}; start without resume")
+    try:
+        about: dict[str, Any] = json.loads(path.read_bytes())
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is damaged ({error}): start the run anew") from error
+    return about
+
+
+def write(target: Path, content: bytes) -> None:
+    """All of the content or nothing, also if the machine stops in between."""
+    part = target.with_name(target.name + ".part")
+    with part.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(target)
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,330 @@
+"""One block of a network that is spread over several workers: its nodes learn in step with those of the others.
+
+Owns the exchange between workers: what goes to whom, and what to wait for. How a batch gets to another worker is a
+function it is given, and who is lost it is told: there is no process, no network and no Ray in here.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count as counting
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from gadget_svm.algorithms.certificate import Certificate, Inquiry
+from gadget_svm.algorithms.contract import Run
+from gadget_svm.block import Block
+from gadget_svm.gossip import Round
+from gadget_svm.kernels.dual import multiplicity
+from gadget_svm.mail import Delivery, Mail
+from gadget_svm.objective import Objective, Scores
+from gadget_svm.runtimes.local import PATIENCE, UNCERTIFIABLE, LocalRuntime, certifiable
+from gadget_svm.runtimes.wire import padded
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+LEARN, CERTIFY = 0, 1
+Key = tuple[int, int, int]
+"""What a batch belongs to: learning or a certificate, which iteration or certificate, and which exchange of it."""
+
+STATE = ("w", "s", "phi", "held", "w_sum", "iterates", "steps", "alive", "away")
+"""The arrays of a block that a checkpoint holds, beside those of its edges."""
+
+
+class Batch(NamedTuple):
+    """What one worker sends another in one exchange; it is sent also when there is no mail, to say so."""
+
+    mail: Mail
+    told: bool = True  # of a certificate: whether all nodes of the sender hold the bound
+    news: int = 0  # of a certificate: how much they have learned
+
+
+Post = Callable[[int, Key, Batch], None]
+"""(to which worker, key, batch): must not wait for the other side."""
+
+
+class Finding(NamedTuple):
+    """A worker's part of a certificate; ``model`` and ``bound`` come from the one that has the owner."""
+
+    failure: str
+    untold: Ints  # nodes that are here and did not get the bound
+    exchanges: int
+    messages: int
+    nbytes: int
+    model: Floats | None = None
+    bound: Floats | None = None
+
+
+class StalledError(RuntimeError):
+    """Mail of some workers did not come in time."""
+
+
+class Worker:
+    """The block ``bounds[index] : bounds[index + 1]`` of the network, driven by whoever calls `advance`.
+
+    `receive`, `forget` and `waiting_for` may be called from other threads meanwhile.
+    """
+
+    def __init__(
+        self, index: int, bounds: Ints, run: Run, block: Block, post: Post, *,
+        lam: float | None = None, timeout: float | None = None,
+    ) -> None:  # fmt: skip
+        self.index, self.bounds, self.run, self.block, self.post = index, bounds, run, block, post
+        self.lam, self.timeout, self.t = lam, timeout, 0
+        self.messages = self.nbytes = 0
+        near = np.unique(np.concatenate([block.links.target, block.links.source]).astype(np.int64))
+        self.peers = [p for p in np.unique(self._owner(near)).tolist() if p != index]
+        self.others = [p for p in range(len(bounds) - 1) if p != index]
+        self.lost: set[int] = set()
+        self._left: list[int] = []
+        self._joined: list[int] = []
+        self._inbox: dict[Key, dict[int, Batch]] = {}
+        self._waiting: list[int] = []
+        self._changed = threading.Condition()
+
+    # what other threads call
+
+    def receive(self, source: int, key: Key, batch: Batch) -> None:
+        """Take in what another worker sent, in whatever order."""
+        with self._changed:
+            if source not in self.lost:
+                self._inbox.setdefault(key, {})[source] = batch
+                self._changed.notify_all()
+
+    def forget(self, worker: int) -> None:
+        """This worker is gone: nothing more is waited for, and its nodes have left."""
+        with self._changed:
+            if worker not in self.lost:
+                self.lost.add(worker)
+                self._left.append(worker)
+                self._changed.notify_all()
+
+    def welcome(self, worker: int) -> None:
+        """This worker is back, from the next iteration on. Called between iterations."""
+        with self._changed:
+            if worker in self.lost:
+                self.lost.discard(worker)
+                self._joined.append(worker)
+
+    def take_back(self, worker: int) -> None:
+        """This worker was lost when the block's checkpoint was written, and is back now that it is gone on from."""
+        if worker != self.index:
+            with self._changed:
+                self._joined.append(worker)
+
+    def waiting_for(self) -> list[int]:
+        """Whose mail is missing at the moment."""
+        with self._changed:
+            return list(self._waiting)
+
+    # learning
+
+    def advance(self, count: int) -> None:
+        """``count`` iterations in step with the others; in compiled leaps where there are none."""
+        with self._changed:  # what lost workers left behind
+            self._inbox = {key: found for key, found in self._inbox.items() if key[0] == LEARN and key[1] > self.t}
+        if not self.others and self.run.can_leap(self.block):
+            self._count(*self.run.leap(self.block, count))
+            self.t += count
+            return
+        for _ in range(count):
+            self.t += 1
+            self._iterate()
+
+    def rehearse(self) -> None:
+        """Compile what an iteration needs, on a block without nodes."""
+        alone = LocalRuntime(self.run, [self.block], Delivery if self.others else None, lam=self.lam)
+        alone.rehearse()
+
+    def _iterate(self) -> None:
+        party = self.run.iteration(self.block, self.t)
+        mail = next(party, None)
+        for turn in counting():
+            if mail is None:
+                return
+            self._count(mail.n_messages, mail.nbytes)
+            key = (LEARN, self.t, turn)
+            own = self._send(mail, key, self.peers)
+            batches = self._collect(key, self.peers)
+            left, joined = self._presence()
+            received = Mail.merge([own, *(batch.mail for batch in batches)])
+            mail = _answer(party, Delivery(received, joined, left))
+            if left:
+                self._sever(left)
+
+    def _send(self, mail: Mail, key: Key, to: Sequence[int], told: bool = True, news: int = 0) -> Mail:
+        """Give every worker its part of the mail; what stays here is returned, with what could not be sent."""
+        if not self.others:
+            return mail
+        owner = self._owner(mail.receiver)
+        lost = self._gone()
+        for worker in to:
+            if worker not in lost:
+                self.post(worker, key, Batch(mail.select(owner == worker), told, news))
+        own = mail.select(owner == self.index)
+        undeliverable = np.isin(owner, list(lost)) if lost and key[0] == LEARN and has_mass(self.run) else None
+        if undeliverable is None or not undeliverable.any():
+            return own
+        back = mail.select(undeliverable)
+        return Mail.merge([own, back._replace(receiver=back.sender)])
+
+    def _collect(self, key: Key, of: Iterable[int]) -> list[Batch]:
+        """One batch of each of these workers that is not lost."""
+        with self._changed:
+            while missing := [w for w in of if w not in self.lost and w not in self._inbox.get(key, {})]:
+                self._waiting = missing
+                if not self._changed.wait(self.timeout):
+                    raise StalledError(f"worker {self.index} had no mail of {missing} for {self.timeout:g} s")
+            self._waiting = []
+            return list(self._inbox.pop(key, {}).values())
+
+    def _presence(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Which nodes left and which came since the last exchange. Who did both is said to have left first."""
+        with self._changed:
+            left, joined = self._left, [w for w in self._joined if w not in self._left]
+            self._left, self._joined = [], [w for w in self._joined if w in left]
+        return self._nodes(left), self._nodes(joined)
+
+    def _sever(self, left: tuple[int, ...]) -> None:
+        """Who can drop edges drops those to nodes that went with their process: they will not just be back."""
+        drop, links = getattr(self.run, "drop", None), self.block.links
+        if drop is None:
+            return
+        here = np.repeat(np.arange(self.block.k), np.diff(links.indptr))
+        for e in np.flatnonzero(np.isin(links.target, left)).tolist():
+            drop(self.block, self.block.first + int(here[e]), int(links.target[e]))
+
+    # certificates
+
+    def certify(self, owner: int, here: Flags, serial: int) -> Finding:
+        """This block's part in a certificate. All workers take part, whether or not they have an edge between them.
+
+        What everyone knows rides along with the mail, so that all end with the same exchange.
+        """
+        if self.lam is None or not certifiable(self.run):
+            raise ValueError(UNCERTIFIABLE)
+        part, before = Inquiry(self.run, self.block, self.lam, owner, here, serial, self.t), self._gone()
+        party = part.conversation()
+        mail, known, quiet = next(party), 0, 0
+        for turn in counting():
+            key, told = (CERTIFY, serial, turn), bool((part.told | ~part.nodes.alive).all())
+            own = self._send(mail, key, self.others, told, part.news)
+            batches = self._collect(key, self.others)
+            if self._gone() != before:
+                part.failure = "a worker was lost meanwhile"
+                break
+            news = part.news + sum(batch.news for batch in batches)
+            quiet, known = (quiet + 1 if news == known else 0) if turn else 0, news if turn else 0
+            if quiet >= PATIENCE or (told and all(batch.told for batch in batches)):
+                break
+            mail = party.send(Delivery(padded([own, *(batch.mail for batch in batches)])))
+        return self._finding(part, owner)
+
+    def _finding(self, part: Inquiry, owner: int) -> Finding:
+        untold, i = self.block.first + np.flatnonzero(part.nodes.alive & ~part.told), owner - self.block.first
+        cost = part.exchanges, part.messages, part.nbytes
+        if not 0 <= i < self.block.k:
+            return Finding(part.failure, untold, *cost)
+        return Finding(part.failure, untold, *cost, part.nodes.model[i].copy(), part.nodes.bound[i].copy())
+
+    # what is in the block
+
+    def values(self, name: str) -> NDArray[Any]:
+        """An array of the block with an entry per node; "models" are what the nodes would answer with."""
+        if name == "models":
+            return self.block.models(self.run.average)
+        found: NDArray[Any] = getattr(self.block, name)
+        return found
+
+    def losses(self, models: Floats) -> tuple[Floats, Floats, float]:
+        """Per model, on the rows of this block: the sum of hinges, the weight of wrong answers; and that of all."""
+        rows, times = self.block.rows, multiplicity(self.block.rows.mass, self.block.rows.start)
+        X = sp.csr_matrix((rows.data, rows.indices, rows.indptr), shape=(len(rows.label), models.shape[2]))[rows.order]
+        label, cost = rows.label[rows.order], rows.cost[rows.order]
+        scores: Scores = Objective(X, label, cost, times, 0.0, models.shape[1], self.block.team)(models)
+        total = float(times.sum())
+        return scores.objective * total, scores.error * total, total
+
+    def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
+        """All that a checkpoint needs beside the rows: arrays and counters."""
+        arrays = {name: getattr(self.block, name) for name in STATE}
+        arrays |= {f"edge.{name}": value for name, value in self.block.edge.items()}
+        counters = {"t": self.t, "exchanges": self.block.exchanges, "messages": self.messages, "nbytes": self.nbytes}
+        return arrays, counters
+
+    def restore(self, arrays: dict[str, NDArray[Any]], counters: dict[str, int]) -> None:
+        """Put the block back where a checkpoint left it."""
+        for name in STATE:
+            getattr(self.block, name)[:] = arrays[name]
+        self.block.edge = {name[5:]: value.copy() for name, value in arrays.items() if name.startswith("edge.")}
+        self.block.exchanges, self.t = counters["exchanges"], counters["t"]
+        self.messages, self.nbytes = counters["messages"], counters["nbytes"]
+
+    def start_over(self, t: int, exchanges: int) -> None:
+        """Take part again, with what the block holds, among others that are farther on.
+
+        Mass that persists is set to that of the block's own rows: what it held is with the others, or gone.
+        """
+        self.t, self.block.exchanges = t, exchanges
+        if has_mass(self.run):
+            self.block.phi[:], self.block.held[:] = self.block.n, 0.0
+            np.multiply(self.block.flat, self.block.n[:, None], out=self.block.s)
+
+    # small things
+
+    def _owner(self, nodes: NDArray[Any]) -> Ints:
+        return np.searchsorted(self.bounds, nodes, side="right") - 1
+
+    def _nodes(self, workers: Iterable[int]) -> tuple[int, ...]:
+        return tuple(node for w in workers for node in range(int(self.bounds[w]), int(self.bounds[w + 1])))
+
+    def _gone(self) -> set[int]:
+        with self._changed:
+            return set(self.lost)
+
+    def _count(self, messages: int, nbytes: int) -> None:
+        self.messages += messages
+        self.nbytes += nbytes
+
+
+def assemble(findings: Sequence[Finding], shape: tuple[int, int], owner: int) -> Certificate:
+    """What all workers found, as one certificate of models of ``shape``."""
+    K, F = shape
+    cost = findings[0].exchanges, sum(f.messages for f in findings), sum(f.nbytes for f in findings)
+    model, bound = next((f.model, f.bound) for f in findings if f.model is not None)
+    failure = next((f.failure for f in findings if f.failure), "")
+    untold = np.concatenate([f.untold for f in findings])
+    if not failure and len(untold):
+        failure = f"{len(untold)} nodes, the first of them node {untold[0]}, are cut off from the others"
+    if not failure and (bound is None or not np.isfinite(bound).all()):
+        failure = "its model or its dual variables are not finite"
+    if failure or model is None or bound is None:
+        return refused(shape, failure, owner, cost)
+    rows, nodes = bound[2 * K :].tolist()
+    return Certificate(model.reshape(K, F), owner, bound[:K].copy(), bound[K : 2 * K].copy(), rows, int(nodes), *cost)
+
+
+def refused(
+    shape: tuple[int, int], failure: str, owner: int = -1, cost: tuple[int, int, int] = (0, 0, 0)
+) -> Certificate:
+    """A certificate that came to nothing, and why."""
+    K, _ = shape
+    nothing = np.full(shape, np.nan), owner, np.full(K, np.inf), np.full(K, -np.inf)
+    return Certificate(*nothing, 0.0, 0, *cost, failure)
+
+
+def has_mass(run: Run) -> bool:
+    """Whether a message that is lost takes mass with it that its sender should rather keep."""
+    protocol = getattr(run, "protocol", None)
+    return protocol is not None and not protocol.loss_proof
+
+
+def _answer(party: Round, delivery: Delivery) -> Mail | None:
+    try:
+        return party.send(delivery)
+    except StopIteration:
+        return None
