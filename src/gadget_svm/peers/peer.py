@@ -714,6 +714,7 @@ class Peer:
         if keeps and self.learner is not None and node_id(name) in self.learner.neighbours:
             self._kept.add(name)
         self.members.leave(name, notice.incarnation)
+        self._relink = True  # who came and went between two ticks of the membership is in none of its changes
         return self._ack(name, Status.OK)
 
     def exchanged(self, statistics: Statistics, name: str) -> Statistics:

@@ -5,7 +5,6 @@ say, so that a slow peer costs neither memory nor anybody's time.
 """
 
 import asyncio
-import contextlib
 import logging
 import secrets
 import time
@@ -217,12 +216,13 @@ class Contact:
 
     async def close(self) -> None:
         """Let go of the line, whatever is under way."""
-        for task in (self._at_work, self._watcher):
-            if task is not None:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
-        await self.line.close()
+        tasks = [task for task in (self._at_work, self._watcher) if task is not None]
+        for task in tasks:
+            task.cancel()
+        try:
+            await asyncio.gather(*tasks, return_exceptions=True)  # who closes may be cancelled itself, and must hear it
+        finally:
+            await self.line.close()
 
     async def _work(self) -> None:
         while self._waiting is not None:

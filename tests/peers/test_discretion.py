@@ -1,0 +1,231 @@
+"""What leaves a site: no vector that is sent, and no difference of two in a row, points along one of its rows."""
+
+import asyncio
+from collections import defaultdict
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+pytest.importorskip("grpc")
+pytest.importorskip("cryptography")
+pytest.importorskip("pydantic")
+pytest.importorskip("prometheus_client")
+from kit import goes_on, living, rows, until
+
+from gadget_svm.algorithms import Gadget
+from gadget_svm.peers import post
+from gadget_svm.peers.charter import Charter
+from gadget_svm.peers.discretion import PATIENCE, Discretion
+from gadget_svm.peers.learner import Learner, Parcel
+
+
+def closest(X, vectors, outputs=1):
+    """The largest |cosine| of a vector, or of a difference of two in a row, with a row."""
+    dense = np.asarray(X.todense())
+    dense = dense[np.linalg.norm(dense, axis=1) > 0]
+    dense = dense / np.linalg.norm(dense, axis=1, keepdims=True)
+    told = [*vectors, *(b - a for a, b in pairwise(vectors))]
+    parts = np.array(told).reshape(len(told) * outputs, -1)
+    parts = parts[np.linalg.norm(parts, axis=1) > 0]
+    parts = parts / np.linalg.norm(parts, axis=1, keepdims=True)
+    return float(np.abs(parts @ dense.T).max(initial=0.0))
+
+
+def charter(algorithm="pdmm", features=30, lam=0.01, classes=(-1.0, 1.0), intercept=True):
+    return Charter("test", algorithm, lam, features, "none", classes, intercept, "none")
+
+
+def learner(data, kind="pdmm", node=0, neighbours=(1,), **options):
+    X, y = data
+    found = Learner(X, (y > 0).astype(np.int32), charter(kind, X.shape[1]), node, **options)
+    found.relink(list(neighbours))
+    return found
+
+
+@pytest.mark.parametrize("algorithm", ["pdmm", "gadget"])
+@pytest.mark.parametrize(("n", "d", "density"), [(60, 30, 1.0), (25, 60, 0.1)])
+def test_letters_of_running_peers_give_no_row_away(town, monkeypatch, algorithm, n, d, density):
+    """As they are handed to the encoder, before encryption."""
+    told = defaultdict(list)
+    encode = post.encode_letter
+
+    def listen(letter, float32=False):
+        if letter.vector is not None:
+            told[letter.sender].append((letter.receiver, np.array(letter.vector)))
+        return encode(letter, float32)
+
+    monkeypatch.setattr(post, "encode_letter", listen)
+    datas = [rows(n, d, seed, density) for seed in range(3)]
+    peers = town.peers("abc", datas, algorithm=algorithm)
+
+    async def main():
+        async with living(*peers):
+            await until(lambda: all(len(told[peer.name]) >= 60 for peer in peers))
+            await goes_on(peers[0])
+
+    asyncio.run(main())
+    for peer in peers:
+        X = peer.learner.X  # with the intercept's column
+        assert X.shape == (n, d + 1)
+        assert closest(X, [vector for _, vector in told[peer.name]]) <= 0.99
+        for receiver in {receiver for receiver, _ in told[peer.name]}:
+            assert closest(X, [vector for to, vector in told[peer.name] if to == receiver]) <= 0.99
+
+
+def test_pushes_after_single_examples_do_give_rows_away():
+    """A GADGET step from zero is a row: what the test above looks for is there to be found."""
+    single = Gadget(gossip="running-sum", solver="implicit", local_steps=1)
+    bare = learner(rows(60, 30), "gadget", algorithm=single)
+    (first,) = bare.solve()
+    assert closest(bare.X, [first.vector]) > 0.99
+    assert not Discretion(bare.X, 1).allows(1, first.vector, None)
+
+
+def test_so_does_the_difference_of_two_that_one_row_lies_between():
+    X, _ = rows(60, 30)
+    first = 10.0 * np.random.default_rng(0).normal(size=30)
+    second = first + 0.1 * np.asarray(X[11].todense()).ravel()
+    assert closest(X, [first]) < 0.99
+    assert closest(X, [first, second]) > 0.99
+
+
+def test_the_first_push_of_pdmm_comes_after_a_whole_pass():
+    """Rows at right angles: each needs a dual variable of its own, so all were visited."""
+    n = 24
+    X, y = sp.csr_matrix(np.eye(n)), np.where(np.arange(n) % 2, 1, -1)
+    fresh = learner((X, y))
+    assert fresh.duals is None
+    assert fresh.solve()
+    assert (fresh.duals > 0).all()
+
+
+@pytest.mark.parametrize("n", [20, 75])
+def test_the_first_push_of_gadget_comes_after_as_many_steps_as_rows(n):
+    fresh = learner(rows(n), "gadget")
+    assert fresh.solve()
+    assert fresh.block.steps[0] >= n
+
+
+# the guard by itself
+
+
+@pytest.fixture
+def guard():
+    X, _ = rows(30, 20)
+    return Discretion(X, 1), np.asarray(X.todense()), np.random.default_rng(0)
+
+
+def test_a_row_or_its_multiple_is_kept_back(guard):
+    found, X, rng = guard
+    for row in X[:5]:
+        assert not found.allows(1, 0.01 * row, None)
+        assert not found.allows(1, -100.0 * row + 0.001 * rng.normal(size=20), None)
+    assert found.withheld == 10
+    assert found.sent(1) is None
+    assert found.allows(1, rng.normal(size=20), None)
+
+
+def test_a_difference_along_a_row_is_kept_back_whoever_got_the_first(guard):
+    found, X, rng = guard
+    first = 10.0 * rng.normal(size=20)
+    assert found.allows(1, first, None)
+    assert not found.allows(1, first + X[3], None)  # to the same
+    assert not found.allows(2, first - 0.1 * X[4], None)  # to another
+    assert found.allows(1, first + X[3] + X[4] - X[5], None)
+
+
+def test_what_was_kept_back_is_not_taken_to_be_sent(guard):
+    found, X, rng = guard
+    first = 10.0 * rng.normal(size=20)
+    assert found.allows(1, first, None)
+    assert not found.allows(1, first + X[3], None)
+    np.testing.assert_array_equal(found.sent(1), first)
+    assert not found.allows(1, first + 2.0 * X[3], None)
+
+
+def test_the_same_again_says_nothing_new(guard):
+    found, _, rng = guard
+    first = rng.normal(size=20)
+    assert all(found.allows(1, first, None) for _ in range(3))
+    assert found.withheld == 0
+
+
+def test_every_output_is_looked_at():
+    X, _ = rows(30, 20)
+    found, rng = Discretion(X, 3), np.random.default_rng(0)
+    vector = rng.normal(size=60)
+    assert found.allows(1, vector, None)
+    change = np.zeros((3, 20))
+    change[1] = np.asarray(X[7].todense()).ravel()
+    assert not found.allows(1, vector + change.ravel(), None)
+
+
+def test_a_vector_of_one_rows_dual_variable_is_kept_back_also_where_features_are_few():
+    X, _ = rows(30, 4)
+    found, one, two = Discretion(X, 1), np.zeros((1, 30)), np.zeros((1, 30))
+    one[0, 5], two[0, 5], two[0, 6] = 0.3, 0.3, 0.2
+    assert not found.allows(1, np.asarray(0.3 * X[5].todense()).ravel(), one)
+    assert found.allows(1, np.asarray((0.3 * X[5] + 0.2 * X[6]).todense()).ravel(), two)
+
+
+def test_rows_of_zeros_are_along_nothing():
+    X = sp.csr_matrix(np.vstack([np.zeros(20), rows(30, 20)[0].toarray()]))
+    found = Discretion(X, 1)
+    assert found.allows(1, np.zeros(20), None)
+    assert found.allows(1, np.ones(20), None)
+
+
+def test_neighbours_of_before_are_forgotten(guard):
+    found, _, rng = guard
+    assert found.allows(1, rng.normal(size=20), None)
+    assert found.allows(2, rng.normal(size=20), None)
+    found.forget({2})
+    assert found.sent(1) is None
+    assert found.sent(2) is not None
+
+
+def test_one_who_has_settled_is_heard_in_the_end(guard):
+    """The same vector again and again, one row away from the last: with noise, then as it is."""
+    found, X, rng = guard
+    first = 10.0 * rng.normal(size=20)
+    last = first + 0.5 * X[3]
+    assert found.released(1, first, None) is first
+    for _ in range(PATIENCE - 1):
+        assert found.released(1, last, None) is None
+    noisy = next(told for told in (found.released(1, last, None) for _ in range(5)) if told is not None)
+    noise, change = noisy - last, last - first
+    assert np.linalg.norm(noise) == pytest.approx(np.linalg.norm(change))
+    assert abs(noise @ change) < 1e-9
+    assert closest(sp.csr_matrix(X), [first, noisy]) < 0.95
+    assert found.disguised == 1
+    assert found.released(1, last, None) is last
+
+
+def test_a_first_vector_is_never_let_out_with_noise(guard):
+    found, X, _ = guard
+    assert all(found.released(1, X[0], None) is None for _ in range(4 * PATIENCE))
+    assert found.withheld == 4 * PATIENCE
+
+
+@pytest.mark.parametrize("d", [5, 12])
+def test_sites_of_few_rows_agree_as_well_as_without_a_guard(d):
+    """Near the end hardly more than one row of a site moves: that must not silence it."""
+
+    def spread(guarded):
+        team = [learner(rows(40, d, 50 + i), node=i, neighbours=[j for j in range(5) if j != i]) for i in range(5)]
+        guards, inbox = [Discretion(each.X, 1) for each in team], [[] for _ in team]
+        for _ in range(500):
+            arriving, inbox = inbox, [[] for _ in team]
+            for i, each in enumerate(team):
+                for parcel in each.solve():
+                    told = guards[i].released(parcel.other, parcel.vector, each.duals) if guarded else parcel.vector
+                    if told is not None:
+                        note = Parcel(i, parcel.seq, told.copy(), parcel.weight, parcel.note)
+                        inbox[parcel.other].append(note)
+                each.absorb(arriving[i])
+        models = np.array([each.model().ravel() for each in team])
+        return float(np.abs(models - models.mean(axis=0)).max() / np.abs(models).max())
+
+    assert spread(True) < max(1e-3, 3.0 * spread(False))

@@ -1,0 +1,532 @@
+"""A peer and its parts: rows, terms, the scaler, the learner, what survives, what is exported and shown."""
+
+import asyncio
+import json
+import logging
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+pytest.importorskip("grpc")
+pytest.importorskip("cryptography")
+pytest.importorskip("pydantic")
+pytest.importorskip("prometheus_client")
+from kit import Caller, goes_on, living, refused, rows, until
+
+from gadget_svm.estimator.files import load_model
+from gadget_svm.peers import checkpoint, running, vault
+from gadget_svm.peers.charter import Charter, disagreements, names_hash
+from gadget_svm.peers.config import ConfigError
+from gadget_svm.peers.envelope import Entry, Notice, Statistics, decode_status_reply, encode_notice
+from gadget_svm.peers.export import as_model, export
+from gadget_svm.peers.learner import Learner, Parcel
+from gadget_svm.peers.peer import Peer, PeerError
+from gadget_svm.peers.post import Contact
+from gadget_svm.peers.scaling import Scaling, ScalingError, common_scale, digest_of, divided, statistics
+from gadget_svm.peers.site import LEAST_ROWS, SiteError, load_site
+
+TERMS = Charter("test", "pdmm", 0.01, 12, "none", (-1.0, 1.0), True, "none")
+
+
+def learner(terms=TERMS, seed=0, node=3, neighbours=(1, 9), n=40):
+    X, y = rows(n, terms.features, seed)
+    label = (y > 0).astype(np.int32) if terms.outputs == 1 else np.arange(n, dtype=np.int32) % terms.outputs
+    found = Learner(X, label, terms, node, seed=seed)
+    found.relink(list(neighbours))
+    return found
+
+
+# Terms
+
+
+def test_terms_travel_as_text_and_come_back_the_same():
+    terms = replace(TERMS, classes=("cat", "dog", 3.0), names=names_hash(("age", "size")))
+    assert Charter.parse(terms.text()) == terms
+    assert Charter.parse(terms.text()).digest == terms.digest
+    assert (terms.outputs, terms.width, terms.dimension) == (3, 13, 39)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"run": "b"}, {"algorithm": "gadget"}, {"lam": 0.1}, {"features": 13}, {"names": "abc"},
+        {"classes": (1.0, -1.0)}, {"intercept": False}, {"scaling": "max-abs"},
+    ],
+)  # fmt: skip
+def test_every_term_counts_and_is_named_with_both_sides(change):
+    other = replace(TERMS, **change)
+    assert other.digest != TERMS.digest
+    (sentence,) = disagreements(TERMS, other, "site-a", "site-b")
+    assert sentence.startswith("site-a has ")
+    assert ", site-b has " in sentence
+    assert not disagreements(TERMS, TERMS, "a", "b")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("run", 7), ("run", "x" * 300), ("lam", "0.1"), ("lam", True), ("lam", None), ("features", 0),
+        ("features", 2.5), ("features", 2**40), ("classes", [1]), ("classes", "ab"), ("classes", [[1], [2]]),
+        ("names", None), ("extra", 1),
+    ],
+)  # fmt: skip
+def test_terms_of_another_kind_are_no_terms(key, value):
+    with pytest.raises(ValueError, match="terms"):
+        Charter.parse(json.dumps({**json.loads(TERMS.text()), key: value}))
+
+
+def test_the_names_of_features_count_in_their_order():
+    assert names_hash(("a", "b")) != names_hash(("b", "a")) != names_hash(None)
+
+
+# Rows
+
+
+def test_a_site_of_fewer_than_twenty_rows_does_not_start(town):
+    config = town.config("a", rows(LEAST_ROWS - 1))
+    with pytest.raises(SiteError, match=r"has 19 rows: .* at least 20"):
+        Peer(config)
+    assert Peer(town.config("a", rows(LEAST_ROWS))).site.X.shape[0] == 20
+
+
+def test_a_site_of_one_class_has_to_name_the_others(town):
+    X, _ = rows()
+    config = town.config("a", (X, np.ones(40)))
+    with pytest.raises(SiteError, match=r"only the label 1\.0: .*classes = "):
+        Peer(config)
+    peer = town.peer("a", (X, np.ones(40)), classes=[-1, 1])
+    assert peer.site.classes == (-1.0, 1.0)
+    assert (peer.site.label == 1).all()
+
+
+def test_a_label_outside_the_classes_is_named(town):
+    with pytest.raises(SiteError, match=r"the label 1\.0, which is not among"):
+        town.peer("a", classes=[-1, 0])
+
+
+def test_rows_of_the_same_content_have_one_fingerprint_and_others_another(town):
+    first = load_site(town.config("a", rows(seed=1)).data.train, features=12)
+    same = load_site(town.config("b", rows(seed=1)).data.train, features=12)
+    other = load_site(town.config("c", rows(seed=2)).data.train, features=12)
+    flipped = replace(first, label=1 - first.label)
+    assert first.fingerprint() == same.fingerprint()
+    assert len({found.fingerprint() for found in (first, other, flipped)}) == 3
+
+
+# The scaler
+
+
+def test_no_scaling_is_settled_at_once():
+    X, _ = rows()
+    found = Scaling("none", 0, "a", X)
+    assert found.settled
+    assert not found.hear(Statistics("b"))
+    np.testing.assert_array_equal(found.scale, np.ones(12))
+
+
+@pytest.mark.parametrize("kind", ["max-abs", "deviation"])
+def test_the_scale_is_that_of_the_pooled_rows_in_any_order_of_hearing(kind):
+    shards = [rows(25 + 5 * i, seed=i)[0] for i in range(3)]
+    found = [Scaling(kind, 3, name, X) for name, X in zip("abc", shards, strict=True)]
+    assert not any(each.settled for each in found)
+    for i, j in ((0, 1), (2, 1), (1, 2), (0, 2), (1, 0), (2, 1), (0, 2)):
+        found[i].hear(found[j].message())
+    pooled = sp.vstack(shards).toarray()
+    wanted = np.abs(pooled).max(axis=0) if kind == "max-abs" else pooled.std(axis=0)
+    for each in found:
+        assert each.digest == found[0].digest != b""
+        np.testing.assert_array_equal(each.scale, found[0].scale)
+        np.testing.assert_allclose(each.scale, wanted, rtol=1e-10)
+
+
+def test_hearing_twice_changes_nothing_and_a_late_one_takes_over_what_was_settled():
+    shards = [rows(seed=i)[0] for i in range(3)]
+    a, b, late = (Scaling("max-abs", 2, name, X) for name, X in zip("abc", shards, strict=True))
+    assert a.hear(b.message())
+    assert not a.hear(b.message())
+    assert late.hear(a.message())
+    assert late.digest == a.digest
+    assert set(late.entries) == {"a", "b"}
+
+
+def test_of_two_settled_sets_the_lower_digest_wins_everywhere():
+    shards = [rows(seed=i)[0] for i in range(4)]
+    a, b, c, d = (Scaling("max-abs", 2, name, X) for name, X in zip("abcd", shards, strict=True))
+    a.hear(b.message()), c.hear(d.message())
+    lower = min(a.digest, c.digest)
+    first, second = a.message(), c.message()
+    a.hear(second), c.hear(first)
+    assert a.digest == c.digest == lower
+    np.testing.assert_array_equal(a.scale, c.scale)
+
+
+def test_statistics_that_do_not_fit_are_refused():
+    X, _ = rows()
+    found = Scaling("deviation", 2, "a", X)
+    with pytest.raises(ScalingError, match="b lack"):
+        found.hear(Statistics("b", (statistics("max-abs", "b", X),)))
+    with pytest.raises(ScalingError, match="digest"):
+        found.hear(Statistics("b", (statistics("deviation", "b", X),), b"x" * 32))
+    with pytest.raises(ScalingError, match="b lack"):
+        found.hear(Statistics("b", (replace(statistics("deviation", "b", X), rows=0.0),)))
+    assert not found.settled
+    with pytest.raises(ScalingError, match="sites"):
+        Scaling("deviation", 0, "a", X)
+
+
+def test_a_feature_that_never_varies_is_left_as_it_is():
+    X = sp.csr_matrix(np.hstack([np.full((30, 1), 5.0), np.zeros((30, 1)), rows(30, 3)[0].toarray()]))
+    deviation = common_scale("deviation", [statistics("deviation", "a", X)])
+    assert deviation[0] == deviation[1] == 1.0
+    largest = common_scale("max-abs", [statistics("max-abs", "a", X)])
+    assert (largest[0], largest[1]) == (5.0, 1.0)
+    np.testing.assert_allclose(divided(X, largest).toarray(), X.toarray() / largest)
+
+
+def test_the_digest_is_of_the_set_not_of_its_order():
+    one, two = Entry("a", 3.0, largest=np.ones(2)), Entry("b", 4.0, largest=np.ones(2))
+    assert digest_of([one, two]) == digest_of([two, one])
+    assert digest_of([one, two]) != digest_of([one, replace(two, rows=5.0)])
+
+
+@pytest.mark.parametrize("kind", ["max-abs", "deviation"])
+def test_three_sites_settle_on_one_scale_and_a_late_one_joins_it(town, kind):
+    """And the model that is exported is for rows as they are."""
+    stretch = np.geomspace(0.01, 100.0, 12)
+    datas = [(sp.csr_matrix(X.multiply(stretch)), y) for X, y in (rows(60, seed=i) for i in range(4))]
+
+    async def main():
+        a, b, c = town.peers("abc", datas[:3], scaling=kind, sites=3)
+        assert not any(peer.learner for peer in (a, b, c))
+        async with living(a, b, c):
+            await until(lambda: all(peer.ticks > 20 for peer in (a, b, c)))
+            late = town.peer("d", datas[3], join=(a.address,), scaling=kind, sites=3)
+            async with living(late):
+                await until(lambda: late.ticks > 20 and all("d" in peer.heard for peer in (a, b, c)))
+                pooled = sp.vstack([X for X, _ in datas[:3]]).toarray()
+                wanted = np.abs(pooled).max(axis=0) if kind == "max-abs" else pooled.std(axis=0)
+                for peer in (a, b, c, late):
+                    assert peer.run == a.run
+                    np.testing.assert_array_equal(peer.scaling.scale, a.scaling.scale)
+                np.testing.assert_allclose(a.scaling.scale, wanted, rtol=1e-7)
+        model = load_model(a.config.peer.model)
+        X, y = datas[1]
+        scaled = a.learner._predicted(sp.hstack([divided(X, wanted), np.ones((60, 1))]) @ a.learner.model().T)
+        np.testing.assert_array_equal(model.predict(X), np.where(scaled > 0, 1, -1))
+        assert (model.predict(X) == y).mean() > 0.8
+
+    asyncio.run(main())
+
+
+# The learner
+
+
+@pytest.mark.parametrize("algorithm", ["pdmm", "gadget"])
+def test_a_restored_learner_goes_on_bit_for_bit(algorithm):
+    terms = replace(TERMS, algorithm=algorithm)
+
+    def tick(each, k):
+        note = 1.0 if algorithm == "pdmm" else None
+        seen = each.solve()
+        vector = np.linspace(0, 0.1, terms.dimension) * k
+        each.absorb([Parcel(1, k, vector, 1.0 + 0.1 * k, note)])
+        return seen
+
+    first = learner(terms)
+    for k in range(7):
+        tick(first, k)
+    arrays, about = first.state()
+    arrays, about = {name: np.array(value) for name, value in arrays.items()}, json.loads(json.dumps(about))
+    second = learner(terms, neighbours=())
+    second.restore(arrays, about)
+    assert second.neighbours == first.neighbours
+    for k in range(7, 14):
+        for mine, theirs in zip(tick(first, k), tick(second, k), strict=True):
+            assert mine[:2] == theirs[:2]
+            np.testing.assert_array_equal(mine.vector, theirs.vector)
+    np.testing.assert_array_equal(first.model(), second.model())
+    assert first.t == second.t == 14
+
+
+def test_a_checkpoint_of_another_shape_is_not_restored():
+    arrays, about = learner(replace(TERMS, features=13)).state()
+    with pytest.raises(ValueError, match="shape"):
+        learner().restore(arrays, about)
+
+
+def test_halves_of_a_tick_come_in_turns():
+    found = learner()
+    with pytest.raises(RuntimeError, match="absorb follows solve"):
+        found.absorb([])
+    found.solve()
+    for act in (found.solve, found.state, lambda: found.relink([1])):
+        with pytest.raises(RuntimeError, match="middle of a tick"):
+            act()
+
+
+@pytest.mark.parametrize("classes", [(-1.0, 1.0), ("a", "b", "c")])
+@pytest.mark.parametrize("algorithm", ["pdmm", "gadget"])
+def test_measures_are_the_formulas(algorithm, classes):
+    found = learner(replace(TERMS, algorithm=algorithm, classes=classes), neighbours=())
+    for _ in range(5):
+        found.solve()
+        found.absorb([])
+    measured, w = found.measure(), found.model()
+    X = found.X.toarray()
+    outputs = [1] if len(classes) == 2 else [0, 1, 2]
+    Y = np.array([np.where(found.label == c, 1.0, -1.0) for c in outputs])
+    margin = Y * (w @ X.T)
+    hinge = np.maximum(0.0, 1.0 - margin)
+    assert measured.loss == pytest.approx(hinge.sum())
+    assert measured.objective == pytest.approx(0.005 * (w**2).sum() + hinge.sum() / 40)
+    assert measured.norm == pytest.approx(np.linalg.norm(w))
+    guess = (w @ X.T)[0] > 0 if len(classes) == 2 else (w @ X.T).argmax(axis=0)
+    assert measured.accuracy == (guess == found.label).mean()
+    if algorithm == "gadget":
+        assert measured.slack == -1.0
+        return
+    # Alone, w = sum alpha y x / (n lam): slack is n times the duality gap.
+    alpha = found.duals
+    np.testing.assert_allclose(w, (alpha * Y) @ X / (40 * 0.01), atol=1e-9)
+    dual = alpha.sum() / 40 - 0.005 * (w**2).sum()
+    assert measured.slack / 40 == pytest.approx(measured.objective - dual, abs=1e-9)
+
+
+@pytest.mark.parametrize("algorithm", ["pdmm", "gadget"])
+def test_a_glimpse_is_the_neighbours_weights(algorithm):
+    terms = replace(TERMS, algorithm=algorithm)
+    low, high = (learner(terms, seed=i, node=i, neighbours=(1 - i,)) for i in range(2))
+    before: Parcel | None = None
+    sent = np.zeros(terms.dimension)
+    for _ in range(60):
+        (to_high,), (to_low,) = low.solve(), high.solve()
+        w = np.array(high.block.flat[0])
+        seen = low.glimpse(to_low._replace(other=1), before, sent)
+        before, sent = to_low._replace(other=1), to_high.vector.copy()
+        low.absorb([to_low._replace(other=1, vector=to_low.vector.copy())])
+        high.absorb([to_high._replace(other=0, vector=to_high.vector.copy())])
+    assert seen is not None
+    assert np.linalg.norm(seen - w) < 0.05 * np.linalg.norm(w)
+
+
+# What survives
+
+
+def lived(peer, ticks=5):
+    async def main():
+        async with living(peer):
+            await goes_on(peer, ticks)
+
+    asyncio.run(main())
+    return peer
+
+
+def test_a_restarted_peer_goes_on_with_a_higher_incarnation(town):
+    config = town.config("a")
+    first = lived(Peer(config))
+    second = Peer(config)
+    second._go_on(vault.recall(config.peer.state, second.charter, second._rows))
+    assert second.ticks == first.ticks > 0
+    assert second.members.me.incarnation > first.members.me.incarnation
+    np.testing.assert_array_equal(second.learner.model(), first.learner.model())
+    assert second.export_saved() == config.peer.model
+
+
+def test_a_state_of_other_rows_or_terms_is_refused_and_fresh_is_the_way_out(town, monkeypatch):
+    config = town.config("a")
+    lived(Peer(config))
+    other_rows = town.config("a", rows(seed=5), listen=config.peer.listen, address=config.peer.address)
+    with pytest.raises(vault.VaultError, match=r"rows have changed .*--fresh"):
+        asyncio.run(Peer(other_rows).live())
+    other_lam = town.config("a", lam=0.5, stop_after_ticks=3)
+    with pytest.raises(vault.VaultError, match=r"lam = 0\.5, the checkpoint has lam = 0\.01.*--fresh"):
+        asyncio.run(Peer(other_lam).live())
+    monkeypatch.setattr(running, "setup_logging", lambda *_: None)
+    with pytest.raises(ConfigError, match="--fresh"):
+        running.run_peer(other_lam)
+    assert running.run_peer(other_lam, fresh=True) == 0
+    assert list(config.peer.state.glob("*.former-*"))  # set aside, not gone
+    assert running.run_peer(other_lam) == 0
+
+
+def test_a_damaged_checkpoint_falls_back_to_the_one_before_with_a_warning(town, caplog):
+    config = town.config("a", checkpoint=0.2)
+    first = lived(Peer(config), 30)
+    newest = max((config.peer.state / slot for slot in checkpoint.SLOTS), key=lambda path: path.stat().st_mtime_ns)
+    data = bytearray(newest.read_bytes())
+    data[len(data) // 2] ^= 1
+    newest.write_bytes(data)
+    second = Peer(config)
+    with caplog.at_level(logging.WARNING):
+        lived(second)
+    assert any("checksum" in record.getMessage() for record in caplog.records)
+    assert newest.with_name(newest.name + ".damaged").exists()
+    assert second.members.me.incarnation > first.members.me.incarnation
+    assert second.ticks > 0
+
+
+def test_a_state_folder_in_use_by_another_process_is_left_alone(town):
+    config = town.config("a")
+    config.peer.state.mkdir()
+    hold = (
+        "import fcntl, os, sys; f = open(sys.argv[1], 'w'); fcntl.flock(f, fcntl.LOCK_EX); "
+        "print(os.getpid(), file=f, flush=True); print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", hold, str(config.peer.state / "lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(checkpoint.CheckpointError, match=f"in use by process {other.pid}"):
+            asyncio.run(Peer(config).live())
+        other.stdin.close()
+    lived(Peer(config))
+
+
+def test_a_folder_without_a_model_has_nothing_to_export(town):
+    with pytest.raises(PeerError, match="no model yet"):
+        town.peer("a").export_saved()
+
+
+def test_weights_that_are_no_numbers_are_taken_back(town):
+    """Whatever brought them about: back to the last that were saved."""
+
+    async def main():
+        peer = town.peer("a", checkpoint=0.1)
+        async with living(peer):
+            await until(lambda: peer.metrics.checkpoints._value.get() >= 2)
+            async with peer._between_ticks:
+                peer.learner.block.w[...] = np.nan
+            await goes_on(peer, 5)
+        assert np.isfinite(load_model(peer.config.peer.model).coef_).all()
+
+    asyncio.run(main())
+
+
+def test_the_vault_keeps_the_scale_that_was_settled(town):
+    shards = [rows(seed=i)[0] for i in range(2)]
+    a, b = (Scaling("max-abs", 2, name, X) for name, X in zip("ab", shards, strict=True))
+    a.hear(b.message())
+    terms = replace(TERMS, scaling="max-abs")
+    arrays, about = vault.pack(terms, "rows", 7, {"b": "127.0.0.1:1"}, a, None)
+    checkpoint.save(town.folder / "s", arrays, about)
+    memory = vault.recall(town.folder / "s", terms, "rows")
+    assert (memory.incarnation, memory.addresses, memory.learner) == (7, {"b": "127.0.0.1:1"}, None)
+    again = Scaling("max-abs", 2, "a", shards[0])
+    assert again.hear(memory.statistics)
+    assert again.digest == a.digest
+    with pytest.raises(vault.VaultError, match="rows have changed"):
+        vault.recall(town.folder / "s", terms, "others")
+
+
+def test_a_checkpoint_that_is_none_of_ours_is_refused_with_a_sentence(town):
+    checkpoint.save(town.folder / "s", {}, {"hello": "world"})
+    with pytest.raises(vault.VaultError, match=r"another version .*--fresh"):
+        vault.recall(town.folder / "s", TERMS, "rows")
+
+
+# The model file
+
+
+@pytest.mark.parametrize(
+    "classes", [(-1.0, 1.0), (1.0, -1.0), ("no", "yes"), ("yes", "no"), (3.0, 1.0, 2.0), ("b", "c", "a")]
+)
+@pytest.mark.parametrize("intercept", [True, False])
+def test_the_model_file_predicts_rows_as_they_are(tmp_path, classes, intercept):
+    terms = replace(TERMS, classes=classes, intercept=intercept, features=4)
+    rng = np.random.default_rng(1)
+    weights, scale, X = rng.normal(size=(terms.outputs, terms.width)), rng.uniform(0.1, 9, 4), rng.normal(size=(50, 4))
+    path = export(tmp_path / "m.safetensors", weights, scale, terms, name="site-a", ticks=12)
+    model = load_model(path)
+    scores = (X / scale) @ weights[:, :4].T + (weights[:, 4] if intercept else 0.0)
+    number = (scores[:, 0] > 0).astype(int) if terms.outputs == 1 else scores.argmax(axis=1)
+    np.testing.assert_array_equal(model.predict(X), np.array(classes)[number])
+    assert list(model.classes_) == sorted(classes)
+
+
+def test_the_model_knows_its_features_names_and_site():
+    terms = replace(TERMS, features=2)
+    model = as_model(np.ones((1, 3)), np.ones(2), terms, name="site-a", ticks=12, columns=("age", "size"))
+    assert list(model.feature_names_in_) == ["age", "size"]
+    assert (model.sites_, model.n_iter_) == (["site-a"], 12)
+
+
+# What is shown, and a life among others
+
+
+def test_peers_come_to_agree_and_say_how_they_are(town):
+    async def main():
+        a, b, c = town.peers("abc")
+        async with living(a, b, c), Caller(a, town.identity("guest").channel_credentials()) as call:
+            await until(lambda: all(len(p.contacts) == 2 and p.measures for p in (a, b, c)))
+            await until(lambda: (json.loads(a.status())["gap_estimate"] or 1.0) < 0.01)
+            found = json.loads(decode_status_reply(await call("Status", encode_notice(Notice("guest")))).text)
+            assert (found["name"], found["state"], found["rows"]) == ("a", "learning", 40)
+            assert found["network_rows"] == 120.0
+            assert found["members"]["alive"] == 3
+            assert {each["name"] for each in found["neighbours"]} == {"b", "c"}
+            assert found["messages_sent"] > 0 < found["messages_received"]
+            assert 0.0 <= found["disagreement"] < 0.5
+            assert found["refused"] == refused(a) == {}
+            assert found["trouble"] == {}
+            well, about = a.healthy()
+            assert well
+            assert about["learning"]
+        models = np.array([peer.learner.model().ravel() for peer in (a, b, c)])
+        assert np.abs(models - models.mean(axis=0)).max() < 0.05 * np.abs(models).max()
+
+    asyncio.run(main())
+
+
+def test_one_who_leaves_is_gone_at_once_and_the_others_go_on(town):
+    async def main():
+        a, b, c = town.peers("abc", suspect=60.0, dead=60.0)
+        async with living(a, b):
+            async with living(c):
+                await until(lambda: len(c.contacts) == 2 and all(each.sent for each in c.contacts.values()))
+                await until(lambda: "c" in a.contacts and "c" in b.contacts)
+            await until(lambda: "c" not in a.contacts and "c" not in b.contacts)  # long before suspicion
+            assert json.loads(a.status())["members"]["left"] == 1
+            await goes_on(a)
+
+    asyncio.run(main())
+
+
+def test_one_who_is_told_to_stop_while_hanging_up_still_stops(town):
+    """Contact.close waits for what it cancels; it must not take its own cancellation for theirs."""
+
+    async def main():
+        peer = town.peer("a")
+        contact = Contact(peer, "b", "127.0.0.1:9", False)
+
+        async def dawdle():
+            try:
+                await asyncio.sleep(60)
+            finally:
+                await asyncio.sleep(0.2)  # it takes a while to end
+
+        contact._at_work = asyncio.create_task(dawdle())
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(contact.close())
+        await asyncio.sleep(0.05)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+
+    asyncio.run(main())
+
+
+def test_a_peer_waits_for_statistics_and_says_so(town):
+    async def main():
+        peer = town.peer("a", scaling="max-abs", sites=2)
+        async with living(peer):
+            found = json.loads(peer.status())
+            assert found["state"].startswith("waiting")
+            assert peer.ticks == 0
+            assert peer.healthy()[0]
+        assert not peer.config.peer.model.exists()
+
+    asyncio.run(main())
