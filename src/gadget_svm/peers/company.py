@@ -1,0 +1,361 @@
+"""Whom a peer knows and talks to: members, neighbours, letters. Knows of learning only that there is somebody to link.
+
+Answers other peers (see `desk.Host`) and calls them (see `post.Caller`). What is learned, kept and shown is `peer`'s.
+"""
+
+import asyncio
+import logging
+import math
+import random
+import time
+from dataclasses import dataclass
+
+from gadget_svm.peers.charter import Charter, disagreements
+from gadget_svm.peers.config import PeerConfig
+from gadget_svm.peers.discretion import Discretion
+from gadget_svm.peers.envelope import Ack, Hello, HelloReply, Letter, Status, plain
+from gadget_svm.peers.identity import Identity, Verifier
+from gadget_svm.peers.learner import Learner, Parcel
+from gadget_svm.peers.logs import fields
+from gadget_svm.peers.member import Member, State
+from gadget_svm.peers.membership import Membership
+from gadget_svm.peers.metrics import Metrics
+from gadget_svm.peers.overlay import neighbours, node_id
+from gadget_svm.peers.post import Contact, Disagreement, Line, Unreachable, introduce, signed_reply
+
+log = logging.getLogger(__name__)
+
+VIEW = 8
+"""Members that ride on a message."""
+CROWD = 4
+"""A peer lets itself be asked for by so many times the neighbours it wants itself, and no more."""
+QUIET = 60.0
+"""Seconds between two complaints about one thing in the log."""
+
+
+class PeerError(ValueError):
+    """Why a peer cannot start or go on, and what to do about it."""
+
+
+@dataclass
+class Heard:
+    """What is kept of one who sends letters, beside the algorithm's own state."""
+
+    incarnation: int
+    seq: int = -1
+    at: float = -math.inf
+    letters: int = 0
+    wanted: bool = False  # whether it has me among the neighbours it chose
+    last: Parcel | None = None
+    previous: Parcel | None = None
+
+
+class Company:
+    """Members, neighbours and what was heard of them."""
+
+    def __init__(self, config: PeerConfig, rows: float, charter: Charter, identity: Identity) -> None:
+        self.config, self.charter, self.identity = config, charter, identity
+        self.verifier = Verifier(identity, config.tls.revoked)
+        self.name, self.address = config.peer.name, config.peer.address
+        self.dimension, self.features = charter.dimension, charter.features
+        self.metrics = Metrics()
+        self.rows = rows
+        self.members = self._membership(0)
+        self.heard: dict[str, Heard] = {}
+        self.contacts: dict[str, Contact] = {}
+        self.learner: Learner | None = None
+        self.discretion: Discretion | None = None
+        self.trouble: dict[str, str] = {}  # what is wrong, by what it is about
+        self.started = time.monotonic()
+        self.stopping = asyncio.Event()
+        self._seeds = {address for address in config.peer.join if address != self.address}
+        self._agreed = False  # whether anybody's terms were found to be the same
+        self._inbox: dict[str, Parcel] = {}
+        self._chosen: set[str] = set()
+        self._kept: set[str] = set()  # who has left, and whose pull stays as it was then
+        self._former: dict[str, str] = {}  # neighbours of before a restart, and where they were
+        self._relink = True
+        self._renewed: set[str] = set()
+        self._linked: dict[str, float] = {}  # since when somebody is a neighbour
+        self._cut: dict[str, tuple[float, float]] = {}  # here by hearsay only: when to call, and the wait
+        self._told: dict[str, float] = {}  # when a view last went along with a letter, and with an answer
+        self._answered: dict[str, float] = {}
+        self._said: dict[str, tuple[str, float]] = {}
+        self._rng = random.Random()
+
+    @property
+    def ticks(self) -> int:
+        """Steps of learning, those before a restart among them."""
+        return 0 if self.learner is None else self.learner.t
+
+    @property
+    def run(self) -> bytes:
+        """The run on the wire."""
+        raise NotImplementedError
+
+    def _membership(self, before: int) -> Membership:
+        pace = self.config.pace
+        me = Member(
+            self.name, self.address, max(int(time.time()), before + 1), 1, State.ALIVE, rows=self.rows, slack=-1.0
+        )
+        return Membership(me, suspect=pace.suspect, dead=pace.dead, limit=self.config.limits.members)
+
+    def drain(self) -> list[Parcel]:
+        inbox, self._inbox = self._inbox, {}
+        return [inbox[name] for name in sorted(inbox, key=node_id) if name in self.contacts]  # others have no edge here
+
+    def send(self, name: str, parcel: Parcel | None) -> None:
+        """A letter to a neighbour: with weights, or a bare sign of life."""
+        contact = self.contacts.get(name)
+        if contact is None:
+            return
+        me = self.members.me
+        chosen = name in self._chosen
+        seq, vector, weight, note = (0, None, 0.0, None) if parcel is None else parcel[1:]
+        contact.post(
+            Letter(
+                self.run, self.name, me.incarnation, name, contact.incarnation, seq, self.ticks, vector, weight,
+                note, chosen, self._view_for(name, self._told),
+            )
+        )  # fmt: skip
+
+    def _view_for(self, name: str, told: dict[str, float]) -> tuple[Member, ...]:
+        """A part of what is known of the members, a few times a heartbeat: more would tell little that is new."""
+        now = time.monotonic()
+        if now - told.get(name, -math.inf) < self.config.pace.heartbeat / 4:
+            return ()
+        told[name] = now
+        return self.members.view(VIEW, self._rng)
+
+    # Neighbours
+
+    async def tend_links(self) -> None:
+        """Between two ticks: gossip with whom the members now here make neighbours, and with those who ask for it."""
+        assert self.learner is not None
+        while self._renewed:
+            self.learner.renew(node_id(self._renewed.pop()))
+        if not self._relink:
+            return
+        self._relink = False
+        here = {name: self.members.get(name).address for name in self.members.alive() if name != self.name}
+        if self._former and time.monotonic() < self.started + self.config.pace.suspect + self.config.pace.dead:
+            here = {**self._former, **here}  # just back: nobody was heard of yet, and nobody is given up
+        here = {name: address for name, address in here.items() if name not in self._cut}
+        chosen = set(neighbours(self.name, here, self.config.learn.degree))
+        asking = sorted(name for name in here if name not in chosen and self._asks(name))
+        wanted = chosen | set(asking[: CROWD * self.config.learn.degree])
+        wanted -= self._doubles(wanted)
+        self._kept -= set(here)
+        self._chosen = chosen & wanted
+        for name in [name for name, contact in self.contacts.items() if here.get(name) != contact.address]:
+            await self.contacts.pop(name).close()
+        for name in set(self.contacts) - wanted:
+            await self.contacts.pop(name).close()
+        for name in sorted(wanted - set(self.contacts)):
+            self.contacts[name] = Contact(self, name, here[name], self._narrow)
+            self._linked[name] = time.monotonic()
+        numbers = sorted(node_id(name) for name in wanted | self._kept)
+        if numbers != sorted(self.learner.neighbours):
+            self.learner.relink(numbers)
+            if self.discretion is not None:
+                self.discretion.forget(set(numbers))
+            log.info("neighbours", extra=fields(names=sorted(wanted)))
+        for name in set(self.heard) - set(here):
+            del self.heard[name]
+        for told in (self._told, self._answered, self._linked):
+            for name in set(told) - set(here):
+                del told[name]
+
+    def _asks(self, name: str) -> bool:
+        """Whether somebody has me among its chosen, and still says so: one who changes its mind just stops writing."""
+        heard = self.heard.get(name)
+        return heard is not None and heard.wanted and time.monotonic() - heard.at < self.config.pace.suspect
+
+    def _doubles(self, wanted: set[str]) -> set[str]:
+        """Names with the number of another: the later in the alphabet is left out."""
+        owner: dict[int, str] = {node_id(self.name): self.name}
+        left_out = {name for name in sorted(wanted) if owner.setdefault(node_id(name), name) != name}
+        for name in left_out:
+            self.complain("names", f"{name} has the node number of {owner[node_id(name)]}: rename one of them")
+        return left_out
+
+    @property
+    def _narrow(self) -> bool:
+        """Whether to offer float32: running sums grow, and need all their digits."""
+        return self.config.learn.float32 and self.charter.algorithm == "pdmm"
+
+    def watch_link(self, name: str, now: float) -> None:
+        """An edge counts only while its ends hear each other, whatever third ones say: else it pulls for nothing."""
+        if name not in self._chosen:
+            self._relink |= not self._asks(name)
+            return
+        pace = self.config.pace
+        heard, patience = self.heard.get(name), pace.suspect + pace.dead + 3 * pace.heartbeat  # the dead are gone first
+        if now - max(self._linked.get(name, now), heard.at if heard else -math.inf) > patience:
+            wait = 2 * self._cut[name][1] if name in self._cut else patience
+            self._cut[name], self._relink = (now + wait, min(wait, 30 * patience)), True
+            self.complain("links", f"{name} is said to be here, but sends no letter: can it reach {self.address}?")
+
+    def _mend(self, name: str) -> None:
+        """Somebody believed to be out of reach was heard."""
+        if self._cut.pop(name, None) is not None:
+            self._relink = True
+            if not self._cut:
+                self.trouble.pop("links", None)
+
+    async def probe(self) -> None:
+        """Call those who should be here and are not: any answer brings their view."""
+        here = {self.members.get(name).address for name in self.members.alive()}
+        away = [address for address in sorted(self._seeds) if address not in here]
+        away += [member.address for member in (*self.members.doubtful(), *self.members.lost()) if member.address]
+        now = time.monotonic()
+        out_of_reach = [name for name, (due, _) in self._cut.items() if now >= due]
+        some = away if len(here) == 1 else self._rng.sample(away, min(1, len(away)))
+        for name in out_of_reach:
+            known = self.members.known(name)
+            if known is None or known.state >= State.DEAD or await self._call(known.address):
+                self._mend(name)
+            else:
+                self._cut[name] = (now + self._cut[name][1], self._cut[name][1])
+        calls = (self._call(address) for address in dict.fromkeys(some[:16]))
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        if errors and (len(errors) == len(outcomes) or not isinstance(errors[0], PeerError)):
+            raise errors[0]  # one seed of other terms among several is their affair
+
+    async def _call(self, address: str) -> bool:
+        """Greet whoever is at an address; whether it answered and learns the same."""
+        line = Line(self.identity, address, self.dimension)
+        try:
+            await introduce(self, line)
+            self._agreed = True
+            self.trouble.pop("terms", None)
+            self.trouble.pop("join", None)
+            return True
+        except Disagreement as error:
+            self.complain("terms", str(error))
+            if not self._agreed and len(self.members.alive()) == 1:
+                raise PeerError(f"cannot learn together with {address}: {error}") from error
+        except Unreachable as error:
+            if len(self.members.alive()) == 1:
+                self.complain("join", str(error))
+        finally:
+            await line.close()
+        return False
+
+    # What other peers say: see `desk.Host` and `post.Caller`
+
+    def hello(self, nonce: bytes) -> Hello:
+        """Who I am, and on what terms I learn."""
+        return Hello(
+            self.name, self.address, self.members.me.incarnation, nonce, self.charter.text(), self._narrow,
+            self.members.view(VIEW, self._rng),
+        )  # fmt: skip
+
+    def greeted(self, hello: Hello, name: str) -> HelloReply:
+        """A first contact: signed, and accepted if both learn the same."""
+        objection = ""
+        view: tuple[Member, ...] = (self.members.me,)
+        try:
+            differing = disagreements(self.charter, Charter.parse(hello.charter), self.name, name)
+        except ValueError as error:
+            differing = [str(error)]
+        if differing:
+            objection = "; ".join(differing)
+            self.metrics.refuse("run")
+            self.complain("terms", objection)
+        elif not self.members.accept(name, hello.incarnation):
+            objection = f"incarnation {hello.incarnation} of {name} is over"
+            self.metrics.refuse("incarnation")
+            known = self.members.known(name)
+            view = (self.members.me,) if known is None or name == self.name else (self.members.me, known)
+            if name == self.name:
+                self.learn_of(hello.members, name)
+        else:
+            self.learn_of(hello.members, name)
+            view, self._agreed = self.members.view(VIEW, self._rng), True
+        return signed_reply(
+            self.identity, self.members.me, self.charter, hello, float32=self._narrow, members=view,
+            objection=objection,
+        )  # fmt: skip
+
+    def learn_of(self, members: tuple[Member, ...], speaker: str) -> None:
+        """Somebody's view; only what it says of itself is first-hand."""
+        for member in members:
+            self.members.hear(member, direct=member.name == speaker)
+
+    def received(self, letter: Letter, name: str) -> Ack:
+        """A letter of this run, well-formed and in its sender's name."""
+        me = self.members.me
+        if self.stopping.is_set():
+            return self._ack(name, Status.LEFT, f"{self.name} is leaving")
+        if letter.receiver != self.name or letter.receiver_incarnation not in (0, me.incarnation):
+            return self.misdirected(name, "incarnation", f"this is {self.name}, incarnation {me.incarnation}")
+        if not self.members.accept(name, letter.incarnation):
+            return self.misdirected(name, "incarnation", f"incarnation {letter.incarnation} of {name} is over")
+        if letter.members:
+            self.learn_of(letter.members, name)
+        else:
+            self.members.spoke(name, letter.incarnation)
+        heard = self.heard.get(name)
+        if heard is None or letter.incarnation > heard.incarnation:
+            if heard is not None:
+                self._renewed.add(name)
+            heard = self.heard[name] = Heard(letter.incarnation)
+            self._relink = True
+        heard.at = time.monotonic()
+        if name in self._cut:
+            self._mend(name)
+        if heard.wanted != letter.wanted:
+            heard.wanted, self._relink = letter.wanted, True
+        if letter.vector is None:
+            return self._ack(name, Status.OK)
+        if not self._sensible(letter):
+            return self.misdirected(name, "garbage", "the weight or the note is not what this algorithm sends")
+        if letter.seq <= heard.seq:
+            self.metrics.refuse("sequence")
+            return self._ack(name, Status.REPEATED)
+        parcel = Parcel(node_id(name), letter.seq, letter.vector, letter.weight, letter.note)
+        heard.seq, heard.previous, heard.last = letter.seq, heard.last, parcel
+        heard.letters += 1
+        self._inbox[name] = parcel  # the newest says all there is to say
+        self.metrics.messages_received.inc()
+        return self._ack(name, Status.OK)
+
+    def _sensible(self, letter: Letter) -> bool:
+        if self.charter.algorithm == "pdmm":
+            return letter.weight > 0.0 and letter.note is not None and letter.note >= 0.0
+        return letter.note is None
+
+    def misdirected(self, name: str, reason: str, text: str) -> Ack:
+        """Not for us, or not as we are now: the sender should greet again."""
+        if reason != "run":
+            self.metrics.refuse(reason)
+        status = {"run": Status.WRONG_RUN, "incarnation": Status.UNKNOWN}.get(reason, Status.MALFORMED)
+        return self._ack(name, status, text)
+
+    def delivered(self, name: str, size: int, seconds: float, ack: Ack) -> None:
+        """A letter was answered."""
+        if ack.status in (Status.OK, Status.REPEATED):
+            self.metrics.messages_sent.inc()
+            self.metrics.bytes_sent.inc(size)
+            self.metrics.rtt.observe(seconds)
+        self.members.heard(name, ack.incarnation, ack.beat)
+
+    def failed(self, name: str, why: str) -> None:  # noqa: ARG002
+        """A letter was not delivered."""
+        self.metrics.send_failures.inc()
+
+    def _ack(self, name: str, status: Status, text: str = "") -> Ack:
+        me = self.members.me
+        return Ack(status, me.incarnation, me.beat, plain(text), self._view_for(name, self._answered))
+
+    def complain(self, about: str, text: str) -> None:
+        """Say it once in a while, and keep it for the status."""
+        before, when = self._said.get(about, ("", -math.inf))
+        if text != before or about not in self.trouble:
+            if time.monotonic() - when > QUIET or not before:
+                log.warning(text, extra=fields(about=about))
+                when = time.monotonic()
+            self._said[about] = (text, when)
+        self.trouble[about] = text
