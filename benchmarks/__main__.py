@@ -7,9 +7,9 @@ from benchmarks.common import say
 
 NAMES = (
     "node_iteration", "memory", "accuracy", "limit", "scale", "gap_time", "gap_exchanges", "hardship",
-    "paper_scale", "peer_messages", "peer_soak", "ray_rounds",
+    "paper_scale", "ticks_by_nodes", "peer_messages", "peer_soak", "ray_rounds",
 )  # fmt: skip
-LONG = ("peer_soak", "ray_rounds")
+LONG = ("ticks_by_nodes", "peer_soak", "ray_rounds")
 """Left out of a quick run of all."""
 
 

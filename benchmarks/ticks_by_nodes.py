@@ -1,0 +1,89 @@
+"""Ticks to a gap of 1 % as a network grows, rows of CCAT's shape: what a plan for more machines has to reckon with.
+
+Twice: with as many rows in all whatever the nodes, so that shards shrink, and with as many rows a node.
+"""
+
+import time
+from typing import Any
+
+import numpy as np
+
+from benchmarks.common import Table, publish_tables, ratio, say
+from benchmarks.paper_scale import zipf_rows
+from gadget_svm import build_network
+from gadget_svm.algorithms import Pdmm
+from gadget_svm.data.partition import deal_evenly
+from gadget_svm.estimator.fitting import make_blocks
+from gadget_svm.estimator.problem import Problem
+from gadget_svm.experiments.baselines import certified_optimum
+from gadget_svm.kernels import Team
+from gadget_svm.runtimes.local import LocalRuntime, distances
+
+FEATURES, PER_ROW, LAM, TARGET = 47_236, 76, 1e-4, 1e-2
+SIZES: tuple[tuple[str, int, int], ...] = (
+    ("rows in all fixed", 10, 100_000),
+    ("rows in all fixed", 100, 100_000),
+    ("rows in all fixed", 500, 100_000),
+    ("rows a node fixed", 10, 4_000),
+    ("rows a node fixed", 100, 40_000),
+    ("rows a node fixed", 500, 200_000),
+)
+QUICK: tuple[tuple[str, int, int], ...] = (("rows in all fixed", 10, 2_000), ("rows in all fixed", 50, 2_000))
+JUDGED, MOST, EVERY = 8, 200, 2
+
+
+def ticks_to_target(nodes: int, rows: int, neighbours: Any) -> tuple[int | None, float, float]:
+    """The first tick from which on the nodes farthest from the average are within the target; seconds a tick; F*."""
+    X, y = zipf_rows(rows, FEATURES, PER_ROW)
+    best = certified_optimum(X, y, LAM, 1e-3)
+    label = (y > 0).astype(np.int32)
+    problem = Problem(X, label, np.ones(rows), None, deal_evenly(X, label, nodes, 0), list(range(nodes)), 1)
+    algorithm, network = Pdmm(neighbours=neighbours), build_network("random-regular", nodes)
+    run = algorithm.bind(network, LAM, LAM**-0.5, False, problem.shares.sizes)
+    narrow, columns = problem.occurring()
+    runtime = LocalRuntime(run, make_blocks(narrow, network, 0, 1, Team.of(None)))
+    runtime.rehearse()
+    objective, spent, first = problem.objective(LAM, Team.of(None)), 0.0, None
+    while runtime.t < MOST:
+        begun = time.perf_counter()
+        runtime.advance(EVERY)
+        spent += time.perf_counter() - begun
+        models = runtime.models()[:, 0]
+        mean = np.average(models, axis=0, weights=runtime.sizes())
+        farthest = np.argsort(distances(models[:, None], mean[None]))[-JUDGED:]
+        wide = np.zeros((len(farthest), 1, X.shape[1]))
+        wide[:, 0, columns] = models[farthest]
+        gap = float(objective(wide).objective.max()) / best.bound - 1
+        if gap <= TARGET:
+            first = runtime.t
+            break
+    return first, spent / runtime.t, best.objective
+
+
+def main(quick: bool = False) -> None:
+    """All sizes, one neighbour and all; the last column is the ratio to the smallest network of its kind."""
+    table = Table(
+        ("kind", "nodes", "rows a node", "neighbours a tick", "ticks to 1 %", "messages a node", "seconds a tick",
+         "ticks, ratio to 10 nodes")
+    )  # fmt: skip
+    smallest: dict[tuple[str, Any], int | None] = {}
+    for kind, nodes, rows in QUICK if quick else SIZES:
+        for neighbours in ("all",) if quick else ("all", 1):
+            say(f"ticks_by_nodes: {kind}, {nodes} nodes, neighbours {neighbours}")
+            ticks, seconds, _ = ticks_to_target(nodes, rows, neighbours)
+            smallest.setdefault((kind, neighbours), ticks)
+            sent = None if ticks is None else ticks * (4 if neighbours == "all" else 1)
+            table.add(
+                kind, nodes, rows // nodes, str(neighbours), ticks or f"not reached in {MOST}", sent, seconds,
+                ratio(ticks, smallest[kind, neighbours]),
+            )  # fmt: skip
+    notes = [
+        f"Generated rows of CCAT's shape ({FEATURES:,} features, {PER_ROW} a row), lambda {LAM:g}, random 4-regular "
+        f"graphs, PDMM at default settings, looked at every {EVERY} ticks. Judged are the {JUDGED} nodes farthest from "
+        "the average; F* from below, by a dual bound.",
+    ]
+    publish_tables("ticks_by_nodes", "Ticks to 1 % as a network grows", notes, [table], quick=quick)
+
+
+if __name__ == "__main__":
+    main()
