@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.common import Table, generated, publish_tables, say
 
 SIZES = (123, 784, 47236)
-IN_FLIGHT = 32
+IN_FLIGHT = 8
 ROUNDS = 3
 
 
