@@ -11,7 +11,7 @@ from gadget_svm.algorithms import Gadget, Pdmm
 from gadget_svm.estimator.fitting import gathered, make_blocks
 from gadget_svm.estimator.problem import Problem, share_rows
 from gadget_svm.kernels import Team
-from gadget_svm.runtimes import LocalRuntime
+from gadget_svm.runtimes import LocalRuntime, ray_cluster, ray_host
 from gadget_svm.runtimes import ray_engine as engine
 from gadget_svm.topologies import build
 
@@ -52,9 +52,9 @@ def crossing(network: Any, bounds: np.ndarray) -> float:
 
 def on_ray(problem: Problem, network: Any, run: Any, actors: int, seconds: float) -> tuple[float, float, np.ndarray]:
     """Seconds a round, the part of the mail that leaves its actor, and the weights after the first three rounds."""
-    cluster = engine.Cluster(engine.RayOptions(actors=actors, num_cpus=0.5))
+    cluster = ray_cluster.Cluster(ray_cluster.RayOptions(actors=actors, num_cpus=0.5))
     bounds = engine.even_bounds(network.n, actors)
-    sources = [engine.Given(gathered(problem.rows, *pair)) for pair in pairwise(bounds.tolist())]
+    sources = [ray_host.Given(gathered(problem.rows, *pair)) for pair in pairwise(bounds.tolist())]
     runtime = engine.RayRuntime(cluster, bounds, sources)
     try:
         shape = (1, problem.X.shape[1])
@@ -85,7 +85,9 @@ def main(quick: bool = False) -> None:
     )  # fmt: skip
     sizes, numbers, seconds = (QUICK, (1, 2), 0.3) if quick else (SIZES, (1, 2, 4), SECONDS)
     started = time.perf_counter()
-    cluster = engine.Cluster(engine.RayOptions(actors=max(numbers), object_store_memory=(1 if quick else 4) * 2**28))
+    cluster = ray_cluster.Cluster(
+        ray_cluster.RayOptions(actors=max(numbers), object_store_memory=(1 if quick else 4) * 2**28)
+    )
     start = time.perf_counter() - started
     try:
         for nodes, features, per_row in sizes:

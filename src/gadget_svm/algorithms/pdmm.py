@@ -34,6 +34,7 @@ from gadget_svm.block import Block, Links
 from gadget_svm.gossip.protocol import arranged, post
 from gadget_svm.kernels import pdmm as moves
 from gadget_svm.kernels.dual import DualRows, multiplicity
+from gadget_svm.kernels.gossip import EPOCH
 from gadget_svm.mail import Delivery, Mail, letter_bytes
 from gadget_svm.network import Network
 
@@ -136,7 +137,7 @@ class PdmmRun:
         mail = post(
             block, t, senders + block.first, letters.along, letters.vector, letters.rho, letters.tau
         )  # fmt: skip
-        return mail._replace(seq=mail.seq + (edges.epoch[letters.along[letters.along >= 0]] << moves.EPOCH))
+        return mail._replace(seq=mail.seq + (edges.epoch[letters.along[letters.along >= 0]] << EPOCH))
 
     def _open(self, block: Block) -> None:
         """alpha = 0; every edge at its end's wish for a penalty and at the node's own w."""
@@ -193,7 +194,7 @@ class PdmmRun:
         """A neighbour was started anew and counts from the beginning; what it says of its edge replaces what was."""
         if "dual" in block.edge:
             same = block.links.target == other
-            block.edge["seen"][same] = (block.edge["epoch"][same] << moves.EPOCH) - 2
+            block.edge["seen"][same] = (block.edge["epoch"][same] << EPOCH) - 2
 
     def _forget(self, block: Block) -> None:
         """Let go of edges dropped long ago: their epoch is found again when the other end speaks, if it ever does."""

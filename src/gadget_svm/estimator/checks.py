@@ -16,7 +16,7 @@ def _local(options: dict[str, Any], model: Any) -> None:  # noqa: ARG001
 
 
 def _ray(options: dict[str, Any], model: Any) -> None:
-    from gadget_svm.runtimes.ray_engine import RayOptions
+    from gadget_svm.runtimes.ray_cluster import RayOptions
 
     RayOptions.of(options)
     if model.faults:

@@ -162,14 +162,14 @@ def _here(problem: Any, plan: Plan, run: Run, team: Team, memory: Memory | None)
 
 def _on_ray(problem: Any, plan: Plan, run: Run, team: Team, memory: Memory | None) -> "RayRuntime":  # noqa: ARG001
     """The nodes in actors on a Ray cluster, which may have their rows already."""
-    from gadget_svm.runtimes import ray_engine
+    from gadget_svm.runtimes import ray_cluster, ray_engine, ray_host
 
     runtime = getattr(problem, "runtime", None)
     if runtime is None:
-        cluster = ray_engine.Cluster(ray_engine.RayOptions.of(plan.engine_options))
+        cluster = ray_cluster.Cluster(ray_cluster.RayOptions.of(plan.engine_options))
         try:
             bounds = ray_engine.even_bounds(plan.network.n, cluster.actors(plan.network.n))
-            sources = [ray_engine.Given(gathered(problem.rows, *pair)) for pair in pairwise(bounds.tolist())]
+            sources = [ray_host.Given(gathered(problem.rows, *pair)) for pair in pairwise(bounds.tolist())]
             runtime = ray_engine.RayRuntime(cluster, bounds, sources)
         except BaseException:
             cluster.close()

@@ -27,7 +27,7 @@ from gadget_svm.data.formats import agree, read_raw
 from gadget_svm.estimator.problem import WORTH_SPARING, as_csr, row_costs
 from gadget_svm.kernels import Team
 from gadget_svm.rows import Rows, Shares
-from gadget_svm.runtimes import ray_engine
+from gadget_svm.runtimes import ray_cluster, ray_engine
 from gadget_svm.runtimes.contract import Judge
 
 Floats = NDArray[np.float64]
@@ -235,8 +235,8 @@ def start_files(names: list[str], options: dict[str, Any]) -> Any:
 
 def start_dataset(dataset: Any, nodes: int | None, label: str | None, options: dict[str, Any]) -> Any:
     """Actors that will take the parts of a Ray Dataset: its rows in order, shared out evenly."""
-    settings = ray_engine.RayOptions.of(options)
-    cluster = ray_engine.Cluster(settings)
+    settings = ray_cluster.RayOptions.of(options)
+    cluster = ray_cluster.Cluster(settings)
     count = dataset.count()
     nodes = min(10, count) if nodes is None else nodes
     if nodes > count:
@@ -249,7 +249,7 @@ def start_dataset(dataset: Any, nodes: int | None, label: str | None, options: d
 
 
 def _start(names: list[str], options: dict[str, Any], source: Any, cluster: Any = None) -> Any:
-    cluster = cluster or ray_engine.Cluster(ray_engine.RayOptions.of(options))
+    cluster = cluster or ray_cluster.Cluster(ray_cluster.RayOptions.of(options))
     try:
         bounds = ray_engine.even_bounds(len(names), cluster.actors(len(names)))
         runtime = ray_engine.RayRuntime(cluster, bounds, [source(*pair) for pair in pairwise(bounds.tolist())])

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gadget_svm.kernels.compiler import compiled
 from gadget_svm.kernels.draws import NEIGHBOUR, draw
 from gadget_svm.kernels.dual import DualRows, rested_pass, waking
-from gadget_svm.kernels.gossip import find
+from gadget_svm.kernels.gossip import EPOCH, find
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -34,8 +34,6 @@ STRETCH = 4096
 """Numbers of w that are worked on at a time where several edges want it: they stay in a near cache."""
 MOST_CHANGES = 20
 """An edge's penalty is changed so often at most: from then on it is plain PDMM, which converges."""
-EPOCH = 40
-"""A message's number is its edge's epoch, from this bit on, and below that the exchange it was sent in."""
 
 
 class Edges(NamedTuple):

@@ -1,297 +1,32 @@
 """The same algorithm on a Ray cluster: an actor holds a block of nodes, mail goes from actor to actor.
 
-The only module that imports Ray, and only when it is used. Owns actors, their deaths and every wait for them. The
-driver says how many iterations, hears how many messages, and fetches models to be looked at; mail never passes here.
+Owns the driver's side: actors, their deaths and every wait for them. It says how many iterations, hears how many
+messages, and fetches models to be looked at; mail never passes here.
 """
 
 import hashlib
-import os
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm.algorithms.certificate import Certificate
 from gadget_svm.algorithms.contract import Run
-from gadget_svm.block import Block, Links
-from gadget_svm.kernels import Team
-from gadget_svm.names import lookup
+from gadget_svm.block import Links
 from gadget_svm.network import Network
 from gadget_svm.objective import BATCH, Scores
-from gadget_svm.rows import Rows
 from gadget_svm.runtimes import checkpoints
 from gadget_svm.runtimes.local import FLEETING, UNCERTIFIABLE, certifiable
-from gadget_svm.runtimes.worker import Batch, Finding, Key, Worker, assemble, has_mass, refused
+from gadget_svm.runtimes.ray_cluster import Cluster
+from gadget_svm.runtimes.ray_host import Charge
+from gadget_svm.runtimes.worker import assemble, has_mass, refused
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-MISSING = "engine='ray' needs Ray: pip install 'gadget-svm[ray]'"
-INLINE = {"RAY_max_direct_call_object_size": str(2**19), "RAY_task_rpc_inlined_bytes_limit": str(100 * 2**20)}
-"""Where we start Ray, batches of up to 512 KiB travel inside the call. Between two actors on one busy machine it took,
-so and through the object store: 300 KB 2.5 and 3.6 ms, 1 MB 6 and 5 ms, 4 MB 16 and 8 ms, 16 MB 65 and 20 ms."""
-
-
-@dataclass(frozen=True)
-class RayOptions:
-    """The options of engine="ray", as `engine_options` names them."""
-
-    address: str | None = None  # of a cluster; None: the one this process is connected to, else one of our own
-    actors: int | None = None  # None: one for each num_cpus CPUs of the cluster, at most one a node
-    num_cpus: float = 1  # of each actor; also its threads
-    resources: dict[str, float] | None = None
-    memory: int | None = None  # bytes that each actor reserves
-    runtime_env: dict[str, Any] | None = None
-    timeout: float = 60.0  # seconds after which an actor that does not answer is taken for dead
-    start_timeout: float = 300.0  # seconds for actors to be placed, to read their rows and to compile
-    checkpoint_dir: str | None = None
-    checkpoint_every: int = 100  # iterations
-    resume: bool = False
-    restart: bool = False
-    temp_dir: str | None = None
-    object_store_memory: int | None = None
-
-    @classmethod
-    def of(cls, given: dict[str, Any] | None) -> "RayOptions":
-        """Checked by name and by kind."""
-        known = {item.name: item for item in fields(cls)}
-        for name in given or {}:
-            lookup("option of engine 'ray'", name, known)
-        options = cls(**(given or {}))
-        for name in ("actors", "checkpoint_every", "memory", "object_store_memory"):
-            value = getattr(options, name)
-            if value is not None and (isinstance(value, bool) or not hasattr(value, "__index__") or value < 1):
-                raise ValueError(f"engine option {name} must be a whole number of at least 1, got {value!r}")
-        for name in ("num_cpus", "timeout", "start_timeout"):
-            value = getattr(options, name)
-            if isinstance(value, bool | str) or not 0 < value < float("inf"):
-                raise ValueError(f"engine option {name} must be a positive number, got {value!r}")
-        if options.resume and options.checkpoint_dir is None:
-            raise ValueError("engine option resume=True needs checkpoint_dir: where is the run to be resumed?")
-        if options.checkpoint_dir is None:
-            return options
-        return replace(options, checkpoint_dir=str(Path(options.checkpoint_dir).resolve()))  # actors stand elsewhere
-
-
-class Source(Protocol):
-    """How an actor comes by its rows. It is sent to the actor, which keeps it."""
-
-    def rows(self) -> Rows:
-        """The rows of the actor's nodes, as arrays of its own."""
-
-
-@dataclass(frozen=True)
-class Given:
-    """Rows that the driver has."""
-
-    given: Rows
-
-    def rows(self) -> Rows:
-        """Copies: what came through Ray cannot be written, and kernels would be compiled a second time for it."""
-        copies: tuple[Any, ...] = tuple(np.array(part) for part in self.given)
-        return Rows(*copies)
-
-
-@dataclass(frozen=True)
-class Charge:
-    """What an actor is to do, beside its rows."""
-
-    index: int
-    bounds: Ints
-    run: Run
-    links: Links
-    n: Floats
-    shape: tuple[int, int]  # outputs x features
-    seed: int
-    lam: float | None
-    threads: int
-    memory: dict[str, Any] = field(default_factory=dict)  # arrays of the block to begin with
-
-
-class Host:
-    """The actor: a worker, and the others' handles. Several of its methods run at a time."""
-
-    def __init__(self, source: Any) -> None:
-        self.source = source
-        self.worker: Any = None
-        self.others: list[Any] = []
-
-    def ask(self, method: str, *args: Any) -> Any:
-        """Something of the rows' source."""
-        return getattr(self.source, method)(*args)
-
-    def begin(self, charge: Charge) -> int:
-        """Make the block; returns the process id."""
-        first, last = (int(bound) for bound in charge.bounds[charge.index : charge.index + 2])
-        (K, F), k = charge.shape, last - first
-        links = Links(*(np.array(part) for part in charge.links))
-        width = K * F
-        block = Block(
-            first, charge.seed, np.array(charge.n), links, self.source.rows(), np.zeros((k, K, F)),
-            np.zeros((k, width)), np.zeros(k), np.zeros((k, width)), np.zeros((k, K, F)), np.zeros(k, dtype=np.int64),
-            np.zeros(k, dtype=np.int64), np.ones(k, dtype=np.bool_), team=Team(charge.threads),
-        )  # fmt: skip
-        memory = dict(charge.memory)
-        block.exchanges = memory.pop("exchanges", 0)
-        for name, value in memory.items():
-            getattr(block, name)[:] = value
-        self.worker = Worker(charge.index, np.array(charge.bounds), charge.run, block, self._post, lam=charge.lam)
-        self.worker.rehearse()
-        return os.getpid()
-
-    def meet(self, others: list[Any], t: int, back: list[int]) -> None:
-        """The handles of all actors, and which of them were lost before and are back."""
-        self.others, self.worker.t = others, t
-        for index in back:
-            self.worker.take_back(index)
-
-    def welcome(self, index: int, handle: Any) -> None:
-        """A new actor in the place of one that was lost."""
-        self.others[index] = handle
-        self.worker.welcome(index)
-
-    def rejoin(self, others: list[Any], t: int, exchanges: int, folder: str | None, saved: int | None) -> None:
-        """Take the place of an actor that was lost, from its checkpoint where there is one."""
-        if folder is not None and saved is not None:
-            self._restore(folder, saved)
-        self.others = others
-        for index, other in enumerate(others):
-            if other is None:
-                self.worker.forget(index)
-        self.worker.start_over(t, exchanges)
-
-    def _post(self, to: int, key: Key, batch: Batch) -> None:
-        self.others[to].receive.remote(self.worker.index, key, batch)
-
-    def receive(self, source: int, key: Key, batch: Batch) -> None:
-        """Mail of another actor."""
-        self.worker.receive(source, key, batch)
-
-    def forget(self, index: int) -> None:
-        """An actor is gone."""
-        self.others[index] = None
-        self.worker.forget(index)
-
-    def status(self) -> tuple[tuple[int, int], list[int]]:
-        """How far it is, and whose mail it waits for."""
-        return (self.worker.t, self.worker.block.exchanges), self.worker.waiting_for()
-
-    def advance(self, count: int) -> tuple[int, int]:
-        """Iterations; returns the messages sent and their bytes."""
-        messages, nbytes = self.worker.messages, self.worker.nbytes
-        self.worker.advance(count)
-        return self.worker.messages - messages, self.worker.nbytes - nbytes
-
-    def certify(self, owner: int, here: Flags, serial: int) -> Finding:
-        """Its part in a certificate."""
-        found: Finding = self.worker.certify(owner, here, serial)
-        return found
-
-    def values(self, name: str) -> Any:
-        """An array of the block."""
-        return self.worker.values(name)
-
-    def exchanges(self) -> int:
-        """How often the block has sent."""
-        return int(self.worker.block.exchanges)
-
-    def losses(self, models: Floats) -> tuple[Floats, Floats, float]:
-        """Of models, on its own rows."""
-        found: tuple[Floats, Floats, float] = self.worker.losses(np.array(models))
-        return found
-
-    def save(self, folder: str) -> None:
-        """A checkpoint."""
-        block = self.worker.block
-        checkpoints.save_block(Path(folder), block.first, block.first + block.k, *self.worker.state())
-
-    def restore(self, folder: str, t: int) -> None:
-        """Go on from a checkpoint, as if nothing had been in between."""
-        self._restore(folder, t)
-
-    def _restore(self, folder: str, t: int) -> None:
-        block = self.worker.block
-        self.worker.restore(*checkpoints.load_block(Path(folder), block.first, block.first + block.k, t))
-
-
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise ImportError(MISSING) from error
-    return ray
-
-
-class Cluster:
-    """A connection to Ray: one that was there, one by address, or a small one of our own that ends with us."""
-
-    def __init__(self, options: RayOptions) -> None:
-        self.ray, self.options, self.own = _ray(), options, False
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
-        if not self.ray.is_initialized():
-            self._connect()
-
-    def _connect(self) -> None:
-        options, quiet = self.options, {"log_to_driver": False, "logging_level": "ERROR"}
-        self.own = True
-        if options.address is not None and options.address != "local":
-            self.ray.init(address=options.address, **quiet)
-            return
-        cores = os.cpu_count() or 1
-        needed = int(np.ceil((options.actors or 1) * options.num_cpus))
-        if options.temp_dir is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="gadget")  # short: sockets in it have long names
-        settings: dict[str, Any] = (
-            {"object_store_memory": options.object_store_memory} if (options.object_store_memory) else {}
-        )
-        with _Environment({**INLINE, "RAY_USAGE_STATS_ENABLED": "0"}):
-            self.ray.init(
-                address="local", include_dashboard=False, num_cpus=max(cores, needed), _node_ip_address="127.0.0.1",
-                _temp_dir=options.temp_dir or (self._temporary.name if self._temporary else None), **settings, **quiet,
-            )  # fmt: skip
-
-    def actors(self, nodes: int) -> int:
-        """How many actors for so many nodes."""
-        most = self.options.actors
-        if most is None:
-            most = int(self.ray.cluster_resources().get("CPU", 1) / self.options.num_cpus)
-        return max(1, min(most, nodes))
-
-    def make(self, source: Any) -> Any:
-        """An actor."""
-        options = self.options
-        wishes = {"num_cpus": options.num_cpus, "resources": options.resources, "memory": options.memory}
-        wishes["runtime_env"] = options.runtime_env
-        given = {name: value for name, value in wishes.items() if value is not None}
-        return self.ray.remote(Host).options(max_concurrency=8, max_restarts=0, **given).remote(source)
-
-    def close(self) -> None:
-        """End what we started."""
-        if self.own:
-            self.ray.shutdown()
-            self.own = False
-        if self._temporary is not None:
-            self._temporary.cleanup()
-            self._temporary = None
-
-
-class _Environment:
-    """Variables that Ray reads when it starts, unless the user has set them; put back afterwards."""
-
-    def __init__(self, variables: dict[str, str]) -> None:
-        self.new = {name: value for name, value in variables.items() if name not in os.environ}
-
-    def __enter__(self) -> None:
-        os.environ.update(self.new)
-
-    def __exit__(self, *_: Any) -> None:
-        for name in self.new:
-            os.environ.pop(name, None)
 
 
 class RayRuntime:

@@ -1,0 +1,164 @@
+"""What runs inside an actor: one block of nodes with its rows, driven by a `Worker`. Knows handles of other actors.
+
+Imports no Ray: an actor is this class wrapped by whoever makes it.
+"""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gadget_svm.algorithms.contract import Run
+from gadget_svm.block import Block, Links
+from gadget_svm.kernels import Team
+from gadget_svm.rows import Rows
+from gadget_svm.runtimes import checkpoints
+from gadget_svm.runtimes.worker import Batch, Finding, Key, Worker
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+class Source(Protocol):
+    """How an actor comes by its rows. It is sent to the actor, which keeps it."""
+
+    def rows(self) -> Rows:
+        """The rows of the actor's nodes, as arrays of its own."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """Rows that the driver has."""
+
+    given: Rows
+
+    def rows(self) -> Rows:
+        """Copies: what came through Ray cannot be written, and kernels would be compiled a second time for it."""
+        copies: tuple[Any, ...] = tuple(np.array(part) for part in self.given)
+        return Rows(*copies)
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What an actor is to do, beside its rows."""
+
+    index: int
+    bounds: Ints
+    run: Run
+    links: Links
+    n: Floats
+    shape: tuple[int, int]  # outputs x features
+    seed: int
+    lam: float | None
+    threads: int
+    memory: dict[str, Any] = field(default_factory=dict)  # arrays of the block to begin with
+
+
+class Host:
+    """The actor: a worker, and the others' handles. Several of its methods run at a time."""
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+        self.worker: Any = None
+        self.others: list[Any] = []
+
+    def ask(self, method: str, *args: Any) -> Any:
+        """Something of the rows' source."""
+        return getattr(self.source, method)(*args)
+
+    def begin(self, charge: Charge) -> int:
+        """Make the block; returns the process id."""
+        first, last = (int(bound) for bound in charge.bounds[charge.index : charge.index + 2])
+        (K, F), k = charge.shape, last - first
+        links = Links(*(np.array(part) for part in charge.links))
+        width = K * F
+        block = Block(
+            first, charge.seed, np.array(charge.n), links, self.source.rows(), np.zeros((k, K, F)),
+            np.zeros((k, width)), np.zeros(k), np.zeros((k, width)), np.zeros((k, K, F)), np.zeros(k, dtype=np.int64),
+            np.zeros(k, dtype=np.int64), np.ones(k, dtype=np.bool_), team=Team(charge.threads),
+        )  # fmt: skip
+        memory = dict(charge.memory)
+        block.exchanges = memory.pop("exchanges", 0)
+        for name, value in memory.items():
+            getattr(block, name)[:] = value
+        self.worker = Worker(charge.index, np.array(charge.bounds), charge.run, block, self._post, lam=charge.lam)
+        self.worker.rehearse()
+        return os.getpid()
+
+    def meet(self, others: list[Any], t: int, back: list[int]) -> None:
+        """The handles of all actors, and which of them were lost before and are back."""
+        self.others, self.worker.t = others, t
+        for index in back:
+            self.worker.take_back(index)
+
+    def welcome(self, index: int, handle: Any) -> None:
+        """A new actor in the place of one that was lost."""
+        self.others[index] = handle
+        self.worker.welcome(index)
+
+    def rejoin(self, others: list[Any], t: int, exchanges: int, folder: str | None, saved: int | None) -> None:
+        """Take the place of an actor that was lost, from its checkpoint where there is one."""
+        if folder is not None and saved is not None:
+            self._restore(folder, saved)
+        self.others = others
+        for index, other in enumerate(others):
+            if other is None:
+                self.worker.forget(index)
+        self.worker.start_over(t, exchanges)
+
+    def _post(self, to: int, key: Key, batch: Batch) -> None:
+        self.others[to].receive.remote(self.worker.index, key, batch)
+
+    def receive(self, source: int, key: Key, batch: Batch) -> None:
+        """Mail of another actor."""
+        self.worker.receive(source, key, batch)
+
+    def forget(self, index: int) -> None:
+        """An actor is gone."""
+        self.others[index] = None
+        self.worker.forget(index)
+
+    def status(self) -> tuple[tuple[int, int], list[int]]:
+        """How far it is, and whose mail it waits for."""
+        return (self.worker.t, self.worker.block.exchanges), self.worker.waiting_for()
+
+    def advance(self, count: int) -> tuple[int, int]:
+        """Iterations; returns the messages sent and their bytes."""
+        messages, nbytes = self.worker.messages, self.worker.nbytes
+        self.worker.advance(count)
+        return self.worker.messages - messages, self.worker.nbytes - nbytes
+
+    def certify(self, owner: int, here: Flags, serial: int) -> Finding:
+        """Its part in a certificate."""
+        found: Finding = self.worker.certify(owner, here, serial)
+        return found
+
+    def values(self, name: str) -> Any:
+        """An array of the block."""
+        return self.worker.values(name)
+
+    def exchanges(self) -> int:
+        """How often the block has sent."""
+        return int(self.worker.block.exchanges)
+
+    def losses(self, models: Floats) -> tuple[Floats, Floats, float]:
+        """Of models, on its own rows."""
+        found: tuple[Floats, Floats, float] = self.worker.losses(np.array(models))
+        return found
+
+    def save(self, folder: str) -> None:
+        """A checkpoint."""
+        block = self.worker.block
+        checkpoints.save_block(Path(folder), block.first, block.first + block.k, *self.worker.state())
+
+    def restore(self, folder: str, t: int) -> None:
+        """Go on from a checkpoint, as if nothing had been in between."""
+        self._restore(folder, t)
+
+    def _restore(self, folder: str, t: int) -> None:
+        block = self.worker.block
+        self.worker.restore(*checkpoints.load_block(Path(folder), block.first, block.first + block.k, t))
