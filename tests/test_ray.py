@@ -265,6 +265,19 @@ def test_a_run_whose_driver_died_is_resumed(toy, tmp_path, algorithm):
         other.fit(toy.X, toy.y)
 
 
+def test_a_folder_of_an_earlier_run_is_set_aside_and_the_end_is_saved(toy, tmp_path):
+    settings = {**SETTINGS, "algorithm": "pdmm", "stopping": None}
+    options = {"actors": 2, "checkpoint_dir": str(tmp_path), "checkpoint_every": 10}
+    GadgetSVC(engine="ray", engine_options=options, **{**settings, "max_iter": 25}).fit(toy.X, toy.y)
+    assert json.loads((tmp_path / "run.json").read_text())["t"] == 25  # its end, too
+    GadgetSVC(engine="ray", engine_options=options, **{**settings, "max_iter": 5}).fit(toy.X, toy.y)
+    (former,) = tmp_path.glob("former-*")
+    assert json.loads((former / "run.json").read_text())["t"] == 25
+    longer = {**settings, "max_iter": 12}
+    resumed = GadgetSVC(engine="ray", engine_options={**options, "resume": True}, **longer).fit(toy.X, toy.y)
+    np.testing.assert_array_equal(fitted(toy, "local", **longer).node_coef_, resumed.node_coef_)
+
+
 def test_a_run_that_had_lost_an_actor_is_resumed_with_all(toy, runtimes, tmp_path):
     """The driver dies after one of its actors: at the end all nodes have the optimum of all rows."""
     settings = {"topology": "complete", "lam": LAM, "random_state": 5, "stopping": None, "record_every": 20}
@@ -296,6 +309,9 @@ def test_options_are_checked_by_name(toy):
         fitted(toy, "ray", engine_options={"timeout": -1})
     with pytest.raises(ValueError, match="needs checkpoint_dir"):
         fitted(toy, "ray", engine_options={"resume": True})
+    for name, value in (("timeout", None), ("num_cpus", [1]), ("address", 5), ("resources", "gpu"), ("restart", "yes")):
+        with pytest.raises(ValueError, match=f"engine option {name} must be"):
+            fitted(toy, "ray", engine_options={name: value})
     with pytest.raises(ValueError, match="made by the simulator"):
         fitted(toy, "ray", faults="loss=0.1")
     with pytest.raises(ValueError, match="Did you mean 'ray'"):

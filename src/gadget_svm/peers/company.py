@@ -220,8 +220,8 @@ class Company:
         calls = (self._call(address) for address in dict.fromkeys(some[:16]))
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
         errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-        if errors and (len(errors) == len(outcomes) or not isinstance(errors[0], PeerError)):
-            raise errors[0]  # one seed of other terms among several is their affair
+        if errors and (not any(outcome is True for outcome in outcomes) or not isinstance(errors[0], PeerError)):
+            raise errors[0]  # one seed of other terms among several is their affair, if another one agrees
 
     async def _call(self, address: str) -> bool:
         """Greet whoever is at an address; whether it answered and learns the same."""

@@ -270,7 +270,8 @@ class Peer(Company):
                 log.info(
                     "the sites have settled on a scale: learning begins", extra=fields(sites=len(self.scaling.entries))
                 )
-                self._begin()
+                async with self._between_ticks:
+                    await loop.run_in_executor(self._worker, self._begin)
             if self.learner is not None:
                 async with self._between_ticks:
                     await self.tend_links()
@@ -441,7 +442,7 @@ class Peer(Company):
         if name != self.name:
             self.metrics.refuse("name")
             return self._ack(name, Status.REFUSED, f"only {self.name} itself may stop {self.name}, not {name}")
-        self._withdraws = notice.text == WITHDRAW
+        self._withdraws |= notice.text == WITHDRAW
         self.stop(notice.text or "asked to")
         return self._ack(name, Status.OK, "leaving")
 

@@ -3,6 +3,7 @@ complete generation. A half-written file never replaces a good one. Owns the fil
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ def save_block(folder: Path, first: int, last: int, arrays: Arrays, counters: di
     write(target, save(tensors, metadata={"counters": json.dumps(counters)}))
     generations = sorted(folder.glob(f"block-{first}-{last}.*.safetensors"), key=lambda path: int(path.suffixes[0][1:]))
     for old in generations[:-KEPT]:
-        old.unlink(missing_ok=True)
+        if old != target:
+            old.unlink(missing_ok=True)
     return target
 
 
@@ -51,6 +53,16 @@ def save_run(folder: Path, about: dict[str, Any]) -> None:
     """Say which generation is complete, and what run it is of. Written after all its blocks."""
     folder.mkdir(parents=True, exist_ok=True)
     write(folder / RUN, json.dumps(about).encode())
+
+
+def set_aside(folder: Path) -> None:
+    """Move what an earlier run left here into a folder of its own: its files would be taken for the new run's."""
+    left = [*folder.glob("block-*.safetensors"), *folder.glob(RUN)]
+    if left:
+        former = folder / f"former-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+        former.mkdir(exist_ok=True)
+        for path in left:
+            path.replace(former / path.name)
 
 
 def load_run(folder: Path) -> dict[str, Any]:

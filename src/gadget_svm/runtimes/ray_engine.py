@@ -5,6 +5,7 @@ messages, and fetches models to be looked at; mail never passes here.
 """
 
 import hashlib
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +28,8 @@ from gadget_svm.runtimes.worker import assemble, has_mass, refused
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+A_WHILE = 60.0
+"""Seconds after which a checkpoint is due, however few the iterations."""
 
 
 class RayRuntime:
@@ -48,7 +51,7 @@ class RayRuntime:
         self._given_up: set[int] = set()
         self.gone: dict[int, int] = {}  # who is away, and since which iteration
         self.t = self.messages = self.nbytes = self.spared = self.certificates = 0
-        self._saved = 0
+        self._saved, self._saved_at = 0, time.monotonic()
         self._kept: dict[int, int] = {}  # the last generation of every actor's block on disk
         self._mass = 0.0
         self.pids: list[int] = []
@@ -79,6 +82,8 @@ class RayRuntime:
             [actor.begin.remote(charge) for actor, charge in zip(self._actors, self._charges, strict=True)]
         )
         self._mass = float(sizes.sum())
+        if self.options.checkpoint_dir is not None and not self.options.resume:
+            checkpoints.set_aside(Path(self.options.checkpoint_dir))
         back = self._resume() if self.options.resume else []
         self._starting([actor.meet.remote(list(self._actors), self.t, back) for actor in self._actors])
 
@@ -111,7 +116,8 @@ class RayRuntime:
         messages = sum(part[0] for part in sent.values())
         self._count(messages, sum(part[1] for part in sent.values()))
         self._weigh()
-        if self.options.checkpoint_dir is not None and self.t - self._saved >= self.options.checkpoint_every:
+        due = self.t - self._saved >= self.options.checkpoint_every or time.monotonic() - self._saved_at > A_WHILE
+        if self.options.checkpoint_dir is not None and due:
             self.save()
 
     def certify(self) -> Certificate:
@@ -191,7 +197,12 @@ class RayRuntime:
         return Scores(ridge + hinge / total, wrong / total)
 
     def close(self) -> None:
-        """End the actors, and Ray if we started it."""
+        """Save what was not saved yet, end the actors, and Ray if we started it."""
+        if self.options.checkpoint_dir is not None and self.t > self._saved and self._live():
+            with suppress(
+                RuntimeError, OSError, self.ray.exceptions.RayError
+            ):  # no model is at stake
+                self.save()
         for actor in self._actors:
             if actor is not None:
                 with suppress(Exception):  # it may be gone already
@@ -215,7 +226,7 @@ class RayRuntime:
         }
         about |= {"kept": [self._kept.get(index) for index in range(len(self._actors))], "fingerprint": self._print}
         checkpoints.save_run(Path(folder), about)
-        self._saved = self.t
+        self._saved, self._saved_at = self.t, time.monotonic()
 
     def _resume(self) -> list[int]:
         """Go on from the checkpoint. Actors that had been lost are back, as far as theirs goes; which, is returned."""
