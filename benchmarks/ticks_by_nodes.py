@@ -21,12 +21,12 @@ from gadget_svm.runtimes.local import LocalRuntime, distances
 
 FEATURES, PER_ROW, LAM, TARGET = 47_236, 76, 1e-4, 1e-2
 SIZES: tuple[tuple[str, int, int], ...] = (
-    ("rows in all fixed", 10, 100_000),
-    ("rows in all fixed", 100, 100_000),
-    ("rows in all fixed", 500, 100_000),
-    ("rows a node fixed", 10, 4_000),
-    ("rows a node fixed", 100, 40_000),
-    ("rows a node fixed", 500, 200_000),
+    ("rows in all fixed", 10, 30_000),
+    ("rows in all fixed", 100, 30_000),
+    ("rows in all fixed", 300, 30_000),
+    ("rows a node fixed", 10, 2_000),
+    ("rows a node fixed", 100, 20_000),
+    ("rows a node fixed", 300, 60_000),
 )
 QUICK: tuple[tuple[str, int, int], ...] = (("rows in all fixed", 10, 2_000), ("rows in all fixed", 50, 2_000))
 JUDGED, MOST, EVERY = 8, 200, 2

@@ -313,7 +313,8 @@ def _newest(folder: Path) -> Loaded | None:
         return None
     findings = "; ".join(f"{path.name} {finding}" for path, finding in sorted(damaged.items()))
     raise CheckpointError(
-        f"no good state is left in {folder}: {findings}. Restore a copy, or move the files away (--fresh does) to start from nothing"
+        f"no good state is left in {folder}: {findings}. "
+        "Restore a copy, or move the files away (--fresh does) to start from nothing"
     )
 
 
