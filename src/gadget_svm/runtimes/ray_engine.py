@@ -199,9 +199,7 @@ class RayRuntime:
     def close(self) -> None:
         """Save what was not saved yet, end the actors, and Ray if we started it."""
         if self.options.checkpoint_dir is not None and self.t > self._saved and self._live():
-            with suppress(
-                RuntimeError, OSError, self.ray.exceptions.RayError
-            ):  # no model is at stake
+            with suppress(RuntimeError, OSError, self.ray.exceptions.RayError):  # no model is at stake
                 self.save()
         for actor in self._actors:
             if actor is not None:
