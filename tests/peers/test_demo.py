@@ -38,7 +38,7 @@ def still_running(folder: Path) -> list[str]:
 def test_three_peers_of_which_one_is_killed_and_returns(tmp_path):
     """One run for all that is to be seen of it, since it takes its time."""
     out = tmp_path / "three"
-    found = demo("--peers", 3, "--data", "digits", "--seconds", 6, "--lam", 0.01, "--chaos", "--out", out)
+    found = demo("--peers", 3, "--data", "digits", "--seconds", 10, "--lam", 0.01, "--chaos", "--out", out)
     assert found.exit_code == 0, found.output
     assert still_running(out) == []
     assert "is killed with -9" in found.output
@@ -64,9 +64,9 @@ def the_summary_says_what_the_models_say(out, summary):
         assert one["test_accuracy"] == np.mean(model.predict(data.X_test) == data.y_test)
         assert one["gap"] == pytest.approx(scores["train_objective"] / bound - 1)
         assert one["gap"] >= 0
-        assert one["messages"] > 0
-        assert one["bytes"] > one["messages"]
+        assert one["bytes"] >= one["messages"]
         assert one["ticks"] > 0
+    assert any(one["messages"] for one in summary["peers"])  # as last asked: on a busy machine not of all
     assert summary["worst_gap"] == max(one["gap"] for one in summary["peers"])
     assert summary["in_good_order"]
 

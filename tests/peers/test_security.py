@@ -448,9 +448,11 @@ def test_a_flood_is_cut_off_and_keeps_nobody_else_out(town):
             heard = a.heard["c"].letters
 
             async def flood():
-                while refused(a).get("rate", 0) < 200:
+                answers = []
+                while refused(a).get("rate", 0) < 200:  # a slow machine needs several rounds to get there
                     calls = (caller.code("Push", piece) for caller in callers for piece in data)
-                    assert CODE.RESOURCE_EXHAUSTED in await asyncio.gather(*calls)
+                    answers += await asyncio.gather(*calls)
+                assert CODE.RESOURCE_EXHAUSTED in answers
 
             most = await peak(asyncio.create_task(flood()))
             for caller in callers:
