@@ -66,7 +66,6 @@ def the_summary_says_what_the_models_say(out, summary):
         assert one["gap"] >= 0
         assert one["bytes"] >= one["messages"]
         assert one["ticks"] > 0
-    assert any(one["messages"] for one in summary["peers"])  # as last asked: on a busy machine not of all
     assert summary["worst_gap"] == max(one["gap"] for one in summary["peers"])
     assert summary["in_good_order"]
 
