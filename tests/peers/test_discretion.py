@@ -15,10 +15,12 @@ pytest.importorskip("prometheus_client")
 from kit import goes_on, living, rows, until
 
 from gadget_svm.algorithms import Gadget
-from gadget_svm.peers import post
+from gadget_svm.peers import post, vault
 from gadget_svm.peers.charter import Charter
-from gadget_svm.peers.discretion import PATIENCE, Discretion
+from gadget_svm.peers.discretion import FORMER, PATIENCE, Discretion
 from gadget_svm.peers.learner import Learner, Parcel
+from gadget_svm.peers.overlay import node_id
+from gadget_svm.peers.peer import Peer
 
 
 def closest(X, vectors, outputs=1):
@@ -117,38 +119,59 @@ def guard():
     return Discretion(X, 1), np.asarray(X.todense()), np.random.default_rng(0)
 
 
+def sends(guard, receiver, vector, duals):
+    """Whether it may be sent; if so, it is."""
+    allowed = guard.allows(receiver, vector, duals)
+    if allowed:
+        guard.handed(receiver, np.array(vector))
+    return allowed
+
+
 def test_a_row_or_its_multiple_is_kept_back(guard):
     found, X, rng = guard
     for row in X[:5]:
-        assert not found.allows(1, 0.01 * row, None)
-        assert not found.allows(1, -100.0 * row + 0.001 * rng.normal(size=20), None)
+        assert not sends(found, 1, 0.01 * row, None)
+        assert not sends(found, 1, -100.0 * row + 0.001 * rng.normal(size=20), None)
     assert found.withheld == 10
     assert found.sent(1) is None
-    assert found.allows(1, rng.normal(size=20), None)
+    assert sends(found, 1, rng.normal(size=20), None)
 
 
 def test_a_difference_along_a_row_is_kept_back_whoever_got_the_first(guard):
     found, X, rng = guard
     first = 10.0 * rng.normal(size=20)
-    assert found.allows(1, first, None)
-    assert not found.allows(1, first + X[3], None)  # to the same
-    assert not found.allows(2, first - 0.1 * X[4], None)  # to another
-    assert found.allows(1, first + X[3] + X[4] - X[5], None)
+    assert sends(found, 1, first, None)
+    assert not sends(found, 1, first + X[3], None)  # to the same
+    assert not sends(found, 2, first - 0.1 * X[4], None)  # to another
+    assert sends(found, 1, first + X[3] + X[4] - X[5], None)
+
+
+def test_what_waits_may_be_dropped_or_sent_and_both_are_compared(guard):
+    found, X, rng = guard
+    first, second = 10.0 * rng.normal(size=(2, 20))
+    assert sends(found, 1, first, None)
+    assert found.allows(1, second, None)  # and waits
+    assert not found.allows(1, first + X[3], None)  # as if the second were dropped
+    assert not found.allows(1, second + X[3], None)  # as if it were sent
+    assert not found.allows(2, second + X[3], None)  # to anyone
+    found.handed(1, second)
+    assert found.allows(1, first + X[3], None)
+    assert not found.allows(1, second + X[3], None)
 
 
 def test_what_was_kept_back_is_not_taken_to_be_sent(guard):
     found, X, rng = guard
     first = 10.0 * rng.normal(size=20)
-    assert found.allows(1, first, None)
-    assert not found.allows(1, first + X[3], None)
+    assert sends(found, 1, first, None)
+    assert not sends(found, 1, first + X[3], None)
     np.testing.assert_array_equal(found.sent(1), first)
-    assert not found.allows(1, first + 2.0 * X[3], None)
+    assert not sends(found, 1, first + 2.0 * X[3], None)
 
 
 def test_the_same_again_says_nothing_new(guard):
     found, _, rng = guard
     first = rng.normal(size=20)
-    assert all(found.allows(1, first, None) for _ in range(3))
+    assert all(sends(found, 1, first, None) for _ in range(3))
     assert found.withheld == 0
 
 
@@ -156,34 +179,63 @@ def test_every_output_is_looked_at():
     X, _ = rows(30, 20)
     found, rng = Discretion(X, 3), np.random.default_rng(0)
     vector = rng.normal(size=60)
-    assert found.allows(1, vector, None)
+    assert sends(found, 1, vector, None)
     change = np.zeros((3, 20))
     change[1] = np.asarray(X[7].todense()).ravel()
-    assert not found.allows(1, vector + change.ravel(), None)
+    assert not sends(found, 1, vector + change.ravel(), None)
 
 
 def test_a_vector_of_one_rows_dual_variable_is_kept_back_also_where_features_are_few():
     X, _ = rows(30, 4)
     found, one, two = Discretion(X, 1), np.zeros((1, 30)), np.zeros((1, 30))
     one[0, 5], two[0, 5], two[0, 6] = 0.3, 0.3, 0.2
-    assert not found.allows(1, np.asarray(0.3 * X[5].todense()).ravel(), one)
-    assert found.allows(1, np.asarray((0.3 * X[5] + 0.2 * X[6]).todense()).ravel(), two)
+    assert not sends(found, 1, np.asarray(0.3 * X[5].todense()).ravel(), one)
+    assert sends(found, 1, np.asarray((0.3 * X[5] + 0.2 * X[6]).todense()).ravel(), two)
 
 
 def test_rows_of_zeros_are_along_nothing():
     X = sp.csr_matrix(np.vstack([np.zeros(20), rows(30, 20)[0].toarray()]))
     found = Discretion(X, 1)
-    assert found.allows(1, np.zeros(20), None)
-    assert found.allows(1, np.ones(20), None)
+    assert sends(found, 1, np.zeros(20), None)
+    assert sends(found, 1, np.ones(20), None)
 
 
-def test_neighbours_of_before_are_forgotten(guard):
-    found, _, rng = guard
-    assert found.allows(1, rng.normal(size=20), None)
-    assert found.allows(2, rng.normal(size=20), None)
-    found.forget({2})
-    assert found.sent(1) is None
-    assert found.sent(2) is not None
+def test_only_the_latest_neighbours_of_before_are_remembered(guard):
+    found, X, rng = guard
+    vectors = rng.normal(size=(FORMER + 3, 20))
+    for other, vector in enumerate(vectors):
+        assert sends(found, other, vector, None)
+    assert sends(found, 0, vectors[0], None)  # spoken to again: not the oldest any more
+    found.forget({1})
+    assert [other for other in range(FORMER + 3) if found.sent(other) is None] == [2, 3]
+    assert not sends(found, 5, vectors[5] + X[3], None)  # one who comes back
+
+
+def test_what_was_sent_outlives_a_restart(guard):
+    found, X, rng = guard
+    first, last = 10.0 * rng.normal(size=(2, 20))
+    for other, vector in ((3, first), (7, last)):
+        assert sends(found, other, vector, None)
+    again = Discretion(sp.csr_matrix(X), 1)
+    assert sends(again, 3, first + X[2], None)  # as the test can fail
+    again = Discretion(sp.csr_matrix(X), 1)
+    again.restore(found.state())
+    assert not sends(again, 3, first + X[2], None)
+    assert not sends(again, 4, last + X[2], None)  # the last to anyone
+    assert sends(again, 4, first + X[2] - X[4] + X[7], None)
+    assert Discretion(sp.csr_matrix(X), 1).state()["sent"].shape == (0, 20)
+
+
+def test_a_peer_that_starts_again_knows_what_it_has_sent(town):
+    async def main():
+        a, b = town.peers("ab")
+        async with living(a, b):
+            await until(lambda: b.contacts and b.contacts["a"].sent > 5)
+        again = Peer(b.config)
+        again._go_on(vault.recall(b.config.peer.state, again.charter, again._rows))
+        np.testing.assert_array_equal(again.discretion.sent(node_id("a")), b.discretion.sent(node_id("a")))
+
+    asyncio.run(main())
 
 
 def test_one_who_has_settled_is_heard_in_the_end(guard):
@@ -191,7 +243,7 @@ def test_one_who_has_settled_is_heard_in_the_end(guard):
     found, X, rng = guard
     first = 10.0 * rng.normal(size=20)
     last = first + 0.5 * X[3]
-    assert found.released(1, first, None) is first
+    assert sends(found, 1, first, None)
     for _ in range(PATIENCE - 1):
         assert found.released(1, last, None) is None
     noisy = next(told for told in (found.released(1, last, None) for _ in range(5)) if told is not None)
@@ -200,7 +252,8 @@ def test_one_who_has_settled_is_heard_in_the_end(guard):
     assert abs(noise @ change) < 1e-9
     assert closest(sp.csr_matrix(X), [first, noisy]) < 0.95
     assert found.disguised == 1
-    assert found.released(1, last, None) is last
+    found.handed(1, noisy)
+    np.testing.assert_array_equal(found.released(1, last, None), last)
 
 
 def test_a_first_vector_is_never_let_out_with_noise(guard):
@@ -222,6 +275,7 @@ def test_sites_of_few_rows_agree_as_well_as_without_a_guard(d):
                 for parcel in each.solve():
                     told = guards[i].released(parcel.other, parcel.vector, each.duals) if guarded else parcel.vector
                     if told is not None:
+                        guards[i].handed(parcel.other, told)
                         note = Parcel(i, parcel.seq, told.copy(), parcel.weight, parcel.note)
                         inbox[parcel.other].append(note)
                 each.absorb(arriving[i])

@@ -475,8 +475,12 @@ def test_peers_come_to_agree_and_say_how_they_are(town):
             well, about = a.healthy()
             assert well
             assert about["learning"]
-        models = np.array([peer.learner.model().ravel() for peer in (a, b, c)])
-        assert np.abs(models - models.mean(axis=0)).max() < 0.05 * np.abs(models).max()
+
+            def agree():
+                models = np.array([peer.learner.model().ravel() for peer in (a, b, c)])
+                return np.abs(models - models.mean(axis=0)).max() < 0.05 * np.abs(models).max()
+
+            await until(agree)
 
     asyncio.run(main())
 

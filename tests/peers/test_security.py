@@ -18,7 +18,7 @@ pytest.importorskip("prometheus_client")
 import grpc
 from kit import Caller, Town, free_port, goes_on, letter, living, refused, rows, until
 
-from gadget_svm.peers import certs, identity
+from gadget_svm.peers import arrivals, certs, identity
 from gadget_svm.peers.desk import CALLS, CALLS_EACH, ListenError
 from gadget_svm.peers.envelope import (
     METHODS,
@@ -110,7 +110,10 @@ def good(town, _):
         (good, {CODE.OK}),
     ],
 )
-def test_only_a_certificate_of_our_authority_gets_through(town, tmp_path, credentials, codes):
+def test_only_a_certificate_of_our_authority_gets_through(town, tmp_path, monkeypatch, credentials, codes):
+    """The others are counted, too, though no call of theirs gets as far as our code."""
+    monkeypatch.setattr(arrivals, "GRACE", 0.0)
+
     async def main():
         peer = town.peer("a")
         async with living(peer), Caller(peer, credentials(town, tmp_path)) as call:
@@ -119,6 +122,12 @@ def test_only_a_certificate_of_our_authority_gets_through(town, tmp_path, creden
             assert await call.code("Status", encode_notice(Notice("b"))) in codes
             await goes_on(peer)
             assert bool(taken) == (codes == {CODE.OK})
+            if codes != {CODE.OK}:
+                await until(lambda: sum(refused(peer).values()))
+                assert refused(peer).keys() <= {"handshake", "stranger"}
+            else:
+                await asyncio.sleep(2)
+                assert not refused(peer)
 
     asyncio.run(main())
 

@@ -10,6 +10,9 @@ import random
 import time
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gadget_svm.peers.charter import Charter, disagreements
 from gadget_svm.peers.config import PeerConfig
 from gadget_svm.peers.discretion import Discretion
@@ -333,6 +336,11 @@ class Company:
             self.metrics.refuse(reason)
         status = {"run": Status.WRONG_RUN, "incarnation": Status.UNKNOWN}.get(reason, Status.MALFORMED)
         return self._ack(name, status, text)
+
+    def handed(self, name: str, vector: NDArray[np.float64]) -> None:
+        """Weights go out: the next are compared with them."""
+        if self.discretion is not None:
+            self.discretion.handed(node_id(name), vector)
 
     def delivered(self, name: str, size: int, seconds: float, ack: Ack) -> None:
         """A letter was answered."""

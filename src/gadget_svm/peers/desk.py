@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import grpc
 
+from gadget_svm.peers.arrivals import Arrivals
 from gadget_svm.peers.envelope import (
     METHODS,
     SERVICE,
@@ -97,6 +98,7 @@ class Desk(grpc.GenericRpcHandler):  # type: ignore[misc,type-arg,unused-ignore]
         self.host, self.identity, self.verifier, self.metrics = host, identity, verifier, metrics
         self.buckets = Buckets(rate, burst, most=members)
         self.connections = connections
+        self.arrivals = Arrivals(most=8 * connections)
         self._under_way: Counter[str] = Counter()
         answers: dict[str, Callable[[bytes, str], bytes]] = {
             "Hello": self._hello, "Push": self._push, "Leave": self._leave, "Status": self._status,
@@ -133,7 +135,7 @@ class Desk(grpc.GenericRpcHandler):  # type: ignore[misc,type-arg,unused-ignore]
             ],
         )
         try:
-            port = self._server.add_secure_port(address, self.identity.server_credentials())
+            port = self._server.add_secure_port(address, self.identity.server_credentials(self.arrivals.begun))
         except RuntimeError as error:
             port, why = 0, str(error)
         else:
@@ -150,10 +152,16 @@ class Desk(grpc.GenericRpcHandler):  # type: ignore[misc,type-arg,unused-ignore]
         if self._server is not None:
             await self._server.stop(grace)
 
+    def count_turned_away(self) -> None:
+        """Those whom TLS has refused: no call of theirs ever comes here."""
+        if times := self.arrivals.turned_away():
+            self._refuse("handshake", f"{times} connections on which nobody showed a certificate of ours", times)
+
     def _guarded(self, answer: Callable[[bytes, str], bytes]) -> Callable[[Any, Any], Awaitable[bytes]]:
         """Declared as a stream, of which one message is read: so that who calls is known before anything is read."""
 
         async def handle(_: Any, context: Any) -> bytes:
+            self.arrivals.spoken(context.peer())
             try:
                 name = self.verifier.name_of(context.auth_context()["x509_pem_cert"][0])
             except (Refused, KeyError, IndexError) as error:
@@ -186,8 +194,8 @@ class Desk(grpc.GenericRpcHandler):  # type: ignore[misc,type-arg,unused-ignore]
         await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "no message, or one too large to be read")
         raise AssertionError("abort raises")
 
-    def _refuse(self, reason: str, text: str) -> None:
-        self.metrics.refuse(reason)
+    def _refuse(self, reason: str, text: str, times: int = 1) -> None:
+        self.metrics.refuse(reason, times)
         log.debug("refused", extra=fields(reason=reason, why=text))
 
     def _hello(self, data: bytes, name: str) -> bytes:

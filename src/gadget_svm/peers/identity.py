@@ -6,6 +6,7 @@ Owns every check of a certificate; makes and writes none (`certs` does), and ope
 import logging
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -81,12 +82,20 @@ class Identity:
         end = min(ours.not_valid_after_utc, authority.not_valid_after_utc).timestamp()
         return cls(name, cert_pem, key_pem, ca_pem, ours.serial_number, end, _exposed(key))
 
-    def server_credentials(self) -> Any:
-        """For a gRPC server that asks every client for a certificate of our authority."""
+    def server_credentials(self, begun: Callable[[], None] = lambda: None) -> Any:
+        """For a gRPC server that asks every client for a certificate of our authority.
+
+        ``begun`` is called, in a thread of gRPC's, as each connection begins.
+        """
         import grpc
 
-        pair = [(self.key_pem, self.cert_pem)]
-        return grpc.ssl_server_credentials(pair, root_certificates=self.ca_pem, require_client_auth=True)
+        shown = grpc.ssl_server_certificate_configuration([(self.key_pem, self.cert_pem)], self.ca_pem)
+
+        def same() -> None:
+            """None: the certificates have not changed."""
+            begun()
+
+        return grpc.dynamic_ssl_server_credentials(shown, same, require_client_authentication=True)
 
     def channel_credentials(self) -> Any:
         """For a gRPC channel that shows our certificate and trusts our authority alone."""

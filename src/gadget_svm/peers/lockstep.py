@@ -11,6 +11,7 @@ import logging
 import time
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gadget_svm.peers.charter import RUN_BYTES, Charter, disagreements
 from gadget_svm.peers.config import Lockstep, PeerConfig
@@ -97,8 +98,10 @@ class Stepper:
             )  # fmt: skip
             log.info("done", extra=fields(ticks=self.learner.t, model=str(path)))
         finally:
-            await asyncio.gather(*(line.close() for line in self.lines.values()))
-            await desk.close(grace=2.0)
+            try:
+                await asyncio.gather(*(line.close() for line in self.lines.values()))
+            finally:  # also if cancelled while hanging up
+                await desk.close(grace=2.0)
 
     async def _meet(self, j: int) -> None:
         until = time.monotonic() + PATIENCE
@@ -127,6 +130,8 @@ class Stepper:
         """What goes to a neighbour in this tick, or that nothing does; again until it has it."""
         seq, vector, weight, note = (0, None, 0.0, None) if parcel is None else parcel[1:]
         letter = Letter(self.run, self.me.name, 1, name, 0, seq, t, vector, weight, note, True, (self.me,))
+        if vector is not None:
+            self.handed(name, vector)
         data, until = encode_letter(letter), time.monotonic() + PATIENCE
         while True:
             try:
@@ -173,6 +178,10 @@ class Stepper:
 
     def learn_of(self, members: tuple[Member, ...], speaker: str) -> None:
         """Everyone is known beforehand."""
+
+    def handed(self, name: str, vector: NDArray[np.float64]) -> None:
+        """Weights go out."""
+        self.discretion.handed(self.numbers[name], np.array(vector))
 
     def delivered(self, name: str, size: int, seconds: float, ack: Ack) -> None:
         """Nobody counts."""

@@ -24,7 +24,7 @@ PREFIX = "gadget_peer"
 STATES = ("alive", "suspect", "dead", "left")
 REASONS = (
     *("garbage", "version", "run", "name", "dimension", "not-finite", "too-large", "sequence", "members"),
-    *("expired", "revoked", "stranger", "nameless", "rate", "incarnation", "unknown", "busy"),
+    *("expired", "revoked", "stranger", "nameless", "rate", "incarnation", "unknown", "busy", "handshake"),
 )
 OTHER = "other"
 REQUEST = 8192
@@ -69,9 +69,9 @@ class Metrics:
         self.rtt = self._histogram("rtt_seconds", "Time from sending a letter to its acknowledgement.", QUICK)
         self.set_members({})
 
-    def refuse(self, reason: str) -> None:
-        """Count a refusal; reasons nobody listed share one label, so that others cannot make up series."""
-        self.refused.labels(reason if reason in REASONS else OTHER).inc()
+    def refuse(self, reason: str, times: int = 1) -> None:
+        """Count refusals; reasons nobody listed share one label, so that others cannot make up series."""
+        self.refused.labels(reason if reason in REASONS else OTHER).inc(times)
 
     def set_members(self, counts: Mapping[str, int]) -> None:
         """How many peers are in each state; none in those not given."""

@@ -182,6 +182,8 @@ class Peer(Company):
             log.warning("the scale is another one than in the checkpoint: learning begins anew")
             return
         self.learner.restore(memory.arrays, memory.learner)
+        assert self.discretion is not None
+        vault.recall_sent(memory, self.discretion)
         kept, self._kept = set(self.learner.neighbours), set(memory.kept)
         self._former = {name: address for name, address in self._former.items() if node_id(name) in kept}
         log.info("going on from a checkpoint", extra=fields(path=str(memory.path), ticks=self.ticks))
@@ -202,7 +204,7 @@ class Peer(Company):
         async with self._between_ticks:
             arrays, about = vault.pack(
                 self.charter, self._rows, self.members.me.incarnation, {**self._former, **addresses}, self.scaling,
-                self.learner, self._kept,
+                self.learner, self.discretion, self._kept,
             )  # fmt: skip
         start = time.perf_counter()
         try:
@@ -309,13 +311,14 @@ class Peer(Company):
         """Weights that are no numbers any more: back to the last that were."""
         log.error("the weights are not finite: going back to the last checkpoint")
         assert self.learner is not None
-        numbered = self.learner.block.exchanges
+        numbered, sent = self.learner.block.exchanges, self.discretion
         memory = vault.recall(self.config.peer.state, self.charter, self._rows)
         self._begin()
         if memory is not None and memory.learner is not None:
             self.learner.restore(memory.arrays, memory.learner)
             self._kept = set(memory.kept)
         self.learner.block.exchanges = numbered  # to the others the next letter is newer than the last
+        self.discretion = sent
 
     def _measure(self) -> None:
         learner = self.learner
@@ -372,6 +375,7 @@ class Peer(Company):
         if self.verifier.reload():  # whoever is on it now has a connection that was made before
             for contact in self.contacts.values():
                 contact.regreet()
+        self._desk.count_turned_away()
         if time.time() > self.identity.not_after:
             self.complain("certificate", "this peer's certificate has expired: issue a new one, and start again")
         self._show()

@@ -11,6 +11,8 @@ import time
 from typing import Any, Protocol
 
 import grpc
+import numpy as np
+from numpy.typing import NDArray
 
 from gadget_svm.peers.charter import Charter, disagreements
 from gadget_svm.peers.envelope import (
@@ -161,6 +163,9 @@ class Caller(Protocol):
     def learn_of(self, members: tuple[Member, ...], speaker: str) -> None:
         """Somebody's view."""
 
+    def handed(self, name: str, vector: NDArray[np.float64]) -> None:
+        """Weights are on their way."""
+
     def delivered(self, name: str, size: int, seconds: float, ack: Ack) -> None:
         """A letter was answered."""
 
@@ -235,6 +240,8 @@ class Contact:
     async def _deliver(self, letter: Letter) -> None:
         if not self._greeted:
             await self._greet()
+        if letter.vector is not None:
+            self.caller.handed(self.name, letter.vector)
         data = encode_letter(letter, self._narrow)
         start = time.perf_counter()
         ack = decode_ack(await self.line.call("Push", data, LETTER))

@@ -10,6 +10,7 @@ import numpy as np
 
 from gadget_svm.peers import checkpoint
 from gadget_svm.peers.charter import Charter, disagreements
+from gadget_svm.peers.discretion import Discretion
 from gadget_svm.peers.envelope import Malformed, Statistics, decode_statistics, encode_statistics
 from gadget_svm.peers.learner import Learner
 from gadget_svm.peers.scaling import Scaling
@@ -41,6 +42,7 @@ def pack(
     addresses: dict[str, str],
     scaling: Scaling,
     learner: Learner | None,
+    discretion: Discretion | None = None,
     kept: Iterable[str] = (),
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Arrays and plain values to save; copies, so that the peer may go on meanwhile."""
@@ -53,6 +55,8 @@ def pack(
     if learner is not None:
         state, about["learner"] = learner.state()
         arrays |= {name: np.array(value) for name, value in state.items()}
+    if discretion is not None:
+        arrays |= {f"discretion.{name}": value for name, value in discretion.state().items()}
     if scaling.kind != "none" and scaling.settled:
         arrays["statistics"] = np.frombuffer(encode_statistics(scaling.message()), dtype=np.uint8)
     return arrays, about
@@ -82,6 +86,12 @@ def recall(folder: Path, charter: Charter, rows: str) -> Memory | None:
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, Malformed) as error:
         raise VaultError(f"the state in {folder} is of another version ({error!r}): {fresh}") from error
+
+
+def recall_sent(memory: Memory, discretion: Discretion) -> None:
+    """Take up what was sent before; a state of a version that did not keep it has nothing to say."""
+    if "discretion.sent" in memory.arrays:
+        discretion.restore({name: memory.arrays[f"discretion.{name}"] for name in ("sent", "sent_to")})
 
 
 def set_aside(folder: Path) -> list[Path]:
