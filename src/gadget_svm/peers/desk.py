@@ -145,7 +145,11 @@ class Desk(grpc.GenericRpcHandler):  # type: ignore[misc,type-arg,unused-ignore]
                 f"cannot listen on {address} ({why or 'the address is in use or not of this machine'}): "
                 "set [peer] listen to a free port, or stop who has it"
             )
-        await self._server.start()
+        try:
+            await self._server.start()
+        except BaseException:  # cancelled: gRPC waits for ever for a server that was not stopped
+            await self.close(0.0)
+            raise
 
     async def close(self, grace: float = 1.0) -> None:
         """Take no more calls."""

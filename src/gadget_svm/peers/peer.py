@@ -129,10 +129,14 @@ class Peer(Company):
             finally:
                 for job in jobs:
                     job.cancel()
-                await asyncio.gather(*jobs, return_exceptions=True)
-                await self._leave()
-                if pages is not None:
-                    pages.close()
+                try:
+                    await asyncio.gather(*jobs, return_exceptions=True)
+                    await self._leave()
+                finally:  # last: whoever waits for this peer to be gone finds its files complete
+                    await self._desk.close()
+                    if pages is not None:
+                        pages.close()
+                log.info("left", extra=fields(incarnation=self.members.me.incarnation))
         if self._failure is not None:
             raise self._failure
 
@@ -161,8 +165,6 @@ class Peer(Company):
         await asyncio.to_thread(self._worker.shutdown)
         await self._save()
         await self._export()
-        await self._desk.close()  # last: whoever waits for this peer to be gone finds its files complete
-        log.info("left", extra=fields(incarnation=self.members.me.incarnation))
 
     # What survives
 
