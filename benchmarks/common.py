@@ -46,6 +46,14 @@ def generated(rows: int, features: int, per_row: int, seed: int = 0) -> tuple[sp
     return X, np.where(score > 0, 1, -1)
 
 
+def quickest(run: Callable[[], tuple[float, float]], least: int = 3) -> tuple[float, float]:
+    """Wall and CPU seconds of the quickest run: of ``least`` ones, and of as many as fit into a second, up to 25."""
+    took = [run() for _ in range(least)]
+    while len(took) < 25 and sum(wall for wall, _ in took) < 1.0:
+        took.append(run())
+    return min(took)
+
+
 def say(words: str) -> None:
     """A line of progress, beside the results."""
     print(f"{time.perf_counter() - BEGUN:6.0f} s  {words}", file=sys.stderr, flush=True)

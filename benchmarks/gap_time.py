@@ -31,7 +31,8 @@ def main(quick: bool = False) -> None:
         "certified by a duality gap of 0.01 % or less. The ticks are those after which the gap is that small for the "
         "first time, in a run that is looked at; the clock is that of another run of as many ticks, all nodes together "
         "on every core, nobody looking, kernels compiled, rows dealt out. Solvers have all rows in one place and are "
-        "given by the quickest setting of their sweep, chosen in hindsight; the quickest of three runs counts.",
+        "given by the quickest setting of their sweep, chosen in hindsight. The quickest run counts, of three at least "
+        "and of as many as fit into a second.",
         "",
         *[f"- {peer.name}: {peer.sweep}." for peer in solvers],
         *([f"- Not installed here, so left out: {', '.join(lacking)}."] if lacking else []),

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks.common import generated, say
+from benchmarks.common import generated, quickest, say
 from gadget_svm import build_network, load_dataset
 from gadget_svm.algorithms import resolve
 from gadget_svm.data.partition import deal_evenly
@@ -147,14 +147,16 @@ def watched(task: Task, algorithm: Any, until: float, most_ticks: int, most_seco
 
 def timed(task: Task, algorithm: Any, ticks: int, repeats: int = 3) -> tuple[float, float]:
     """Wall and CPU seconds of so many ticks of all nodes, nobody looking; the quickest of some runs."""
-    took = []
-    for _ in range(repeats):
+
+    def run() -> tuple[float, float]:
         runtime = task.runtime(algorithm)
         wall, cpu = time.perf_counter(), time.process_time()
         runtime.advance(ticks)
-        took.append((time.perf_counter() - wall, time.process_time() - cpu))
+        took = time.perf_counter() - wall, time.process_time() - cpu
         runtime.close()
-    return min(took)
+        return took
+
+    return quickest(run, repeats)
 
 
 def percent(target: float) -> str:

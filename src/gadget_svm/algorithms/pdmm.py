@@ -33,6 +33,7 @@ from gadget_svm import gossip, spectral
 from gadget_svm.block import Block, Links
 from gadget_svm.gossip.protocol import arranged, post
 from gadget_svm.kernels import pdmm as moves
+from gadget_svm.kernels import pdmm_leap as leaps
 from gadget_svm.kernels.dual import DualRows, multiplicity
 from gadget_svm.kernels.gossip import EPOCH
 from gadget_svm.mail import Delivery, Mail, letter_bytes
@@ -46,6 +47,8 @@ AGAIN = 0.8
 brings mail from all sides, as at the hub of a star, a single pass is too inexact for theta = 1, and w never settles."""
 ALL_THETA, ALL_PASSES = 0.85, 2
 """With all neighbours in every tick: one pass is too inexact for a theta near 1, a third gains nothing."""
+LONGEST_CALL = 50_000_000
+"""Numbers to touch before going back to the interpreter, which may have been told to stop."""
 _ENDS = ("z", "rho", "strain", "open", "due", "agreed", "seen", "changes", "epoch", "absent", "since")
 """What is kept for every end of an edge."""
 FORMER = 8
@@ -100,31 +103,29 @@ class PdmmRun:
         """Ticks of a block that holds all nodes, without mail being made up, sorted and looked through."""
         if "dual" not in block.edge:
             self._open(block)
-        nodes, edges, rows, width = _nodes(block), _edges(block), _rows(block), block.s.shape[1]
-        now, before = self._letters(block, block.k), self._letters(block, block.k)
-        z, was = edges.z, np.empty_like(edges.z) if self.everyone else edges.z
-        hearing = (_back(block), self.everyone, self.theta, self.again, self.rho is None)
-        clock, sent = block.exchanges, 0
-        for step in range(count):
-            block.team.run(
-                moves.tick, block.k, _work(block), nodes, edges._replace(z=z), block.w, block.edge["dual"],
-                block.edge["rest"], block.scratch["turn"], rows, self.passes, block.seed, *hearing, clock + step,
-                before, was, now, step > 0,
+        nodes, edges, rows = _nodes(block), _edges(block), _rows(block)
+        solving = (block.w, block.edge["dual"], block.edge["rest"], block.scratch["turn"], rows, self.passes)
+        hearing = (_back(block), self.theta, self.again, self.rho is None)
+        ends = len(edges.target)
+        said: tuple[Any, ...] = (np.empty(ends), np.empty((ends, 5))) if self.everyone else (self._letters(block),)
+        most, done = max(1, LONGEST_CALL // max(block.k * _work(block), 1)), 0
+        while done < count:
+            some = min(most, count - done)
+            block.team.together(
+                leaps.broadcasts if self.everyone else leaps.pushes, block.k, _work(block), nodes, edges, *solving,
+                block.seed, *hearing, block.exchanges, *said, some,
             )  # fmt: skip
-            now, before, z, was = before, now, was, z
-            sent += int((before.along >= 0).sum())
+            block.exchanges += some
+            done += some
         block.iterates += count
-        block.exchanges += count
-        edges, block.edge["z"] = edges._replace(z=z), z
-        block.team.run(moves.catch_up, block.k, width, nodes, edges, *hearing, block.exchanges - 1, before, was)
-        return sent, sent * letter_bytes(width, 2)
+        sent = count * (ends if self.everyone else int((np.diff(edges.ptr) > 0).sum()))
+        return sent, sent * letter_bytes(block.s.shape[1], 2)
 
-    def _letters(self, block: Block, vectors: int | None = None) -> moves.Letters:
+    def _letters(self, block: Block) -> moves.Letters:
         count = len(block.links.target) if self.everyone else block.k
         return moves.Letters(
-            np.full(count, -1, dtype=np.int64), np.empty((vectors or count, block.s.shape[1])), np.zeros(count),
-            np.zeros(count),
-        )  # fmt: skip
+            np.full(count, -1, dtype=np.int64), np.empty((count, block.s.shape[1])), np.zeros(count), np.zeros(count)
+        )
 
     def _push(self, block: Block, t: int, nodes: moves.Nodes, edges: moves.Edges) -> Mail:
         letters, width = self._letters(block), block.s.shape[1]
@@ -242,7 +243,7 @@ def _back(block: Block) -> Ints:
     """The other end of every edge, where all ends are here."""
     if "back" not in block.scratch:
         block.scratch["back"] = np.empty(len(block.links.target), dtype=np.int64)
-        moves.turned(block.links.indptr, block.links.target, block.scratch["back"])
+        leaps.turned(block.links.indptr, block.links.target, block.scratch["back"])
     back: Ints = block.scratch["back"]
     return back
 

@@ -1,4 +1,5 @@
 """The moves of PDMM on a block's edges: local solve, push, receive, change of penalty, opening and closing of an edge.
+Many ticks in one call are in `pdmm_leap`.
 
 Owns the arithmetic. Two vectors are kept consistent by every move: z of the open edges, and
 w_i = (v_i - S_i) / (n_i lam + R_i) with S_i = sum_j A_ij z_ij and v_i = sum_r alpha_r y_r x_r, neither of which is
@@ -98,23 +99,6 @@ def turn_to(
     for q in range(len(w)):
         old = z[q] - shift * w[q]
         new = keep * old + theta * (y[q] + lack * w[q])
-        w[q] -= (new - old) * per_kappa
-        z[q] = new
-    if after != 0.0:
-        keep_still(w, z, after * A)
-
-
-@compiled
-def turn_over(
-    w: Floats, z: Floats, was: Floats, theirs: Floats, said: Floats, pull: float, shift: float, lack: float,
-    theta: float, A: float, kappa: float, after: float,
-) -> None:  # fmt: skip
-    """`turn_to`, to the same bits, from z as it ``was`` and y = theirs + 2 pull said, which is never written down."""
-    keep, per_kappa, shift = 1.0 - theta, A / kappa, shift * A
-    for q in range(len(w)):
-        y = theirs[q] + 2.0 * pull * said[q]
-        old = was[q] - shift * w[q]
-        new = keep * old + theta * (y + lack * w[q])
         w[q] -= (new - old) * per_kappa
         z[q] = new
     if after != 0.0:
@@ -379,9 +363,11 @@ def close_edge(nodes: Nodes, edges: Edges, i: int, e: int) -> None:
 
 @compiled
 def begin(lo: int, hi: int, nodes: Nodes, edges: Edges) -> None:
-    """Every edge at z = -rho A w_own, as if both ends agreed on it; from w = 0 that is z = 0."""
+    """Every edge at z = -rho A w_own, as if both ends agreed on it; from w = 0 that is z = 0, as it is."""
     for i in range(lo, hi):
         nodes.R[i] = total_penalty(edges, i)
+        if not nodes.w[i].any():
+            continue
         kappa = nodes.curve[i] + nodes.R[i]
         for e in range(edges.ptr[i], edges.ptr[i + 1]):
             A = sign(nodes.first + i, edges.target[e])
@@ -405,87 +391,3 @@ def wishes(lo: int, hi: int, rows: DualRows, times: Floats, ptr: Ints, lam: floa
         curve[i] = lam * count
         for e in range(ptr[i], ptr[i + 1]):
             rho[e] = UNITS * lam * max(length2, 1e-300) / (ptr[i + 1] - ptr[i])
-
-
-@compiled
-def tick(
-    lo: int, hi: int, nodes: Nodes, edges: Edges, w: Floats, dual: Floats, rest: NDArray[np.uint8], turn: Ints,
-    rows: DualRows, passes: int, seed: int, back: Ints, everyone: bool, theta: float, again: float, adapt: bool,
-    clock: int, heard: Letters, was: Floats, letters: Letters, later: bool,
-) -> None:  # fmt: skip
-    """Listen to what was sent in the tick before (unless it is the first), solve, push: a tick of all nodes, in one go.
-
-    Node i touches no state but its own, so any number of threads may share the nodes; ``heard`` and ``was``, z if
-    everyone speaks, were written by all of them a tick ago. Mail is absorbed by ascending sender, as `listen` does.
-    """
-    for i in range(lo, hi):
-        if later:
-            catch_up(i, i + 1, nodes, edges, back, everyone, theta, again, adapt, clock - 1, heard, was)
-        solve(i, i + 1, nodes, edges, w, dual, rest, turn, rows, passes, seed, clock)
-        if everyone:
-            show(nodes, edges, i, letters)
-        else:
-            push(i, i + 1, nodes, edges, everyone, seed, clock, letters)
-
-
-@compiled
-def catch_up(
-    lo: int, hi: int, nodes: Nodes, edges: Edges, back: Ints, everyone: bool, theta: float, again: float, adapt: bool,
-    clock: int, heard: Letters, was: Floats,
-) -> None:  # fmt: skip
-    """What the neighbours of every node sent it in the exchange ``clock``, on edges of epoch 0 that are all open."""
-    for i in range(lo, hi):
-        if everyone:
-            hear_everyone(nodes, edges, i, back, theta, again, adapt, clock, heard, was)
-            continue
-        for e in range(edges.ptr[i], edges.ptr[i + 1]):
-            m = edges.target[e]
-            if heard.along[m] == back[e]:
-                hear(nodes, edges, i, e, clock, heard.vector[m], heard.rho[m], heard.tau[m], theta, again, adapt)
-
-
-@compiled
-def show(nodes: Nodes, edges: Edges, i: int, letters: Letters) -> None:
-    """Node i's messages to all neighbours, to be made up by those who hear: w, once; z they find for themselves."""
-    w, said = nodes.w[i], letters.vector[i]
-    for q in range(len(w)):
-        said[q] = w[q]
-    for e in range(edges.ptr[i], edges.ptr[i + 1]):
-        letters.along[e], letters.rho[e], letters.tau[e] = e, edges.rho[e], nodes.tau[i]
-
-
-@compiled
-def hear_everyone(
-    nodes: Nodes, edges: Edges, i: int, back: Ints, theta: float, again: float, adapt: bool, clock: int,
-    heard: Letters, was: Floats,
-) -> None:  # fmt: skip
-    """`hear` what all neighbours of node i `show`, a stretch of w after the other, so that it is read from memory once.
-
-    ``was`` is z of all ends when they were shown, and stays: edges.z is written instead.
-    """
-    first, last, w = edges.ptr[i], edges.ptr[i + 1], nodes.w[i]
-    terms = np.empty((last - first, 5))
-    for e in range(first, last):
-        m = back[e]
-        shift, lack, kappa, after = settle(nodes, edges, i, e, heard.rho[m], heard.tau[m], adapt)
-        step = theta if clock > edges.seen[e] + 1 else again
-        terms[e - first] = shift, lack, step, kappa, after
-        edges.seen[e] = clock
-    for begins in range(0, len(w), STRETCH):
-        ends = min(begins + STRETCH, len(w))
-        for e in range(first, last):
-            m, j, (shift, lack, step, kappa, after) = back[e], edges.target[e], terms[e - first]
-            A = sign(nodes.first + i, j)
-            turn_over(
-                w[begins:ends], edges.z[e, begins:ends], was[e, begins:ends], was[m, begins:ends],
-                heard.vector[j, begins:ends], -A * heard.rho[m], shift, lack, step, A, kappa, after,
-            )  # fmt: skip
-
-
-@compiled
-def turned(ptr: Ints, target: Ints, back: Ints) -> None:
-    """The other end of every edge of a block that holds all nodes."""
-    for i in range(len(ptr) - 1):
-        for e in range(ptr[i], ptr[i + 1]):
-            j = target[e]
-            back[e] = find(target, ptr[j], ptr[j + 1], i)

@@ -4,12 +4,17 @@ A plain thread pool over nogil kernels: numba's own work-queue layer aborts when
 """
 
 import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from gadget_svm.kernels.barrier import POSSIBLE, let_go, parties
+
 WORTH_SHARING = 100_000
 """Below so many numbers touched, handing work to another thread costs more than it saves."""
+WORTH_MEETING = 4_000
+"""The same for threads that stay in one call and meet after each round: that costs a microsecond."""
 
 
 class Team:
@@ -19,6 +24,7 @@ class Team:
         self.size = max(1, size)
         self.worth_sharing = worth_sharing
         self._pool: ThreadPoolExecutor | None = None
+        self._meeting = threading.Lock()
 
     @classmethod
     def of(cls, n_jobs: int | None) -> "Team":
@@ -36,16 +42,41 @@ class Team:
         if parts < 2 or count * width < self.worth_sharing:
             kernel(0, count, *args)
             return
+        self._share(kernel, count, [args] * parts)
+
+    def together(self, kernel: Callable[..., Any], count: int, width: int, *args: Any) -> None:
+        """``kernel(lo, hi, party, *args)`` over 0..count: of many rounds, in which the threads of a party `meet`.
+
+        Threads that wait for each other must all be at work, so one such call at a time has them; another runs alone.
+        """
+        parts, worth = min(self.size, count), min(self.worth_sharing, WORTH_MEETING)
+        if parts < 2 or not POSSIBLE or count * width < worth or not self._meeting.acquire(blocking=False):
+            kernel(0, count, *parties(1), *args)
+            return
+        party = parties(parts)
+        try:
+            self._share(kernel, count, [(one, *args) for one in party])
+        except BaseException:  # such as Ctrl-C before this thread was there
+            let_go(party[0])
+            raise
+        finally:
+            self._meeting.release()
+
+    def _share(self, kernel: Callable[..., Any], count: int, args: list[tuple[Any, ...]]) -> None:
+        parts = len(args)
         bounds = [count * part // parts for part in range(parts + 1)]
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.size - 1, thread_name_prefix="gadget")
-        others = [self._pool.submit(kernel, bounds[p], bounds[p + 1], *args) for p in range(1, parts)]
-        kernel(bounds[0], bounds[1], *args)
+        others = [self._pool.submit(kernel, bounds[p], bounds[p + 1], *args[p]) for p in range(1, parts)]
+        kernel(bounds[0], bounds[1], *args[0])
         for other in others:
             other.result()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_pool": None}  # threads do not travel
+        return {**self.__dict__, "_pool": None, "_meeting": None}  # threads do not travel
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _meeting=threading.Lock())
 
     def close(self) -> None:
         """Let the threads go; the team may be used again and starts new ones."""

@@ -1,0 +1,89 @@
+"""Threads inside one compiled call that wait for each other: a round of all nodes ends before the next one begins.
+
+Going back to the interpreter for every round takes tens of microseconds, and rounds of small networks take no longer.
+Owns the counting gate; who the threads are is for `threads.Team` to say.
+"""
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numba.core import types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from gadget_svm.kernels.compiler import compiled
+
+Ints = NDArray[np.int64]
+SPINS = 4000
+"""Looks at the gate before a thread offers its core to others: longer than a round that is shared evenly is uneven."""
+POSSIBLE = not numba.config.DISABLE_JIT
+"""Without a compiler nothing is atomic, and threads take turns anyway."""
+
+
+class Party(NamedTuple):
+    """A thread among those of one call."""
+
+    gate: Ints  # where they count themselves; wider than a line of cache, which nothing else is to share
+    number: int = 0
+    size: int = 1
+
+
+def parties(size: int) -> list[Party]:
+    """Threads for one call."""
+    gate = np.zeros(16, dtype=np.int64)
+    return [Party(gate, number, size) for number in range(size)]
+
+
+def _atomic() -> tuple[Any, Any]:
+    @intrinsic  # type: ignore[untyped-decorator]
+    def add(_context: Any, array: Any, _number: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            view = context.make_array(signature.args[0])(context, builder, arguments[0])
+            return builder.atomic_rmw("add", view.data, arguments[1], "seq_cst")
+
+        return types.int64(array, types.int64), codegen
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def load(_context: Any, array: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            view = context.make_array(signature.args[0])(context, builder, arguments[0])
+            return builder.load_atomic(view.data, "seq_cst", 8)
+
+        return types.int64(array), codegen
+
+    return add, load
+
+
+def _plain() -> tuple[Any, Any]:
+    def add(array: Ints, number: int) -> int:
+        array[0] += number
+        return int(array[0]) - number
+
+    def load(array: Ints) -> int:
+        return int(array[0])
+
+    return add, load
+
+
+_add, _load = _atomic() if POSSIBLE else _plain()
+_offer = types.ExternalFunction("sched_yield", types.intc()) if POSSIBLE else (lambda: 0)
+
+
+@compiled
+def meet(party: Party, times: int) -> None:
+    """Wait until all of the party have come here ``times`` times, this one among them."""
+    if party.size == 1:
+        return
+    _add(party.gate, 1)
+    looks = 0
+    while _load(party.gate) < party.size * times:
+        looks += 1
+        if looks > SPINS:
+            _offer()
+
+
+@compiled
+def let_go(party: Party) -> None:
+    """Nobody is to wait any more: one of the party will not come."""
+    _add(party.gate, 1 << 60)
