@@ -4,6 +4,7 @@ Going back to the interpreter for every round takes tens of microseconds, and ro
 Owns the counting gate; who the threads are is for `threads.Team` to say.
 """
 
+import os
 from typing import Any, NamedTuple
 
 import numba
@@ -67,7 +68,15 @@ def _plain() -> tuple[Any, Any]:
 
 
 _add, _load = _atomic() if POSSIBLE else _plain()
-_offer = types.ExternalFunction("sched_yield", types.intc()) if POSSIBLE else (lambda: 0)
+
+
+@compiled
+def _nobody() -> int:
+    """Where no core can be offered: go on looking."""
+    return 0
+
+
+_offer = types.ExternalFunction("sched_yield", types.intc()) if POSSIBLE and os.name == "posix" else _nobody
 
 
 @compiled
