@@ -48,10 +48,15 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.dev
+# Solvers to compare with, where they install; the tables say which are absent.
+$(VENV)/.bench: $(VENV)/.dev
+	-$(PIP) -e '.[bench]'
+	@touch $@
+
+bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
 
-bench-quick: $(VENV)/.dev
+bench-quick: $(VENV)/.bench
 	$(BIN)/python -m benchmarks --quick
 
 clean:

@@ -2,6 +2,8 @@
 
 import time
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
@@ -19,6 +21,7 @@ def main(quick: bool = False) -> None:
     lines = [
         "Ten nodes, random 4-regular graph, the paper's lambda, no intercept, all other settings at their defaults.",
         "The objective is that of the worst node. LIBLINEAR is scikit-learn's LinearSVC on all rows, at its defaults.",
+        "The quicker of two runs counts.",
         "",
         "| data | method | worst node, test accuracy | objective | iterations | seconds | ratio to LIBLINEAR's time |",
         "|---|---|---|---|---|---|---|",
@@ -31,22 +34,27 @@ def main(quick: bool = False) -> None:
             lines.append(f"| {name} | not on this machine | | | | | |")
             continue
         central = LinearSVC(loss="hinge", C=1 / (d.lam * d.X.shape[0]), fit_intercept=False, random_state=0)
-        started = time.perf_counter()
-        accuracy = central.fit(d.X, d.y).score(d.X_test, d.y_test)
-        reference = time.perf_counter() - started
+        reference = min(_seconds(lambda central=central, d=d: central.fit(d.X, d.y)) for _ in range(2))
+        accuracy = central.score(d.X_test, d.y_test)
         for title, algorithm in METHODS.items():
             model = GadgetSVC(n_nodes=10, lam=d.lam, algorithm=algorithm, fit_intercept=False, random_state=0)
-            model.fit(d.X, d.y)
+            took = min(model.fit(d.X, d.y).history_[-1]["seconds"] for _ in range(2))  # the first may load kernels
             worst, last = min(model.node(i).score(d.X_test, d.y_test) for i in range(10)), model.history_[-1]
             lines.append(
                 f"| {name} | {title} | {100 * worst:.2f} % | {last['worst_objective']:.4f} | {model.n_iter_} "
-                f"| {last['seconds']:.2f} | {last['seconds'] / reference:.1f} |"
+                f"| {took:.2f} | {took / reference:.1f} |"
             )
             figures[f"{name} {algorithm}"] = {"worst_accuracy": worst, **last}
         lines.append(
             f"| {name} | LIBLINEAR, pooled | {100 * accuracy:.2f} % | | {central.n_iter_} | {reference:.2f} | 1 |"
         )
     publish("accuracy", "The paper's data sets", lines, figures, quick)
+
+
+def _seconds(work: Callable[[], Any]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
 
 
 if __name__ == "__main__":

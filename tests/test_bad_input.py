@@ -6,6 +6,7 @@ import pytest
 import scipy.sparse as sp
 
 from gadget_svm import Gadget, GadgetSVC, build_network
+from gadget_svm.algorithms import Pdmm
 
 QUICK = {"max_iter": 5, "stopping": None}
 
@@ -94,6 +95,12 @@ def test_lam_that_is_no_positive_number(toy, lam):
         ({"max_seconds": 0}, "max_seconds must be a positive number"),
         ({"record_every": -1}, "record_every must be a whole number"),
         ({"n_jobs": 0}, "no thread at all"),
+        ({"n_jobs": 1.5}, "n_jobs must be a whole number of threads"),
+        ({"n_jobs": "a"}, "n_jobs must be a whole number of threads"),
+        ({"lam": 1e-320}, "beyond what numbers of double precision"),
+        ({"lam": 1e308}, "beyond what numbers of double precision"),
+        ({"algorithm": Pdmm(theta="a")}, "theta is a number above 0"),
+        ({"algorithm": Pdmm(penalty=[1])}, "penalty is a positive number"),
         ({"engine_options": {"blocks": 0}}, "blocks must be a whole number of at least 1"),
         ({"class_weight": {0: -1, 1: 1}}, "class weights must be numbers, none negative"),
         ({"class_weight": {0: 1, 7: 1}}, "not in class_weight"),

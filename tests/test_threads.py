@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 
-from gadget_svm.kernels import Team, compiled
+from gadget_svm.kernels import Team, compiled, threads
 from gadget_svm.kernels.barrier import POSSIBLE, meet, parties
 
 N = 7
@@ -29,8 +29,10 @@ def relayed(team, rounds, width=10_000):
     return state
 
 
-@pytest.mark.parametrize("size", [2, 3, 5])  # more threads than cores, too
-def test_rounds_in_one_call_are_those_of_one_thread(size):
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_rounds_in_one_call_are_those_of_one_thread(monkeypatch, size):
+    """With more threads than cores, too."""
+    monkeypatch.setattr(threads, "_cores", lambda: 5)
     expected, team = relayed(Team(1), 2000), Team(size)
     try:
         for _ in range(5):
@@ -72,9 +74,21 @@ def test_two_calls_at_a_time_do_not_wait_for_each_others_threads():
         np.testing.assert_array_equal(state, relayed(Team(1), 20_000))
 
 
-def test_nobody_waits_for_one_who_was_interrupted():
+def test_there_are_no_more_threads_than_cores(monkeypatch):
+    seen = []
+    monkeypatch.setattr(threads, "_cores", lambda: 2)
+    team = Team(64)
+    team.together(lambda _lo, _hi, party: seen.append(party.size), N, 10_000)
+    team.close()
+    assert seen == [2, 2]
+
+
+@pytest.mark.parametrize("caller", [True, False])
+def test_nobody_waits_for_one_who_was_interrupted(caller):
+    """The thread that calls, or the other."""
+
     def kernel(lo, _, party):
-        if lo == 0:
+        if (lo == 0) == caller:
             raise KeyboardInterrupt
         meet(party, 1)
 

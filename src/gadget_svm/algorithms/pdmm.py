@@ -22,6 +22,7 @@ closed here answered with one's own. So an edge dropped by one end alone heals a
 gone, and who is back, is for others to find out: a Delivery says it.
 """
 
+import numbers
 from dataclasses import dataclass
 from typing import Any
 
@@ -344,15 +345,19 @@ class Pdmm(BaseEstimator):  # type: ignore[misc]
         if isinstance(self.neighbours, bool) or self.neighbours not in (1, "all"):
             raise ValueError(f"neighbours is 1 or 'all', got {self.neighbours!r}")
         theta = (ALL_THETA if everyone else 1.0) if self.theta is None else self.theta
-        if not 0 < theta <= 1:
-            raise ValueError(f"theta is above 0 and at most 1, got {self.theta!r}")
+        if not _is_number(theta) or not 0 < theta <= 1:
+            raise ValueError(f"theta is a number above 0 and at most 1, got {self.theta!r}")
         again = AGAIN if self.theta is None and not everyone else theta
         return PdmmRun(lam, _penalty(self.penalty), int(passes), everyone, float(theta), float(again))
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
 def _penalty(penalty: Any) -> float | None:
-    if penalty == "auto":
+    if isinstance(penalty, str) and penalty == "auto":
         return None
-    if isinstance(penalty, bool | str) or not 0 < penalty < np.inf:
+    if not _is_number(penalty) or not 0 < penalty < np.inf:
         raise ValueError(f"penalty is a positive number or 'auto', got {penalty!r}")
     return float(penalty)

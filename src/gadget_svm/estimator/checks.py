@@ -30,6 +30,7 @@ ENGINES = {"local": _local, "ray": _ray}
 """The engines, and who checks the options of each."""
 
 
+LEAST_LAM = 1e-60
 FAR = 0.1
 """A disagreement that a user should hear of."""
 
@@ -38,6 +39,13 @@ def check_parameters(model: Any) -> None:
     """What no other part checks: numbers in their range, and an engine that exists."""
     lookup("engine", model.engine, ENGINES)(model.engine_options or {}, model)
     _positive(model.lam, "lam", "the regulariser's weight, for example 1e-4")
+    if not LEAST_LAM <= model.lam <= 1 / LEAST_LAM:
+        raise ValueError(
+            f"lam={model.lam!r} is beyond what numbers of double precision can tell apart: use one between "
+            f"{LEAST_LAM:g} and {1 / LEAST_LAM:g}"
+        )
+    if model.n_jobs is not None and (isinstance(model.n_jobs, bool) or not isinstance(model.n_jobs, numbers.Integral)):
+        raise ValueError(f"n_jobs must be a whole number of threads, -1 for every core, or None, got {model.n_jobs!r}")
     _whole(model.max_iter, "max_iter", 1)
     if model.tol is not None:
         _positive(model.tol, "tol", "a tolerance, or None for the stopping rule's own")

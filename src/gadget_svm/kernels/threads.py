@@ -9,12 +9,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from gadget_svm.kernels.barrier import POSSIBLE, let_go, parties
+from gadget_svm.kernels.barrier import POSSIBLE, Party, let_go, parties
 
 WORTH_SHARING = 100_000
 """Below so many numbers touched, handing work to another thread costs more than it saves."""
 WORTH_MEETING = 4_000
 """The same for threads that stay in one call and meet after each round: that costs a microsecond."""
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Team:
@@ -29,7 +33,7 @@ class Team:
     @classmethod
     def of(cls, n_jobs: int | None) -> "Team":
         """As scikit-learn counts: None or -1 is every core, -2 all but one, else that many."""
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        cores = _cores()
         if n_jobs is None:
             return cls(cores)
         if n_jobs == 0:
@@ -47,15 +51,24 @@ class Team:
     def together(self, kernel: Callable[..., Any], count: int, width: int, *args: Any) -> None:
         """``kernel(lo, hi, party, *args)`` over 0..count: of many rounds, in which the threads of a party `meet`.
 
-        Threads that wait for each other must all be at work, so one such call at a time has them; another runs alone.
+        Threads that wait for each other must all be at work, so there are no more of them than cores, and one such call
+        at a time has them; another runs alone.
         """
-        parts, worth = min(self.size, count), min(self.worth_sharing, WORTH_MEETING)
+        parts, worth = min(self.size, count, _cores()), min(self.worth_sharing, WORTH_MEETING)
         if parts < 2 or not POSSIBLE or count * width < worth or not self._meeting.acquire(blocking=False):
             kernel(0, count, *parties(1), *args)
             return
+
+        def safely(lo: int, hi: int, party: Party, *given: Any) -> None:
+            try:
+                kernel(lo, hi, party, *given)
+            except BaseException:
+                let_go(party)
+                raise
+
         party = parties(parts)
         try:
-            self._share(kernel, count, [(one, *args) for one in party])
+            self._share(safely, count, [(one, *args) for one in party])
         except BaseException:  # such as Ctrl-C before this thread was there
             let_go(party[0])
             raise
