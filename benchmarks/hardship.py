@@ -45,6 +45,7 @@ class Case(NamedTuple):
 
 
 ONE, ALL = {100: 1.0, 400: 0.1}, {40: 1.0, 150: 0.1}
+AWAY = "20 % lost, 3 nodes away from 60 to 160"
 CASES = (
     Case("even shards", ONE, only=("adult", "reuters", "ccat")),
     Case("even shards", ALL, "all", only=("adult", "reuters", "ccat")),
@@ -53,8 +54,8 @@ CASES = (
     Case("rows sorted by label", {600: 1.0}, partition="sorted"),
     Case("Dirichlet 0.1 by label", {600: 1.0}, partition="label-skew"),
     Case("100 nodes", {600: 1.0}, nodes=100, only=("adult",)),
-    Case("20 % lost, 3 nodes away from 60 to 160", {150: 1.0, 300: 0.5}, faults=True, only=("adult",)),
-    Case("20 % lost, 3 nodes away from 60 to 160", {150: 2.0, 300: 0.5}, faults=True, only=("reuters",)),
+    *(Case(AWAY, {150: 1.0, 300: 0.5}, who, faults=True, only=("adult",)) for who in (1, "all")),
+    *(Case(AWAY, {150: 2.0, 300: 0.5}, who, faults=True, only=("reuters",)) for who in (1, "all")),
 )
 
 
