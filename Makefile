@@ -36,7 +36,7 @@ demo: $(VENV)/.report
 	$(BIN)/gadget demo --out demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto --dist loadgroup
+	$(BIN)/python -m pytest -n auto
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

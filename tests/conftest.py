@@ -1,4 +1,7 @@
-"""What several test files share: small problems and optional real data. Strategies are in strategies.py."""
+"""What several test files share: small problems, optional real data, and which tests keep out of each other's way.
+
+Strategies are in strategies.py.
+"""
 
 import os
 from pathlib import Path
@@ -12,6 +15,22 @@ from gadget_svm import load_dataset
 
 settings.register_profile("patient", deadline=None)  # the first example may compile a kernel
 settings.load_profile("patient")
+
+
+HEAVY = ("test_ray", "test_peer_network", "test_demo")
+"""Files that start many processes: one after another, or they starve each other on a small machine."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """With several workers: all heavy files to one of them, every other test to whoever is free."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return "heavy" if Path(nodeid.partition("::")[0]).name.startswith(HEAVY) else nodeid
+
+    return Scheduling(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,5 @@
-"""The Ray engine on a real Ray of its own: bit for bit the simulator, and what happens when actors die."""
+"""The Ray engine on a real Ray of its own: bit for bit the simulator, and a driver that dies. Actors that die are
+test_ray_losses.py's, places to read from test_ray_places.py's."""
 
 import json
 import os
@@ -7,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
 from itertools import pairwise
 from pathlib import Path
@@ -18,26 +18,18 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gadget_svm import Gadget, GadgetSVC, load_model
 from gadget_svm.algorithms import Pdmm
+from gadget_svm.cli.tables import absences
+from ray_kit import files_of, kill, noted, own_ray, until
 
-ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'gadget-svm[ray]'")
-
-pytestmark = pytest.mark.xdist_group("ray")  # one Ray is enough
 LAM = 0.05
 SETTINGS = {"n_nodes": 7, "lam": LAM, "random_state": 5, "n_jobs": 1}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster():
-    """Ray once for all tests here: on loopback, in a folder with a short name, as sockets in it have long ones."""
-    folder = tempfile.mkdtemp(prefix="r")
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    ray.init(
-        address="local", num_cpus=4, include_dashboard=False, object_store_memory=150 * 2**20, _temp_dir=folder,
-        _node_ip_address="127.0.0.1", log_to_driver=False, logging_level="ERROR",
-    )  # fmt: skip
-    yield
-    ray.shutdown()
-    shutil.rmtree(folder, ignore_errors=True)
+    """Ray once for all tests here."""
+    with own_ray():
+        yield
 
 
 def fitted(toy, engine, *, y=None, weight=None, **settings):
@@ -97,18 +89,6 @@ def test_batches_go_on_where_they_were(toy):
     assert_same(local, on_ray)
 
 
-def files_of(toy, folder, parts=5):
-    """Shards as files of three formats, on all of which the readers agree."""
-    from sklearn.datasets import dump_svmlight_file
-
-    paths = []
-    for i, rows in enumerate(np.array_split(np.arange(60), parts)):
-        path = folder / f"part-{i}.svm"
-        dump_svmlight_file(toy.X[rows], toy.y[rows], str(path), zero_based=False)
-        paths.append(path)
-    return paths
-
-
 @pytest.mark.parametrize("algorithm", ["auto", "gadget"])
 def test_files_are_read_by_the_actors(toy, tmp_path, algorithm):
     """The models are those of the same files read here; the objective is summed by actors, to the last bits."""
@@ -147,95 +127,6 @@ def test_a_ray_dataset(toy):
     np.testing.assert_array_equal(local.node_coef_, model.fit_shards(dataset).node_coef_)
     with pytest.raises(ValueError, match="engine='ray'"):
         GadgetSVC().fit_shards(dataset)
-
-
-@pytest.fixture
-def runtimes(monkeypatch):
-    """The runtimes of the fits to come, so that a test can get at their actors' processes."""
-    from gadget_svm.runtimes.ray_engine import RayRuntime
-
-    begun, begin = [], RayRuntime.begin
-
-    def noted(self, *args, **kwargs):
-        begin(self, *args, **kwargs)
-        begun.append(self)
-
-    monkeypatch.setattr(RayRuntime, "begin", noted)
-    return begun
-
-
-def struck(toy, runtimes, number, *, actor=1, at=20, max_iter=500, options=None, **settings):
-    """A model of seven nodes on three actors, one of which gets a signal in the middle."""
-    model = GadgetSVC(
-        7, topology="complete", lam=LAM, random_state=5, stopping=None, max_iter=max_iter, record_every=10,
-        engine="ray", engine_options={"actors": 3, "timeout": 20, **(options or {})}, **settings,
-    )  # fmt: skip
-
-    def observe(record, mean):  # noqa: ARG001
-        if record["iteration"] == at:
-            os.kill(runtimes[-1].pids[actor], number)
-
-    return model.fit_observed(toy.X, toy.y, sites=np.arange(60) % 7, observe=observe)
-
-
-def happened(model):
-    return [event for record in model.history_ for event in record.get("events", [])]
-
-
-def excess(toy, model, rows, nodes):
-    """The objective of the worst of these nodes above the optimum of these rows, as a part of it."""
-    best = GadgetSVC(1, lam=LAM, random_state=0, stopping="gap", tol=1e-4).fit(toy.X[rows], toy.y[rows])
-
-    def objective(w, b):
-        y = np.where(toy.y[rows] == 1, 1, -1)
-        return LAM / 2 * (w @ w + b * b) + np.maximum(0, 1 - y * (toy.X[rows] @ w + b)).mean()
-
-    worst = max(objective(model.node_coef_[i], model.node_intercept_[i]) for i in nodes)
-    return worst / objective(best.coef_[0], best.intercept_[0]) - 1
-
-
-SURVIVORS = [0, 1, 4, 5, 6]  # actor 1 of three holds the nodes 2 and 3
-
-
-@pytest.mark.parametrize(
-    ("number", "options", "why"),
-    [(signal.SIGKILL, {}, "Died"), (signal.SIGSTOP, {"timeout": 6}, "no answer")],
-    ids=["killed", "hung"],
-)
-def test_the_others_go_on_to_their_optimum(toy, runtimes, number, options, why):
-    """An actor that dies, or says nothing any more, is left behind with its rows; the history says so."""
-    model = struck(toy, runtimes, number, options=options)
-    (event,) = happened(model)
-    assert event["event"] == "lost"
-    assert event["actor"] == 1
-    assert event["nodes"] == [2, 3]
-    assert why in event["why"]
-    assert event["iteration"] >= 20
-    assert model.n_iter_ == 500
-    rows = np.flatnonzero(np.isin(np.arange(60) % 7, SURVIVORS))
-    assert excess(toy, model, rows, SURVIVORS) < 0.01
-    np.testing.assert_array_equal(runtimes[-1].here(), np.isin(np.arange(7), SURVIVORS))
-
-
-def test_push_sum_says_what_mass_was_lost(toy, runtimes):
-    model = struck(toy, runtimes, signal.SIGKILL, algorithm="gadget", max_iter=60)
-    (event,) = happened(model)
-    assert 0 < event["mass_lost"] < 60  # of the 60 rows
-
-
-@pytest.mark.parametrize("checkpoint", [True, False])
-def test_a_lost_actor_is_restarted(toy, runtimes, tmp_path, checkpoint):
-    """From its last checkpoint where there is one; at the end all nodes have the optimum of all rows."""
-    options = {"restart": True}
-    if checkpoint:
-        options |= {"checkpoint_dir": str(tmp_path / "kept"), "checkpoint_every": 5}
-    model = struck(toy, runtimes, signal.SIGKILL, options=options, max_iter=800)
-    lost, back = happened(model)
-    assert (lost["event"], back["event"]) == ("lost", "restarted")
-    assert back["nodes"] == [2, 3]
-    assert (back["from"] is not None) == checkpoint
-    assert runtimes[-1].here().all()
-    assert excess(toy, model, np.arange(60), range(7)) < 0.01
 
 
 class DeadError(Exception):
@@ -278,28 +169,6 @@ def test_a_folder_of_an_earlier_run_is_set_aside_and_the_end_is_saved(toy, tmp_p
     np.testing.assert_array_equal(fitted(toy, "local", **longer).node_coef_, resumed.node_coef_)
 
 
-def test_a_run_that_had_lost_an_actor_is_resumed_with_all(toy, runtimes, tmp_path):
-    """The driver dies after one of its actors: at the end all nodes have the optimum of all rows."""
-    settings = {"topology": "complete", "lam": LAM, "random_state": 5, "stopping": None, "record_every": 20}
-    options = {"actors": 3, "checkpoint_dir": str(tmp_path), "checkpoint_every": 10}
-
-    def strike(record, mean):  # noqa: ARG001
-        if record["iteration"] == 40:
-            os.kill(runtimes[-1].pids[1], signal.SIGKILL)
-        if record["iteration"] == 100:
-            raise DeadError
-
-    model = GadgetSVC(7, engine="ray", engine_options=options, max_iter=800, **settings)
-    with pytest.raises(DeadError):
-        model.fit_observed(toy.X, toy.y, observe=strike)
-    about = json.loads((tmp_path / "run.json").read_text())
-    assert about["kept"][1] < about["t"] == about["kept"][0] == about["kept"][2]
-    resumed = model.set_params(engine_options={**options, "resume": True}).fit(toy.X, toy.y)
-    (event,) = happened(resumed)
-    assert (event["event"], event["actor"], event["from"]) == ("restarted", 1, about["kept"][1])
-    assert excess(toy, resumed, np.arange(60), range(7)) < 0.01
-
-
 def test_options_are_checked_by_name(toy):
     with pytest.raises(ValueError, match="Did you mean 'actors'"):
         fitted(toy, "ray", engine_options={"actor": 2})
@@ -331,7 +200,14 @@ def test_no_actor_is_left(toy):
     assert {about["State"] for about in actors().values()} == {"DEAD"}
 
 
-def train(data, out, *options):
+def rows_file(toy, folder):
+    data = folder / "rows.csv"
+    np.savetxt(data, np.column_stack([toy.X, toy.y]), delimiter=",", header="a,b,c,d,e,label", comments="")
+    return data
+
+
+def trained(data, out, *options):
+    """What the command prints."""
     from typer.testing import CliRunner
 
     from gadget_svm.cli.app import app
@@ -339,14 +215,44 @@ def train(data, out, *options):
     given = ["train", str(data), "--nodes", "6", "--lam", "0.05", "--stopping", "none", "--quiet", "--out", str(out)]
     found = CliRunner().invoke(app, [*given, *options])
     assert found.exit_code == 0, found.output
+    return found.output
+
+
+def test_the_command_line_says_who_was_lost_and_came_back(toy, tmp_path, monkeypatch):
+    data = rows_file(toy, tmp_path)
+    noted(monkeypatch, lambda runtime: kill(runtime, 1))
+    options = ["--engine", "ray", "--max-iter", "60", "--engine-option", "actors=3", "--engine-option", "restart=true"]
+    output = trained(data, tmp_path, *options)
+    (line,) = [line for line in output.splitlines() if line.startswith("On the way:")]
+    assert "actor 1 with nodes 2 to 3 was lost at iteration 0 (ActorDiedError), back at iteration" in line
+
+
+def test_absences_in_one_line():
+    def event(kind, actor, iteration, **more):
+        return {"event": kind, "actor": actor, "nodes": [2 * actor, 2 * actor + 1], "iteration": iteration, **more}
+
+    lost = event("lost", 1, 1000, why="no answer")
+    said = "On the way: actor 1 with nodes 2 to 3 was lost at iteration 1,000 (no answer)"
+    assert absences([]) == ""
+    assert absences([lost]) == f"{said}, not back."
+    assert absences([lost, event("restart failed", 1, 1005, why="no file")]) == f"{said}, not back."
+    assert absences([event("restarted", 0, 4), lost, event("restarted", 1, 1010), {**lost, "iteration": 2000}]) == (
+        "On the way: actor 0 with nodes 0 to 1 came back at iteration 4; "
+        "actor 1 with nodes 2 to 3 was lost at iteration 1,000 (no answer), back at iteration 1,010; "
+        "actor 1 with nodes 2 to 3 was lost at iteration 2,000 (no answer), not back."
+    )
+    assert absences([{**lost, "actor": i} for i in range(30)]).endswith("; and 10 more.")
+
+
+def train(data, out, *options):
+    trained(data, out, *options)
     return load_model(out / "model.safetensors")
 
 
 def test_the_command_line_and_a_driver_that_is_killed(toy, tmp_path):
     """`gadget train --engine ray` with a Ray of its own, killed in the middle: its actors end, and from what is on
     disk it is resumed, to the simulator's model."""
-    data, kept, folder = tmp_path / "rows.csv", tmp_path / "kept", tempfile.mkdtemp(prefix="r")
-    np.savetxt(data, np.column_stack([toy.X, toy.y]), delimiter=",", header="a,b,c,d,e,label", comments="")
+    data, kept, folder = rows_file(toy, tmp_path), tmp_path / "kept", tempfile.mkdtemp(prefix="r")
     options = ["--engine", "ray"]
     for text in ("actors=2", f"checkpoint_dir={kept}", "checkpoint_every=10"):
         options += ["--engine-option", text]
@@ -369,13 +275,6 @@ def test_the_command_line_and_a_driver_that_is_killed(toy, tmp_path):
     resumed = train(data, tmp_path / "resumed", *last, *options, "--engine-option", "resume=true")
     local = train(data, tmp_path / "local", *last)
     np.testing.assert_array_equal(local.node_coef_, resumed.node_coef_)
-
-
-def until(true, seconds):
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, f"waited {seconds} s in vain"
-        time.sleep(0.2)
 
 
 def actors_of(session):

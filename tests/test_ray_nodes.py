@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -17,16 +18,15 @@ import pytest
 from gadget_svm import GadgetSVC
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'gadget-svm[ray]'")
-pytestmark = [
-    pytest.mark.xdist_group("ray"),
-    pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ip") is None, reason="network namespaces take root and ip"),
-]
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("ip") is None, reason="network namespaces take root and ip"
+)
 
 HOSTS, LAM = 3, 0.05
 ORPHANS_DIE = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execvp(sys.argv[1], sys.argv[1:])"
 """PR_SET_PDEATHSIG: nothing outlives the tests, however they end."""
 DRIVER = """
-import json, os, sys
+import json, os, sys, time
 import numpy as np
 from gadget_svm import GadgetSVC
 
@@ -37,6 +37,8 @@ model = GadgetSVC(**order["settings"], engine="ray", engine_options=order["optio
 def observe(record, mean):
     if record["iteration"] == 20:
         open(order["out"] + ".reached", "w").close()
+        while order["wait"] and not os.path.exists(order["out"] + ".done"):
+            time.sleep(0.05)
         for pid in order["kill"]:
             try:
                 os.kill(pid, 9)
@@ -131,19 +133,35 @@ class Machines:
         """Pull the plug of a machine's network."""
         run("ip", "link", "set", f"{self.tag}n{i}", "down")
 
-    def fit(self, name, toy, *, kill=(), cut=None, actors=HOSTS, **settings):
-        """A training whose driver stands on the first machine, and what happens in its twentieth iteration."""
+    @contextmanager
+    def wall(self, i, j):
+        """Nothing passes between two machines, as long as it stands; all others reach both."""
+        rules = [("INPUT", "-s"), ("OUTPUT", "-d")]
+        inside = ["ip", "netns", "exec", f"{self.tag}n{i}", "iptables"]
+        try:
+            for chain, of in rules:
+                run(*inside, "-A", chain, of, f"{self.net}.{j + 1}", "-j", "DROP")
+            yield
+        finally:
+            for chain, _ in rules:
+                run(*inside, "-F", chain)
+
+    def fit(self, name, toy, *, kill=(), then=None, actors=HOSTS, timeout=20, **settings):
+        """A training whose driver stands on the first machine, and what happens in its twentieth iteration; there it
+        waits for ``then``, if there is one."""
         order, rows, out = (self.folder / f"{name}.{kind}" for kind in ("order", "npz", "out"))
         np.savez(rows, X=toy.X, y=toy.y, sites=np.arange(60) % 6)
-        options = {"address": f"{self.net}.1:6379", "actors": actors, "timeout": 20}
+        options = {"address": f"{self.net}.1:6379", "actors": actors, "timeout": timeout}
         said = {"rows": str(rows), "out": str(out), "settings": settings, "options": options, "kill": list(kill)}
+        said["wait"] = then is not None
         order.write_text(json.dumps(said))
         log = self.folder / f"{name}.log"
         driver = self.popen(0, [sys.executable, "-c", DRIVER, str(order)], log)
         try:
-            if cut is not None:
+            if then is not None:
                 until(Path(f"{out}.reached").exists, 120, log)
-                self.cut(cut)
+                then()
+                Path(f"{out}.done").touch()
             assert driver.wait(180) == 0, log.read_text()[-3000:]
         finally:
             if driver.poll() is None:
@@ -159,7 +177,9 @@ class Machines:
                 except ProcessLookupError:
                     continue
             node.wait(20)
-        for words in [f"netns delete {self.tag}n{i}" for i in range(HOSTS)] + [f"link delete {self.tag}"]:
+        names = [f"{self.tag}n{i}" for i in range(HOSTS)]
+        links = [f"link delete {name}" for name in [*names, self.tag]]  # else they stay as long as a socket lingers
+        for words in links + [f"netns delete {name}" for name in names]:
             subprocess.run(["ip", *words.split()], capture_output=True, timeout=30, check=False)
 
 
@@ -184,17 +204,36 @@ def test_several_machines_have_the_simulators_models(toy, machines, algorithm):
     np.testing.assert_array_equal(local.node_intercept_, intercept)
 
 
+@pytest.mark.skipif(shutil.which("iptables") is None, reason="a wall between two machines takes iptables")
+def test_two_machines_that_do_not_reach_each_other(toy, machines):
+    """All actors answer the driver, and mail between two of them does not arrive: one of the two is left behind."""
+    settings = {"lam": LAM, "random_state": 3, "topology": "complete", "stopping": None, "record_every": 20}
+    try:
+        with machines.wall(1, 2):
+            pass
+    except subprocess.CalledProcessError as refused:
+        pytest.skip(f"no iptables here: {refused.stderr}")
+    with ExitStack() as stack:
+
+        def build():
+            stack.enter_context(machines.wall(1, 2))
+
+        found = machines.fit("wall", toy, then=build, timeout=8, max_iter=600, **settings)
+    judge(toy, *found, why="its mail does not arrive")
+
+
 def test_a_machine_dies_and_another_is_cut_off(toy, machines):
     """The nodes on the others end within 1 % of the optimum of their rows. Last here: dead machines stay dead."""
     settings = {"lam": LAM, "random_state": 3, "topology": "complete", "stopping": None, "record_every": 20}
     victims = session_of(machines.nodes[2].pid)
     judge(toy, *machines.fit("death", toy, kill=victims, max_iter=600, **settings))
-    judge(toy, *machines.fit("cut", toy, cut=1, actors=2, max_iter=3000, **settings))
+    judge(toy, *machines.fit("cut", toy, then=lambda: machines.cut(1), actors=2, max_iter=600, **settings))
 
 
-def judge(toy, coef, intercept, history):
+def judge(toy, coef, intercept, history, why=""):
     (event,) = [event for record in history for event in record.get("events", [])]
     assert event["event"] == "lost"
+    assert why in event["why"]
     first, last = event["nodes"]
     here = [i for i in range(6) if not first <= i <= last]
     rows = np.isin(np.arange(60) % 6, here)

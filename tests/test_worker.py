@@ -2,20 +2,22 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from gadget_svm.algorithms import AveragedSgd, Gadget, MomDsvm, Pdmm, TwoPushSum
-from gadget_svm.estimator.fitting import make_blocks
+from gadget_svm.estimator.fitting import gathered, make_blocks
 from gadget_svm.estimator.problem import Problem
 from gadget_svm.kernels import Team
 from gadget_svm.mail import Delivery
 from gadget_svm.objective import Objective
 from gadget_svm.rows import Shares
 from gadget_svm.runtimes import LocalRuntime
-from gadget_svm.runtimes.worker import StalledError, Worker, assemble
+from gadget_svm.runtimes.digests import changed, digests, named
+from gadget_svm.runtimes.worker import StalledError, Worker, assemble, keeps_mass
 from gadget_svm.topologies import build
 
 N, LAM, ITERATIONS = 7, 0.05, 25
@@ -230,6 +232,34 @@ def test_push_sum_keeps_the_mass_it_cannot_send(toy):
     crew.advance(200)
     np.testing.assert_allclose(sum(worker.block.phi.sum() for worker in crew.live), left, rtol=1e-9)
     assert 0 < left < 60
+
+
+def test_who_has_mass_that_can_be_lost():
+    """Push-Sum in both forms, while its mass persists; pairwise averaging has none, though phi is set."""
+    runs = {way: kind.bind(network_for(kind), LAM, 1.0, sizes=SHARES.sizes) for way, kind in WAYS.items()}
+    assert {way for way, run in runs.items() if keeps_mass(run)} == {"push-sum", "diffusion", "averaged-sgd"}
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_digests_are_of_the_nodes_rows_alone(toy, weighted):
+    """Whatever the blocks; and each of a value, a label, a weight and the order of rows changes that of its node."""
+    problem, network = problem_of(toy, weighted=weighted), build("ring", N)
+    whole = digests(problem.rows)
+    assert len(set(whole)) == N
+    for parts in (3, 7):
+        bounds = [N * part // parts for part in range(parts + 1)]
+        assert [d for pair in pairwise(bounds) for d in digests(gathered(problem.rows, *pair))] == whole
+        assert [d for block in blocks_of(problem, network, parts) for d in digests(block.rows)] == whole
+    rows, at = problem.rows, 35  # of node 4
+    for name in ("data", "label", "cost", "mass") if weighted else ("data", "label", "cost"):
+        values = getattr(rows, name).copy()
+        values[rows.indptr[at] if name == "data" else at] += 1
+        assert changed(whole, digests(rows._replace(**{name: values}))) == [4]
+    order = rows.order.copy()
+    order[[at, at + 1]] = order[[at + 1, at]]
+    assert changed(whole, digests(rows._replace(order=order))) == [4]
+    assert named([4], []) == "node 4"
+    assert named(list(range(5)), list("abcdefg")) == "node 0 (a), node 1 (b), node 2 (c) and 2 more"
 
 
 def test_a_loss_wakes_those_who_wait(toy):

@@ -111,7 +111,7 @@ def show(order: Order, trained: Trained, aside: Console) -> None:
     if order.json:
         print(json.dumps({**summary, "history": trained.history}, allow_nan=False), file=sys.stdout)
     else:
-        show_training(Console(), summary)
+        show_training(Console(), summary, trained.history)
     if trained.model.stopped_by_ == "interrupted":
         say(aside, interrupted(order, trained.model.n_iter_))
     elif order.out is not None:

@@ -4,17 +4,11 @@ Owns what is asked of the shards so that all agree (width, numbering, classes, c
 place. No row passes through the driver: it hears of widths, labels and counts only.
 """
 
-import shutil
-import tempfile
-import urllib.request
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from itertools import pairwise
-from os import fspath
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlparse
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,7 +17,8 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from gadget_svm.data.columnar import read_arrow
 from gadget_svm.data.files import Raw, tidy_labels
-from gadget_svm.data.formats import agree, read_raw
+from gadget_svm.data.formats import agree
+from gadget_svm.estimator.places import read_place, shard_names, shown
 from gadget_svm.estimator.problem import WORTH_SPARING, as_csr, row_costs
 from gadget_svm.kernels import Team
 from gadget_svm.rows import Rows, Shares
@@ -33,8 +28,7 @@ from gadget_svm.runtimes.contract import Judge
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 ONCE = np.empty(0)
-PLAIN = ("", "file")
-WEB = ("http", "https")
+__all__ = ["RemoteProblem", "pose", "shard_names", "start_dataset", "start_files"]
 
 
 class Look(NamedTuple):
@@ -77,11 +71,11 @@ class Shards:
             self._raws = [_from_tables(name, parts, self.label) for name, parts in pairs]
         else:
             self._raws = [read_place(name) for name in self.names]
-        return [_look(name, raw) for name, raw in zip(self.names, self._raws, strict=True)]
+        return [_look(shown(name), raw) for name, raw in zip(self.names, self._raws, strict=True)]
 
     def settle(self, terms: Terms) -> NDArray[np.bool_]:
         """Bring the rows into their common form; returns which features occur."""
-        paths, kept = [Path(name) for name in self.names], self._raws
+        paths, kept = [Path(shown(name)) for name in self.names], self._raws
         tables = agree(paths, kept, terms.width, not terms.shift)
         X = sp.vstack([X for X, _ in tables], format="csr")
         y = np.concatenate([terms.classes[:0], *(y for _, y in tables)])
@@ -105,44 +99,6 @@ class Shards:
         if self._rows is None:
             raise RuntimeError("settle the terms first")
         return self._rows
-
-
-def read_place(name: str) -> Raw:
-    """Read a file by its path, or by a URI of any file system that is at hand."""
-    parts = urlparse(name)
-    if parts.scheme in PLAIN or len(parts.scheme) == 1:  # a drive's letter is no scheme
-        return read_raw(Path(parts.path if parts.scheme == "file" else name))
-    with tempfile.TemporaryDirectory(prefix="gadget") as folder:
-        copy = Path(folder) / PurePosixPath(parts.path).name
-        with copy.open("wb") as target:
-            _fetch(name, parts.scheme, target)
-        return read_raw(copy)
-
-
-def _fetch(name: str, scheme: str, target: Any) -> None:
-    if scheme in WEB:
-        with urllib.request.urlopen(name, timeout=60) as source:
-            shutil.copyfileobj(source, target)
-        return
-    try:
-        from pyarrow import ArrowException, fs
-
-        try:
-            system, path = fs.FileSystem.from_uri(name)
-        except (ArrowException, ValueError):
-            raise ImportError(f"pyarrow knows no file system {scheme!r}") from None
-        with system.open_input_stream(path, compression=None) as source:
-            shutil.copyfileobj(source, target)
-    except ImportError:
-        try:
-            fsspec: Any = import_module("fsspec")
-        except ImportError as error:
-            raise ImportError(
-                f"{name}: reading {scheme}:// takes pyarrow (s3, gs, hdfs) or fsspec with the package for {scheme}: "
-                "pip install 'gadget-svm[parquet]', or fsspec, where the actors run"
-            ) from error
-        with fsspec.open(name, "rb") as source:
-            shutil.copyfileobj(source, target)
 
 
 def _from_tables(name: str, parts: Sequence[Any], label: str | None) -> Raw:
@@ -222,12 +178,6 @@ def pose(runtime: Any, class_weight: Any, intercept: bool) -> tuple[RemoteProble
     return problem, classes
 
 
-def shard_names(shards: Iterable[Any]) -> list[str]:
-    """The places of shards that are all files or URIs; paths from the driver's folder become whole ones."""
-    places = [fspath(shard) for shard in shards]
-    return [place if urlparse(place).scheme else str(Path(place).resolve()) for place in places]
-
-
 def start_files(names: list[str], options: dict[str, Any]) -> Any:
     """Actors that will read these shards, one shard a node."""
     return _start(names, options, lambda first, last: Shards(names[first:last]))
@@ -237,15 +187,25 @@ def start_dataset(dataset: Any, nodes: int | None, label: str | None, options: d
     """Actors that will take the parts of a Ray Dataset: its rows in order, shared out evenly."""
     settings = ray_cluster.RayOptions.of(options)
     cluster = ray_cluster.Cluster(settings)
+    try:
+        what = "how it shares the Dataset out: is there room for its tasks beside what else runs on the cluster?"
+        tables = ray_cluster.within(settings.start_timeout, what, lambda: _shared_out(dataset, nodes))
+    except BaseException:
+        cluster.close()
+        raise
+    names = [f"part {i} of the dataset" for i in range(len(tables))]
+    return _start(names, options, lambda first, last: Shards(names[first:last], tables[first:last], label), cluster)
+
+
+def _shared_out(dataset: Any, nodes: int | None) -> list[list[Any]]:
+    """The tables of every node's part, as references."""
     count = dataset.count()
     nodes = min(10, count) if nodes is None else nodes
     if nodes > count:
         raise ValueError(f"n_nodes={nodes} is more than the {count} rows: every node needs at least one row")
     cuts = [count * i // nodes for i in range(1, nodes)]
     parts = dataset.split_at_indices(cuts) if cuts else [dataset.materialize()]
-    tables = [part.to_arrow_refs() for part in parts]
-    names = [f"part {i} of the dataset" for i in range(nodes)]
-    return _start(names, options, lambda first, last: Shards(names[first:last], tables[first:last], label), cluster)
+    return [part.to_arrow_refs() for part in parts]
 
 
 def _start(names: list[str], options: dict[str, Any], source: Any, cluster: Any = None) -> Any:
@@ -253,7 +213,7 @@ def _start(names: list[str], options: dict[str, Any], source: Any, cluster: Any 
     try:
         bounds = ray_engine.even_bounds(len(names), cluster.actors(len(names)))
         runtime = ray_engine.RayRuntime(cluster, bounds, [source(*pair) for pair in pairwise(bounds.tolist())])
-        runtime.names = names
+        runtime.names = [shown(name) for name in names]
         return runtime
     except BaseException:
         cluster.close()

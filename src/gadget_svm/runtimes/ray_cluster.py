@@ -5,10 +5,16 @@ The only module that imports Ray, and only when it is used.
 
 import numbers
 import os
+import socket
 import tempfile
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, fields, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +29,11 @@ MISSING = "engine='ray' needs Ray: pip install 'gadget-svm[ray]'"
 INLINE = {"RAY_max_direct_call_object_size": str(2**19), "RAY_task_rpc_inlined_bytes_limit": str(100 * 2**20)}
 """Where we start Ray, batches of up to 512 KiB travel inside the call. Between two actors on one busy machine it took,
 so and through the object store: 300 KB 2.5 and 3.6 ms, 1 MB 6 and 5 ms, 4 MB 16 and 8 ms, 16 MB 65 and 20 ms."""
+
+PATIENCE = 30.0
+"""Seconds to wait for a cluster's address to answer."""
+CLIENT_PORT = 10001
+"""Where ray:// leads unless it says."""
 
 
 _KINDS: tuple[tuple[tuple[str, ...], Any, str], ...] = (
@@ -87,6 +98,51 @@ def the_ray() -> Any:
     return ray
 
 
+def within(seconds: float, what: str, call: Callable[[], Any]) -> Any:
+    """The call's result, or its error; a TimeoutError if it takes longer. What Ray gives no timeout for, goes on."""
+    found: Future[Any] = Future()
+
+    def work() -> None:
+        try:
+            found.set_result(call())
+        except BaseException as error:
+            found.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    wait([found], timeout=seconds)
+    if not found.done():
+        raise TimeoutError(f"Ray did not say within {seconds:g} s {what}")
+    return found.result()
+
+
+def reach(address: str, seconds: float) -> None:
+    """An error if nobody listens there; Ray itself would try for long, and may end the process."""
+    scheme, _, place = address.rpartition("://")
+    if scheme not in ("", "ray"):
+        return  # an address of some other kind, that Ray knows of
+    try:
+        host, port = urlsplit(f"//{place}").hostname, urlsplit(f"//{place}").port or (CLIENT_PORT if scheme else None)
+    except ValueError:
+        host, port = None, None
+    if host is None or port is None:
+        raise ValueError(f"engine option address must be HOST:PORT, 'auto' or 'local', got {address!r}")
+    try:
+        within(seconds, "whether it is there", lambda: socket.create_connection((host, port), seconds).close())
+    except OSError as error:
+        raise ConnectionError(
+            f"no Ray answers at {address} ({error}): check that its head runs ('ray status' there), that this is the "
+            f"address 'ray start' printed, and that nothing between here and there blocks port {port}"
+        ) from None
+
+
+def _address(given: str) -> str:
+    """Where "auto" leads, found as Ray finds it; an error if there is no Ray here."""
+    if given != "auto":
+        return given
+    services: Any = import_module("ray._private.services")
+    return str(services.get_ray_address_from_environment(given, None))
+
+
 class Cluster:
     """A connection to Ray: one that was there, one by address, or a small one of our own that ends with us."""
 
@@ -100,6 +156,7 @@ class Cluster:
         options, quiet = self.options, {"log_to_driver": False, "logging_level": "ERROR"}
         self.own = True
         if options.address is not None and options.address != "local":
+            reach(_address(options.address), min(options.start_timeout, PATIENCE))
             self.ray.init(address=options.address, **quiet)
             return
         cores = os.cpu_count() or 1
@@ -119,8 +176,13 @@ class Cluster:
         """How many actors for so many nodes."""
         most = self.options.actors
         if most is None:
-            most = int(self.ray.cluster_resources().get("CPU", 1) / self.options.num_cpus)
+            most = int(self.cpus() / self.options.num_cpus)
         return max(1, min(most, nodes))
+
+    def cpus(self) -> float:
+        """All of the cluster."""
+        found = within(self.options.timeout, "how many CPUs the cluster has", self.ray.cluster_resources)
+        return float(found.get("CPU", 0))
 
     def make(self, source: Any) -> Any:
         """An actor."""

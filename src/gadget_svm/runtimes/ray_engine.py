@@ -1,7 +1,7 @@
 """The same algorithm on a Ray cluster: an actor holds a block of nodes, mail goes from actor to actor.
 
-Owns the driver's side: actors, their deaths and every wait for them. It says how many iterations, hears how many
-messages, and fetches models to be looked at; mail never passes here.
+Owns the driver's side of a run: it says how many iterations, hears how many messages, fetches models to be looked at,
+and keeps account of who was lost and came back. Mail never passes here.
 """
 
 import hashlib
@@ -20,16 +20,22 @@ from gadget_svm.block import Links
 from gadget_svm.network import Network
 from gadget_svm.objective import BATCH, Scores
 from gadget_svm.runtimes import checkpoints
+from gadget_svm.runtimes.digests import changed, named
 from gadget_svm.runtimes.local import FLEETING, UNCERTIFIABLE, certifiable
 from gadget_svm.runtimes.ray_cluster import Cluster
-from gadget_svm.runtimes.ray_host import Charge
-from gadget_svm.runtimes.worker import assemble, has_mass, refused
+from gadget_svm.runtimes.ray_crew import Crew
+from gadget_svm.runtimes.ray_host import Begun, Charge
+from gadget_svm.runtimes.ray_restarts import Restarts
+from gadget_svm.runtimes.worker import assemble, keeps_mass, refused, takes_back
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 A_WHILE = 60.0
 """Seconds after which a checkpoint is due, however few the iterations."""
+MOST_SAID = 300
+"""Letters of a reason that the history keeps."""
+STAYS_AWAY = "this algorithm cannot take nodes back: use pdmm, or gadget with push-sum"
 
 
 class RayRuntime:
@@ -41,8 +47,8 @@ class RayRuntime:
     def __init__(self, cluster: Cluster, bounds: Ints, sources: Sequence[Any]) -> None:
         self.cluster, self.ray, self.options = cluster, cluster.ray, cluster.options
         self.bounds = bounds
-        self._sources = [self.ray.put(source) for source in sources]
-        self._actors: list[Any] = [cluster.make(source) for source in self._sources]
+        self.crew = Crew(cluster, sources, self._lost)
+        self._restarts = Restarts(self.crew, self._take_over, self._admit, self._not_back)
         self._asked: list[tuple[Any, ...]] = []  # what to ask of a new actor's rows, too
         self._charges: list[Any] = []
         self._happened: list[dict[str, Any]] = []
@@ -53,7 +59,8 @@ class RayRuntime:
         self.t = self.messages = self.nbytes = self.spared = self.certificates = 0
         self._saved, self._saved_at = 0, time.monotonic()
         self._kept: dict[int, int] = {}  # the last generation of every actor's block on disk
-        self._mass = 0.0
+        self._mass = 0.0  # Push-Sum's, of those who are here
+        self._rows: list[str] = []  # digests of every node's rows, where they may be needed
         self.pids: list[int] = []
         self.names: list[str] = []  # of shards that the actors read
 
@@ -62,7 +69,7 @@ class RayRuntime:
     def ask(self, method: str, *args: Any) -> list[Any]:
         """Something of every actor's rows; what it answered is needed, so a loss is an error here."""
         self._asked.append((method, *args))
-        return self._starting([actor.ask.remote(method, *args) for actor in self._actors])
+        return self.crew.starting([actor.ask.remote(method, *args) for actor in self.crew.actors])
 
     def begin(
         self, run: Run, network: Network, seed: int, sizes: Floats, shape: tuple[int, int], lam: float | None,
@@ -71,36 +78,25 @@ class RayRuntime:
         """Make the blocks, from ``memory(first, last)`` if there is one, or from the checkpoint to be resumed."""
         self.run, self.lam, self._sizes, self.shape = run, lam, sizes, shape
         self._print = _fingerprint(run, network, seed, sizes, shape, self.bounds)
-        threads = max(1, int(self.options.num_cpus))
+        threads, digest = max(1, int(self.options.num_cpus)), self.options.restart or self.options.checkpoint_dir
         for index, (first, last) in enumerate(zip(self.bounds[:-1].tolist(), self.bounds[1:].tolist(), strict=True)):
             charge = Charge(
                 index, self.bounds, run, Links.of(network, first, last), sizes[first:last], shape, seed, lam, threads,
-                memory(first, last) if memory is not None else {},
+                memory(first, last) if memory is not None else {}, bool(digest),
             )  # fmt: skip
             self._charges.append(self.ray.put(charge))
-        self.pids = self._starting(
-            [actor.begin.remote(charge) for actor, charge in zip(self._actors, self._charges, strict=True)]
+        begun: list[Begun] = self.crew.starting(
+            [actor.begin.remote(charge) for actor, charge in zip(self.crew.actors, self._charges, strict=True)]
         )
+        self.pids, self._rows = [each.pid for each in begun], [digest for each in begun for digest in each.digests]
         self._mass = float(sizes.sum())
         if self.options.checkpoint_dir is not None and not self.options.resume:
             checkpoints.set_aside(Path(self.options.checkpoint_dir))
         back = self._resume() if self.options.resume else []
-        self._starting([actor.meet.remote(list(self._actors), self.t, back) for actor in self._actors])
-
-    def _starting(self, refs: list[Any]) -> list[Any]:
-        """All answers, or an error that says what hinders the start."""
-        ready, late = self.ray.wait(refs, num_returns=len(refs), timeout=self.options.start_timeout)
-        if late:
-            have = self.ray.cluster_resources().get("CPU", 0)
-            raise TimeoutError(
-                f"{len(late)} of {len(refs)} actors did not start within start_timeout="
-                f"{self.options.start_timeout:g} s: the cluster has {have:g} CPUs, {len(refs)} actors of "
-                f"{self.options.num_cpus:g} were asked for; ask for fewer with engine_options={{'actors': ...}}"
-            )
-        try:
-            return list(self.ray.get(ready, timeout=self.options.timeout))
-        except self.ray.exceptions.RayTaskError as error:
-            raise _cause(error) from None
+        self.crew.starting([actor.meet.remote(list(self.crew.actors), self.t, back) for actor in self.crew.actors])
+        if self.options.resume and keeps_mass(run):  # some may have been lost before, and some be back
+            phi = self.crew.starting([actor.values.remote("phi") for actor in self.crew.actors])
+            self._mass = float(sum(part.sum() for part in phi))
 
     def rehearse(self) -> None:
         """Done by `begin`."""
@@ -109,9 +105,9 @@ class RayRuntime:
 
     def advance(self, count: int) -> None:
         """``count`` iterations of all actors; those that are lost on the way are left behind."""
-        if self.options.restart:
+        if self.options.restart and self.crew.lost():
             self._restart()
-        sent = self._all("advance", count)
+        sent = self.crew.all("advance", count)
         self.t += count
         messages = sum(part[0] for part in sent.values())
         self._count(messages, sum(part[1] for part in sent.values()))
@@ -129,8 +125,8 @@ class RayRuntime:
         for node in np.flatnonzero(~here).tolist():
             if self.t - self.gone.get(node, self.t) < FLEETING:
                 return refused(self.shape, f"node {node} has only just left and may come back")
-        owner, live = int(np.argmax(here)), self._live()
-        found = self._all("certify", owner, here, self.certificates)
+        owner, live = int(np.argmax(here)), self.crew.live()
+        found = self.crew.all("certify", owner, here, self.certificates)
         if list(found) != live:
             return refused(self.shape, "an actor was lost meanwhile")
         certificate = assemble(list(found.values()), self.shape, owner)
@@ -147,7 +143,7 @@ class RayRuntime:
 
     def gather(self, name: str) -> NDArray[Any]:
         """An array of all blocks with an entry per node."""
-        parts = self._all("values", name)
+        parts = self.crew.all("values", name)
         example = next(iter(parts.values()))
         whole = self._seen.get(name)
         if whole is None or not self.gone:
@@ -175,7 +171,7 @@ class RayRuntime:
 
     def exchanges(self) -> int:
         """How often every block has sent."""
-        return int(next(iter(self._all("exchanges").values())))
+        return int(next(iter(self.crew.all("exchanges").values())))
 
     def events(self) -> list[dict[str, Any]]:
         """Who was lost and who came back since this was last asked for."""
@@ -189,7 +185,7 @@ class RayRuntime:
         for start in range(0, len(models), BATCH):
             some = slice(start, start + BATCH)
             total = 0.0
-            for loss, error, weight in self._all("losses", self.ray.put(models[some])).values():
+            for loss, error, weight in self.crew.all("losses", self.ray.put(models[some])).values():
                 hinge[some] += loss
                 wrong[some] += error
                 total += weight
@@ -198,14 +194,11 @@ class RayRuntime:
 
     def close(self) -> None:
         """Save what was not saved yet, end the actors, and Ray if we started it."""
-        if self.options.checkpoint_dir is not None and self.t > self._saved and self._live():
+        if self.options.checkpoint_dir is not None and self.t > self._saved and self.crew.live():
             with suppress(RuntimeError, OSError, self.ray.exceptions.RayError):  # no model is at stake
                 self.save()
-        for actor in self._actors:
-            if actor is not None:
-                with suppress(Exception):  # it may be gone already
-                    self.ray.kill(actor)
-        self._actors = [None] * len(self._actors)
+        self._restarts.close()
+        self.crew.close()
         self.cluster.close()
 
     # checkpoints
@@ -215,14 +208,15 @@ class RayRuntime:
         folder = self.options.checkpoint_dir
         if folder is None:
             return
-        self._kept |= dict.fromkeys(self._all("save", folder), self.t)
+        self._kept |= dict.fromkeys(self.crew.all("save", folder), self.t)
         about: dict[str, Any] = {
             "t": self.t,
             "messages": self.messages,
             "nbytes": self.nbytes,
             "certificates": self.certificates,
         }
-        about |= {"kept": [self._kept.get(index) for index in range(len(self._actors))], "fingerprint": self._print}
+        about |= {"kept": [self._kept.get(index) for index in range(len(self.crew.actors))], "fingerprint": self._print}
+        about["rows"] = self._rows
         checkpoints.save_run(Path(folder), about)
         self._saved, self._saved_at = self.t, time.monotonic()
 
@@ -230,167 +224,120 @@ class RayRuntime:
         """Go on from the checkpoint. Actors that had been lost are back, as far as theirs goes; which, is returned."""
         folder = str(self.options.checkpoint_dir)
         about = checkpoints.load_run(Path(folder))
+        self._check_same(about, folder)
+        self.t, self.messages, self.nbytes = about["t"], about["messages"], about["nbytes"]
+        self.certificates, self._saved = about["certificates"], about["t"]
+        self._kept = {index: t for index, t in enumerate(about["kept"]) if t is not None}
+        whole = [index for index in range(len(self.crew.actors)) if self._kept.get(index) == self.t]
+        back = [index for index in range(len(self.crew.actors)) if index not in whole]
+        if back and not takes_back(self.run):
+            raise ValueError(f"the checkpoint in {folder} is of a run that had lost actors, and {STAYS_AWAY}")
+        self.crew.starting([self.crew.actors[index].restore.remote(folder, self.t) for index in whole])
+        exchanges = self.crew.starting([self.crew.actors[whole[0]].exchanges.remote()])[0]
+        for index in back:
+            self.crew.starting([self._rejoined(self.crew.actors[index], index, exchanges)])
+            self._back(index)
+        return back
+
+    def _check_same(self, about: dict[str, Any], folder: str) -> None:
+        """Refuse a checkpoint of another run, or of other rows. Those of before rows were noted are not asked."""
+        before = about.get("rows", self._rows)
+        nodes = changed(before, self._rows) if len(before) == len(self._rows) else []
+        others = f"the rows of {named(nodes, self.names)} are not those the checkpoint in {folder} was made with"
         if about["fingerprint"] != self._print:
             raise ValueError(
                 f"the checkpoint in {folder} is of another run: data, nodes, topology, algorithm, seed and the number "
                 f"of actors, there {len(about['kept'])}, must be the same"
+                + (f"; {others}" if 0 < len(nodes) < len(before) else "")
             )
-        self.t, self.messages, self.nbytes = about["t"], about["messages"], about["nbytes"]
-        self.certificates, self._saved = about["certificates"], about["t"]
-        self._kept = {index: t for index, t in enumerate(about["kept"]) if t is not None}
-        whole = [index for index in range(len(self._actors)) if self._kept.get(index) == self.t]
-        back = [index for index in range(len(self._actors)) if index not in whole]
-        if back:
-            self._check_return()
-        self._starting([self._actors[index].restore.remote(folder, self.t) for index in whole])
-        exchanges = self._starting([self._actors[whole[0]].exchanges.remote()])[0]
-        for index in back:
-            self._starting([self._rejoined(self._actors[index], index, exchanges)])
-            self._note_return(index)
-        return back
+        if nodes:
+            raise ValueError(f"{others}: put the former ones back, or start anew, without resume")
 
-    # actors that live and die
+    # actors that are lost and come back
 
-    def _live(self) -> list[int]:
-        return [index for index, actor in enumerate(self._actors) if actor is not None]
-
-    def _all(self, method: str, *args: Any) -> dict[int, Any]:
-        """The answers of all actors that are still here at the end, by their number. Every wait has its timeout."""
-        pending = {getattr(self._actors[i], method).remote(*args): i for i in self._live()}
-        answers: dict[int, Any] = {}
-        before: dict[int, Any] = {}
-        while pending:
-            ready, _ = self.ray.wait(list(pending), num_returns=1, timeout=self.options.timeout / 2)
-            for ref in ready:
-                index = pending.pop(ref)
-                if self._actors[index] is not None:
-                    self._take(ref, index, answers)
-            if not ready:
-                before = self._probe(set(pending.values()), before)
-            pending = {ref: index for ref, index in pending.items() if self._actors[index] is not None}
-        if not answers:
-            raise RuntimeError(
-                f"all actors are lost at iteration {self.t}: see Ray's logs; with checkpoint_dir the run can be resumed"
-            )
-        return {index: answers[index] for index in sorted(answers) if self._actors[index] is not None}
-
-    def _take(self, ref: Any, index: int, answers: dict[int, Any]) -> None:
-        exceptions = self.ray.exceptions
-        try:
-            answers[index] = self.ray.get(ref, timeout=self.options.timeout)
-        except exceptions.RayTaskError as error:
-            raise _cause(error) from None
-        except (exceptions.RayError, exceptions.GetTimeoutError) as error:
-            self._lose(index, type(error).__name__)
-
-    def _probe(self, pending: set[int], before: dict[int, Any]) -> dict[int, Any]:
-        """Nobody has answered for long. Who does not say what it does is lost; if all wait for one another, one is."""
-        asked = {self._actors[i].status.remote(): i for i in self._live()}
-        ready, silent = self.ray.wait(list(asked), num_returns=len(asked), timeout=self.options.timeout / 2)
-        now: dict[int, Any] = {}
-        for ref in ready:
-            try:
-                now[asked[ref]] = self.ray.get(ref, timeout=self.options.timeout)
-            except self.ray.exceptions.RayError as error:
-                self._lose(asked[ref], type(error).__name__)
-        for ref in silent:
-            self._lose(asked[ref], "no answer")
-        stuck = [i for i in pending if i in now and now[i][1] and before.get(i) == now[i]]
-        if not silent and len(stuck) == len(pending & set(now)) and stuck:
-            awaited = [other for i in stuck for other in now[i][1] if self._actors[other] is not None]
-            if awaited:
-                self._lose(max(set(awaited), key=lambda i: (awaited.count(i), i)), "its mail does not arrive")
-        return now
-
-    def _lose(self, index: int, why: str) -> None:
-        """An actor is gone: so are its nodes, and the others are told."""
-        actor, self._actors[index] = self._actors[index], None
-        if actor is None:
-            return
-        with suppress(Exception):  # it may be gone already
-            self.ray.kill(actor)
+    def _lost(self, index: int, why: str) -> None:
         first, last = self._range(index)
         for node in range(first, last):
             self.gone.setdefault(node, self.t)
         event = {"event": "lost", "actor": index, "nodes": [first, last - 1], "iteration": self.t, "why": why}
         self._happened.append(event)
         self._unweighed.append(event)
-        for other in self._live():
-            self._actors[other].forget.remote(index)
         if getattr(self.run, "still", None) is not None:
             raise RuntimeError(
                 f"actor {index} was lost ({why}); gossip_rounds='diameter' trusts that every flag arrives in its "
                 "round, so the run cannot go on: use a fixed number of rounds or 'mix'"
             )
 
-    def _range(self, index: int) -> tuple[int, int]:
-        return int(self.bounds[index]), int(self.bounds[index + 1])
-
     def _weigh(self) -> None:
-        """Push-Sum's mass that went with the lost, or was on its way to them."""
-        events, self._unweighed = self._unweighed, []
-        if not events or not (has_mass(self.run) and getattr(self.run, "persist", False) and self.t):
+        """Push-Sum's mass that went with the lost, or was on its way to them: of several at a time, with the last."""
+        events: list[dict[str, Any]] = []
+        if not keeps_mass(self.run):
+            self._unweighed = []
+        while self._unweighed:  # asking for it may lose another
+            events, self._unweighed = events + self._unweighed, []
+            now = float(sum(part.sum() for part in self.crew.all("values", "phi").values()))
+        if not events:
             return
-        now = float(sum(part.sum() for part in self._all("values", "phi").values()))
-        for event in events:
-            event["mass_lost"] = self._mass - now
-        self._mass = now
+        if not now:  # nodes have no mass before their first iteration
+            self._unweighed = events
+            return
+        *others, last = events
+        last["mass_lost"], self._mass = self._mass - now, now
+        for event in others:
+            event["mass_lost_with"] = last["actor"]
 
     def _restart(self) -> None:
         """New actors in the place of the lost, with their rows and their last checkpoint; they join from here on."""
-        for index, actor in enumerate(self._actors):
-            if actor is None and index not in self._given_up:
-                try:
-                    self._replace(index)
-                except (self.ray.exceptions.RayError, TimeoutError, RuntimeError, ValueError) as error:
-                    self._given_up.add(index)
-                    self._happened.append(
-                        {"event": "restart failed", "actor": index, "iteration": self.t, "why": str(error)[:200]}
-                    )
+        lost = self.crew.lost()
+        if takes_back(self.run):
+            self._restarts.step(lost)
+            return
+        for index in set(lost) - self._given_up:
+            self._given_up.add(index)
+            self._not_back(index, STAYS_AWAY)
 
-    def _replace(self, index: int) -> None:
-        self._check_return()
-        exchanges, live = self.exchanges(), self._live()
-        actor = self.cluster.make(self._sources[index])
-        try:
-            for question in self._asked:
-                self._starting([actor.ask.remote(*question)])
-            (pid,) = self._starting([actor.begin.remote(self._charges[index])])
-            self._starting([self._rejoined(actor, index, exchanges)])
-        except BaseException:
-            self.ray.kill(actor)
-            raise
-        self._actors[index], self.pids[index] = actor, pid
-        refs = [self._actors[i].welcome.remote(index, actor) for i in live if self._actors[i] is not None]
-        self.ray.wait(refs, num_returns=len(refs), timeout=self.options.timeout)
-        for node in range(*self._range(index)):
+    def _take_over(self, index: int, actor: Any) -> Any:
+        return actor.take_over.remote(self._asked, self._charges[index])
+
+    def _admit(self, index: int, actor: Any, begun: Begun) -> None:
+        """Let an actor in that has its rows and its block."""
+        first, last = self._range(index)
+        if begun.digests and (nodes := changed(self._rows[first:last], begun.digests, first)):
+            raise ValueError(
+                f"the rows of {named(nodes, self.names)} are not those the run began with: put the former ones back"
+            )
+        exchanges = self.exchanges()
+        self.ray.get(self._rejoined(actor, index, exchanges), timeout=self.options.timeout)
+        self.crew.admit(index, actor)
+        self.pids[index] = begun.pid
+        for node in range(first, last):
             self.gone.pop(node, None)
-        self._note_return(index)
-
-    def _check_return(self) -> None:
-        if not (hasattr(self.run, "drop") or has_mass(self.run)):
-            raise ValueError("this algorithm cannot take nodes back: use pdmm, or gadget with push-sum")
+        self._mass += float(self._sizes[first:last].sum())
+        self._back(index)
 
     def _rejoined(self, actor: Any, index: int, exchanges: int) -> Any:
         """Let an actor take the place of one that was lost."""
-        others = [actor if i == index else other for i, other in enumerate(self._actors)]
+        others = [actor if i == index else other for i, other in enumerate(self.crew.actors)]
         return actor.rejoin.remote(others, self.t, exchanges, self.options.checkpoint_dir, self._kept.get(index))
 
-    def _note_return(self, index: int) -> None:
+    def _back(self, index: int) -> None:
         first, last = self._range(index)
-        self._mass += float(self._sizes[first:last].sum())
         about = {"nodes": [first, last - 1], "iteration": self.t, "from": self._kept.get(index)}
         self._happened.append({"event": "restarted", "actor": index, **about})
+
+    def _not_back(self, index: int, why: str) -> None:
+        first, last = self._range(index)
+        about = {"nodes": [first, last - 1], "iteration": self.t, "why": " ".join(why.split())[:MOST_SAID]}
+        self._happened.append({"event": "restart failed", "actor": index, **about})
+
+    # small things
+
+    def _range(self, index: int) -> tuple[int, int]:
+        return int(self.bounds[index]), int(self.bounds[index + 1])
 
     def _count(self, messages: int, nbytes: int) -> None:
         self.messages += messages
         self.nbytes += nbytes + 8 * self.spared * messages
-
-
-def _cause(error: Any) -> Exception:
-    """What went wrong in an actor, as it would have been raised here."""
-    cause = getattr(error, "cause", None)
-    return cause if isinstance(cause, Exception) else RuntimeError(str(error))
 
 
 def even_bounds(nodes: int, parts: int) -> Ints:

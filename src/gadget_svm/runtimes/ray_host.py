@@ -6,7 +6,7 @@ Imports no Ray: an actor is this class wrapped by whoever makes it.
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from gadget_svm.block import Block, Links
 from gadget_svm.kernels import Team
 from gadget_svm.rows import Rows
 from gadget_svm.runtimes import checkpoints
+from gadget_svm.runtimes.digests import digests
 from gadget_svm.runtimes.worker import Batch, Finding, Key, Worker
 
 Floats = NDArray[np.float64]
@@ -56,6 +57,14 @@ class Charge:
     lam: float | None
     threads: int
     memory: dict[str, Any] = field(default_factory=dict)  # arrays of the block to begin with
+    digest: bool = False  # whether to say what its rows are
+
+
+class Begun(NamedTuple):
+    """What an actor says when its block is there."""
+
+    pid: int
+    digests: list[str]  # of every node's rows, where they were asked for
 
 
 class Host:
@@ -70,8 +79,15 @@ class Host:
         """Something of the rows' source."""
         return getattr(self.source, method)(*args)
 
-    def begin(self, charge: Charge) -> int:
-        """Make the block; returns the process id."""
+    def take_over(self, questions: list[tuple[Any, ...]], charge: Charge) -> Begun:
+        """All that the one before was asked of its rows, in that order, then `begin`. Calls of their own might overtake
+        one another."""
+        for method, *args in questions:
+            self.ask(method, *args)
+        return self.begin(charge)
+
+    def begin(self, charge: Charge) -> Begun:
+        """Make the block."""
         first, last = (int(bound) for bound in charge.bounds[charge.index : charge.index + 2])
         (K, F), k = charge.shape, last - first
         links = Links(*(np.array(part) for part in charge.links))
@@ -87,7 +103,7 @@ class Host:
             getattr(block, name)[:] = value
         self.worker = Worker(charge.index, np.array(charge.bounds), charge.run, block, self._post, lam=charge.lam)
         self.worker.rehearse()
-        return os.getpid()
+        return Begun(os.getpid(), digests(block.rows) if charge.digest else [])
 
     def meet(self, others: list[Any], t: int, back: list[int]) -> None:
         """The handles of all actors, and which of them were lost before and are back."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gadget_svm.algorithms.certificate import Certificate, Inquiry
 from gadget_svm.algorithms.contract import Run
 from gadget_svm.block import Block
-from gadget_svm.gossip import Round
+from gadget_svm.gossip import Diffusion, PushSum, Round
 from gadget_svm.kernels.dual import multiplicity
 from gadget_svm.mail import Delivery, Mail
 from gadget_svm.objective import Objective, Scores
@@ -321,6 +321,17 @@ def has_mass(run: Run) -> bool:
     """Whether a message that is lost takes mass with it that its sender should rather keep."""
     protocol = getattr(run, "protocol", None)
     return protocol is not None and not protocol.loss_proof
+
+
+def keeps_mass(run: Run) -> bool:
+    """Whether phi is Push-Sum's mass, in rows, that all nodes together keep from one iteration to the next."""
+    protocol = getattr(run, "protocol", None)
+    return isinstance(protocol, PushSum | Diffusion) and bool(getattr(run, "persist", False))
+
+
+def takes_back(run: Run) -> bool:
+    """Whether nodes that were lost can join again."""
+    return hasattr(run, "drop") or has_mass(run)
 
 
 def _answer(party: Round, delivery: Delivery) -> Mail | None:

@@ -1,0 +1,137 @@
+"""The actors of a run as the driver knows them: questions to all of them, every wait, and who does not answer.
+
+Owns the handles. What a loss means for the run is for whoever hears of it.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from gadget_svm.runtimes.ray_cluster import Cluster
+
+
+class Crew:
+    """Actors by their number, with None in the place of one that is lost. ``heard(index, why)`` is told of a loss."""
+
+    def __init__(self, cluster: Cluster, sources: Sequence[Any], heard: Callable[[int, str], None]) -> None:
+        self.cluster, self.ray, self.options = cluster, cluster.ray, cluster.options
+        self.sources = [self.ray.put(source) for source in sources]
+        self.actors: list[Any] = [cluster.make(source) for source in self.sources]
+        self._heard = heard
+        self._telling: list[Any] = []  # calls that tell of a loss, and may not have arrived
+
+    def live(self) -> list[int]:
+        """Who is here."""
+        return [index for index, actor in enumerate(self.actors) if actor is not None]
+
+    def lost(self) -> list[int]:
+        """Who is not."""
+        return [index for index, actor in enumerate(self.actors) if actor is None]
+
+    def starting(self, refs: list[Any]) -> list[Any]:
+        """All answers, or an error that says what hinders the start."""
+        _, late = self.ray.wait(refs, num_returns=len(refs), timeout=self.options.start_timeout)
+        if late:
+            raise TimeoutError(
+                f"{len(late)} of {len(refs)} actors were not ready within start_timeout="
+                f"{self.options.start_timeout:g} s: the cluster has {self._cpus()} CPUs, {len(refs)} actors of "
+                f"{self.options.num_cpus:g} were asked for; ask for fewer with engine_options={{'actors': ...}}, or "
+                "give them longer to read their rows"
+            )
+        try:
+            return list(self.ray.get(refs, timeout=self.options.timeout))
+        except self.ray.exceptions.RayTaskError as error:
+            raise cause(error) from None
+
+    def _cpus(self) -> str:
+        try:
+            return f"{self.cluster.cpus():g}"
+        except (OSError, self.ray.exceptions.RayError):  # what hinders the start may hinder this
+            return "an unknown number of"
+
+    def all(self, method: str, *args: Any) -> dict[int, Any]:
+        """The answers of all actors that are still here at the end, by their number. Every wait has its timeout."""
+        self._settle()
+        pending = {getattr(self.actors[i], method).remote(*args): i for i in self.live()}
+        answers: dict[int, Any] = {}
+        before: dict[int, Any] = {}
+        while pending:
+            ready, _ = self.ray.wait(list(pending), num_returns=1, timeout=self.options.timeout / 2)
+            for ref in ready:
+                index = pending.pop(ref)
+                if self.actors[index] is not None:
+                    self._take(ref, index, answers)
+            if not ready:
+                before = self._probe(set(pending.values()), before)
+            pending = {ref: index for ref, index in pending.items() if self.actors[index] is not None}
+        if not self.live():
+            raise RuntimeError("all actors are lost: see Ray's logs; with checkpoint_dir the run can be resumed")
+        return {index: answers[index] for index in sorted(answers) if self.actors[index] is not None}
+
+    def _take(self, ref: Any, index: int, answers: dict[int, Any]) -> None:
+        exceptions = self.ray.exceptions
+        try:
+            answers[index] = self.ray.get(ref, timeout=self.options.timeout)
+        except exceptions.RayTaskError as error:
+            raise cause(error) from None
+        except (exceptions.RayError, exceptions.GetTimeoutError) as error:
+            self.lose(index, type(error).__name__)
+
+    def _probe(self, pending: set[int], before: dict[int, Any]) -> dict[int, Any]:
+        """Nobody has answered for long. Who does not say what it does is lost; if all wait for one another, one is."""
+        asked = {self.actors[i].status.remote(): i for i in self.live()}
+        ready, silent = self.ray.wait(list(asked), num_returns=len(asked), timeout=self.options.timeout / 2)
+        now: dict[int, Any] = {}
+        for ref in ready:
+            try:
+                now[asked[ref]] = self.ray.get(ref, timeout=self.options.timeout)
+            except self.ray.exceptions.RayError as error:
+                self.lose(asked[ref], type(error).__name__)
+        for ref in silent:
+            self.lose(asked[ref], "no answer")
+        stuck = [i for i in pending if i in now and now[i][1] and before.get(i) == now[i]]
+        if not silent and len(stuck) == len(pending & set(now)) and stuck:
+            awaited = [other for i in stuck for other in now[i][1] if self.actors[other] is not None]
+            if awaited:
+                self.lose(max(set(awaited), key=lambda i: (awaited.count(i), i)), "its mail does not arrive")
+        return now
+
+    def lose(self, index: int, why: str) -> None:
+        """An actor is gone, and the others are told."""
+        actor, self.actors[index] = self.actors[index], None
+        if actor is None:
+            return
+        self.end(actor)
+        self._telling += [self.actors[other].forget.remote(index) for other in self.live()]
+        self._heard(index, why)
+
+    def _settle(self) -> None:
+        """Wait until the others know who is lost: mail to it would be gone, and it must be known before its heir."""
+        telling, self._telling = self._telling, []
+        if telling:
+            self.ray.wait(telling, num_returns=len(telling), timeout=self.options.timeout / 2)
+
+    def admit(self, index: int, actor: Any) -> None:
+        """A new actor in the place of one that was lost; the others send to it from their next iteration on."""
+        self._settle()
+        refs = [self.actors[i].welcome.remote(index, actor) for i in self.live()]
+        self.actors[index] = actor
+        if refs:
+            self.ray.wait(refs, num_returns=len(refs), timeout=self.options.timeout)
+
+    def end(self, actor: Any) -> None:
+        """Kill it."""
+        with suppress(Exception):  # it may be gone already
+            self.ray.kill(actor)
+
+    def close(self) -> None:
+        """End all of them."""
+        for index in self.live():
+            self.end(self.actors[index])
+        self.actors = [None] * len(self.actors)
+
+
+def cause(error: Any) -> Exception:
+    """What went wrong in an actor, as it would have been raised here."""
+    found = getattr(error, "cause", None)
+    return found if isinstance(found, Exception) else RuntimeError(str(error))
