@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gadget_svm.peers import checkpoint
+from gadget_svm.peers import checkpoint, statefile
 from gadget_svm.peers.checkpoint import CheckpointError, Lock, load, save
 
 ARRAYS = {
@@ -77,7 +77,7 @@ def test_what_was_saved_comes_back(tmp_path):
         np.testing.assert_array_equal(loaded.arrays[name], array, strict=True)
 
 
-@pytest.mark.parametrize("kind", sorted(checkpoint.DTYPES))
+@pytest.mark.parametrize("kind", sorted(statefile.DTYPES))
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (5,), (2, 3, 4), (1,) * 20])
 def test_every_kind_and_shape_comes_back(tmp_path, kind, shape):
     array = np.random.default_rng(0).integers(0, 2, shape).astype(kind)
@@ -161,11 +161,11 @@ def test_names_of_arrays_are_bounded(tmp_path, name):
 
 
 def test_a_description_is_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint, "LARGEST_HEADER", 1000)
+    monkeypatch.setattr(statefile, "LARGEST_HEADER", 1000)
     with pytest.raises(ValueError, match="at most 1000"):
         save(tmp_path, {}, {"x": "y" * 1000})
     save(tmp_path, {}, {"x": "y" * 900})
-    monkeypatch.setattr(checkpoint, "LARGEST_HEADER", 500)
+    monkeypatch.setattr(statefile, "LARGEST_HEADER", 500)
     with pytest.raises(CheckpointError, match="impossible size"):
         load(tmp_path)
 
@@ -291,7 +291,7 @@ def test_no_good_state_is_an_error_again_and_again(tmp_path):
 def test_a_disk_that_cannot_read_is_damage_and_other_errors_are_not(tmp_path, monkeypatch):
     put(tmp_path, 1)
     put(tmp_path, 2)
-    real = checkpoint._read
+    real = statefile._read
 
     def failing(number):
         def read(file, path):
@@ -301,10 +301,10 @@ def test_a_disk_that_cannot_read_is_damage_and_other_errors_are_not(tmp_path, mo
 
         return read
 
-    monkeypatch.setattr(checkpoint, "_read", failing(errno.EMFILE))
+    monkeypatch.setattr(statefile, "_read", failing(errno.EMFILE))
     with pytest.raises(CheckpointError, match="Too many open files"):
         load(tmp_path)
-    monkeypatch.setattr(checkpoint, "_read", failing(errno.EIO))
+    monkeypatch.setattr(statefile, "_read", failing(errno.EIO))
     loaded = load(tmp_path)
     assert loaded.about == {"n": 1}
     assert "cannot be read from the disk" in loaded.warnings[0]

@@ -21,9 +21,10 @@ from gadget_svm.estimator.files import load_model
 from gadget_svm.peers import checkpoint, running, vault
 from gadget_svm.peers.charter import Charter, disagreements, names_hash
 from gadget_svm.peers.config import ConfigError
-from gadget_svm.peers.envelope import Entry, Notice, Statistics, decode_status_reply, encode_notice
+from gadget_svm.peers.envelope import decode_status_reply, encode_notice
 from gadget_svm.peers.export import as_model, export
 from gadget_svm.peers.learner import Learner, Parcel
+from gadget_svm.peers.messages import Entry, Notice, Statistics
 from gadget_svm.peers.peer import Peer, PeerError
 from gadget_svm.peers.post import Contact
 from gadget_svm.peers.scaling import Scaling, ScalingError, common_scale, digest_of, divided, statistics
@@ -213,6 +214,7 @@ def test_three_sites_settle_on_one_scale_and_a_late_one_joins_it(town, kind):
                     assert peer.run == a.run
                     np.testing.assert_array_equal(peer.scaling.scale, a.scaling.scale)
                 np.testing.assert_allclose(a.scaling.scale, wanted, rtol=1e-7)
+            await goes_on(a, 100)  # who leaves stirs the others up for a few ticks
         model = load_model(a.config.peer.model)
         X, y = datas[1]
         scaled = a.learner._predicted(sp.hstack([divided(X, wanted), np.ones((60, 1))]) @ a.learner.model().T)

@@ -23,7 +23,7 @@ LAM = 1e-3
 WITHIN = 0.01
 PARTED = 20.0  # seconds
 
-pytestmark = [pytest.mark.xdist_group("town"), pytest.mark.timeout(1500)]  # what they wait for has limits of its own
+pytestmark = pytest.mark.timeout(1500)  # what they wait for has limits of its own
 
 
 @pytest.fixture

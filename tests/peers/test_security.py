@@ -21,13 +21,6 @@ from kit import Caller, Town, free_port, goes_on, letter, living, refused, rows,
 from gadget_svm.peers import arrivals, certs, identity
 from gadget_svm.peers.desk import CALLS, CALLS_EACH, ListenError
 from gadget_svm.peers.envelope import (
-    METHODS,
-    SERVICE,
-    Hello,
-    Member,
-    Notice,
-    Statistics,
-    Status,
     decode_ack,
     decode_hello_reply,
     encode_hello,
@@ -36,6 +29,8 @@ from gadget_svm.peers.envelope import (
     encode_statistics,
 )
 from gadget_svm.peers.identity import IdentityError
+from gadget_svm.peers.member import Member
+from gadget_svm.peers.messages import METHODS, SERVICE, Hello, Notice, Statistics, Status
 from gadget_svm.peers.peer import PeerError
 
 CODE = grpc.StatusCode

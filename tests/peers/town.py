@@ -33,8 +33,8 @@ from gadget_svm.estimator.problem import as_csr
 from gadget_svm.experiments.baselines.optimum import Optimum, certified_optimum
 from gadget_svm.peers.certs import init_ca, issue
 from gadget_svm.peers.config import load, template
-from gadget_svm.peers.envelope import Notice
 from gadget_svm.peers.identity import Identity
+from gadget_svm.peers.messages import Notice
 from gadget_svm.peers.post import Line, Unreachable
 
 PACE = {"tick": 0.02, "heartbeat": 0.5, "suspect": 3.0, "dead": 3.0, "checkpoint": 1.0, "export": 1.0}

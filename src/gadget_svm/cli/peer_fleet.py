@@ -20,8 +20,8 @@ from typing import Any, Self
 
 from gadget_svm.cli.progress import Interruption
 from gadget_svm.peers.config import load
-from gadget_svm.peers.envelope import Malformed, Notice, Status
 from gadget_svm.peers.identity import Identity
+from gadget_svm.peers.messages import Malformed, Notice, Status
 from gadget_svm.peers.post import Line, Unreachable
 
 ANSWER = 3.0

@@ -116,7 +116,7 @@ def stop(
 ) -> None:
     """Let a peer leave: it says goodbye, saves its state and writes its model. What it has taught the others stays."""
     need_peers()
-    from gadget_svm.peers.envelope import Notice, Status
+    from gadget_svm.peers.messages import Notice, Status
     from gadget_svm.peers.peer import WITHDRAW
     from gadget_svm.peers.post import Unreachable
 
@@ -196,7 +196,7 @@ def _talk(own: "PeerConfig", address: str, question: Any, name: str | None = Non
 
 
 def _ask(own: "PeerConfig", address: str) -> dict[str, Any]:
-    from gadget_svm.peers.envelope import Notice
+    from gadget_svm.peers.messages import Notice
 
     async def ask(line: "Line") -> str:
         return await line.status(Notice(own.peer.name))
@@ -234,6 +234,7 @@ def peer_table(found: dict[str, Any]) -> Any:
         f"{found['messages_sent']:,} letters sent ({found['bytes_sent']:,} bytes), {found['messages_received']:,} "
         f"received ({found['bytes_received']:,} bytes), {sum(found['refused'].values()):,} refused, "
         f"{found['withheld']:,} withheld",
+        *([f"keeps what {', '.join(found['kept'])} taught before leaving"] if found["kept"] else []),
         *(f"{about}: {text}" for about, text in found["trouble"].items()),
     ]
     return Group(table, *(Text(line) for line in lines))

@@ -1,4 +1,4 @@
-"""`gadget predict`: a model file and rows in, answers out. Owns how rows of another width meet the model."""
+"""`gadget predict`: a model file and rows in, answers out. Owns how rows of another width or order meet the model."""
 
 import sys
 from pathlib import Path
@@ -9,9 +9,10 @@ import typer
 from numpy.typing import NDArray
 
 from gadget_svm.cli.files import MODEL
-from gadget_svm.data import load_dataset, read_table
+from gadget_svm.data import load_dataset
 from gadget_svm.data.catalog import against_rest
 from gadget_svm.data.files import plain_name
+from gadget_svm.data.formats import read_named
 from gadget_svm.data.paper import Parts
 from gadget_svm.data.sources import ENTRIES
 from gadget_svm.estimator import GadgetSVC, load_model
@@ -33,29 +34,52 @@ def run_prediction(
 ) -> None:
     """Predict, write, and say how many were right."""
     model = load_model(path / MODEL if path.is_dir() else path)
-    X, y = load_rows(data, label, positive, zero_based, data_dir)
+    X, y, columns = load_rows(data, label, positive, zero_based, data_dir)
+    if hasattr(model, "feature_names_in_"):
+        X = in_order(X, data, columns, model.feature_names_in_.tolist())
+        del model.feature_names_in_  # compared by now: scikit-learn would warn that a matrix has none
     X = fit_width(X, data, model.n_features_in_)
     answers = (model if node is None else model.node(node)).predict(X)
-    whose = "the network average" if node is None else f"node {node}"
-    typer.echo(f"{verdict(model, answers, y)} by {whose}", err=out == "-")
+    typer.echo(f"{verdict(model, answers, y)} by {whose(model, node)}", err=out == "-")
     if out is not None:
         write_answers(out, answers)
 
 
+def whose(model: GadgetSVC, node: int | None) -> str:
+    """Who answers: the file of a peer holds the model of one site."""
+    if node is not None:
+        return f"node {node}"
+    if len(model.node_coef_) > 1:
+        return "the network average"
+    site = str(model.sites_[0])
+    return f"node {site}" if site.isdigit() else f"the model of {site}"
+
+
 def load_rows(
     data: str, label: str | None, positive: str | None, zero_based: bool | None, data_dir: Path | None
-) -> tuple[Any, NDArray[Any]]:
-    """A named data set's test part, or all rows of a file."""
+) -> tuple[Any, NDArray[Any], tuple[str, ...] | None]:
+    """A named data set's test part, or all rows of a file; with the names of the columns where there are some."""
     if data in ENTRIES:
         chosen: dict[str, Any] = {} if positive is None else {"positive": positive}
         named = load_dataset(data, label=label, data_dir=data_dir, **chosen)
         assert named.y_test is not None, "every named data set has a test part"
-        return named.X_test, named.y_test
+        return named.X_test, named.y_test, None
     if not Path(data).is_file():
         load_dataset(data)  # which knows the sentence for a name or file that is not there
-    X, y = read_table(data, label=label, zero_based=zero_based)
+    [(X, y)], columns = read_named([data], label=label, zero_based=zero_based)
     parts = against_rest(Parts(X, y, None, None), positive)
-    return parts.X, parts.y
+    return parts.X, parts.y, columns
+
+
+def in_order(X: Any, name: str, columns: tuple[str, ...] | None, wanted: list[str]) -> Any:
+    """The columns as the model has them; a file without names is taken as it is."""
+    if columns is None or list(columns) == wanted:
+        return X
+    place = {column: i for i, column in enumerate(columns)}
+    missing = [column for column in wanted if column not in place]
+    if missing:
+        raise ValueError(f"{name} has no column {missing[0]!r}, which the model was trained on: is it the right file?")
+    return X[:, [place[column] for column in wanted]]
 
 
 def fit_width(X: Any, name: str, width: int) -> Any:

@@ -2,4 +2,4 @@
 
 import os
 
-os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # connections come and go; what matters is in our own log
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # connections come and go, ports are taken: our own log says so

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from gadget_svm.peers.charter import Charter, disagreements
 from gadget_svm.peers.config import PeerConfig
 from gadget_svm.peers.discretion import Discretion
-from gadget_svm.peers.envelope import Ack, Hello, HelloReply, Letter, Status, plain
 from gadget_svm.peers.identity import Identity, Verifier
 from gadget_svm.peers.learner import Learner, Parcel
+from gadget_svm.peers.leaving import Legacy, has_room, standing
 from gadget_svm.peers.logs import fields
 from gadget_svm.peers.member import Member, State
 from gadget_svm.peers.membership import Membership
+from gadget_svm.peers.messages import Ack, Hello, HelloReply, Letter, Status, plain
 from gadget_svm.peers.metrics import Metrics
 from gadget_svm.peers.overlay import neighbours, node_id
 from gadget_svm.peers.post import Contact, Disagreement, Line, Unreachable, introduce, signed_reply
@@ -75,7 +76,8 @@ class Company:
         self._agreed = False  # whether anybody's terms were found to be the same
         self._inbox: dict[str, Parcel] = {}
         self._chosen: set[str] = set()
-        self._kept: set[str] = set()  # who has left, and whose pull stays as it was then
+        self.kept: dict[str, Legacy] = {}  # who has left, and whose pull stays as it was then
+        self.unsaved = False  # whether there is something that should not wait for the next checkpoint
         self._former: dict[str, str] = {}  # neighbours of before a restart, and where they were
         self._relink = True
         self._renewed: set[str] = set()
@@ -104,22 +106,26 @@ class Company:
         return Membership(me, suspect=pace.suspect, dead=pace.dead, limit=self.config.limits.members)
 
     def drain(self) -> list[Parcel]:
-        inbox, self._inbox = self._inbox, {}
-        return [inbox[name] for name in sorted(inbox, key=node_id) if name in self.contacts]  # others have no edge here
+        """What came since, of those with an edge here. Last letters come first and alone: see `held`."""
+        last = self._inbox.keys() & self.kept.keys()
+        names = last or self._inbox.keys() & self.contacts.keys()
+        found = [self._inbox[name] for name in sorted(names, key=node_id)]
+        self._inbox = {name: parcel for name, parcel in self._inbox.items() if last and name not in last}
+        return found
 
     def send(self, name: str, parcel: Parcel | None) -> None:
         """A letter to a neighbour: with weights, or a bare sign of life."""
         contact = self.contacts.get(name)
-        if contact is None:
-            return
-        me = self.members.me
-        chosen = name in self._chosen
+        if contact is not None:
+            contact.post(self.letter_to(name, contact, parcel))
+
+    def letter_to(self, name: str, contact: Contact, parcel: Parcel | None) -> Letter:
+        """As it goes on the wire, with a part of the view now and then."""
+        me, chosen = self.members.me, name in self._chosen
         seq, vector, weight, note = (0, None, 0.0, None) if parcel is None else parcel[1:]
-        contact.post(
-            Letter(
-                self.run, self.name, me.incarnation, name, contact.incarnation, seq, self.ticks, vector, weight,
-                note, chosen, self._view_for(name, self._told),
-            )
+        return Letter(
+            self.run, self.name, me.incarnation, name, contact.incarnation, seq, self.ticks, vector, weight, note,
+            chosen, self._view_for(name, self._told),
         )  # fmt: skip
 
     def _view_for(self, name: str, told: dict[str, float]) -> tuple[Member, ...]:
@@ -148,7 +154,7 @@ class Company:
         asking = sorted(name for name in here if name not in chosen and self._asks(name))
         wanted = chosen | set(asking[: CROWD * self.config.learn.degree])
         wanted -= self._doubles(wanted)
-        self._kept -= set(here)
+        self.kept = standing(self.kept, here, self.verifier)
         self._chosen = chosen & wanted
         for name in [name for name, contact in self.contacts.items() if here.get(name) != contact.address]:
             await self.contacts.pop(name).close()
@@ -157,7 +163,8 @@ class Company:
         for name in sorted(wanted - set(self.contacts)):
             self.contacts[name] = Contact(self, name, here[name], self._narrow)
             self._linked[name] = time.monotonic()
-        numbers = sorted(node_id(name) for name in wanted | self._kept)
+        self.learner.kept = frozenset(map(node_id, self.kept))
+        numbers = sorted({*map(node_id, wanted), *self.learner.kept})
         if numbers != sorted(self.learner.neighbours):
             self.learner.relink(numbers)
             if self.discretion is not None:
@@ -318,12 +325,31 @@ class Company:
         if letter.seq <= heard.seq:
             self.metrics.refuse("sequence")
             return self._ack(name, Status.REPEATED)
+        if letter.last and not self._inherits(letter, name):
+            return self._ack(name, Status.REFUSED, f"{self.name} cannot keep what {name} has taught")
         parcel = Parcel(node_id(name), letter.seq, letter.vector, letter.weight, letter.note)
         heard.seq, heard.previous, heard.last = letter.seq, heard.last, parcel
         heard.letters += 1
         self._inbox[name] = parcel  # the newest says all there is to say
         self.metrics.messages_received.inc()
         return self._ack(name, Status.OK)
+
+    def _inherits(self, letter: Letter, name: str) -> bool:
+        """Somebody leaves: whether its edge can stay here as this letter says, until it comes back."""
+        linked = self.learner is not None and node_id(name) in self.learner.neighbours
+        if self.charter.algorithm != "pdmm" or not linked or not has_room(self.kept, letter.kept):
+            return False
+        self.kept[name] = Legacy(self.verifier.serial_of(name), letter.kept)
+        self.unsaved = True
+        log.info("keeping what one who leaves has taught", extra=fields(name=name, others=list(letter.kept)))
+        self.farewell(name, letter.incarnation)
+        return True
+
+    def farewell(self, name: str, incarnation: int) -> None:
+        """Somebody itself said that it goes."""
+        self.members.leave(name, incarnation)
+        self._former.pop(name, None)
+        self._relink = True  # who came and went between two ticks of the membership is in none of its changes
 
     def _sensible(self, letter: Letter) -> bool:
         if self.charter.algorithm == "pdmm":

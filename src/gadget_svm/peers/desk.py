@@ -7,6 +7,7 @@ the sender's own name. Only then does the peer see it. Refusals are counted by r
 import asyncio
 import contextlib
 import logging
+import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
@@ -15,6 +16,19 @@ import grpc
 
 from gadget_svm.peers.arrivals import Arrivals
 from gadget_svm.peers.envelope import (
+    decode_hello,
+    decode_letter,
+    decode_notice,
+    decode_statistics,
+    encode_ack,
+    encode_hello_reply,
+    encode_statistics,
+    encode_status_reply,
+)
+from gadget_svm.peers.identity import Identity, Refused, Verifier
+from gadget_svm.peers.limits import Buckets
+from gadget_svm.peers.logs import fields
+from gadget_svm.peers.messages import (
     METHODS,
     SERVICE,
     Ack,
@@ -25,21 +39,10 @@ from gadget_svm.peers.envelope import (
     Notice,
     Statistics,
     StatusReply,
-    decode_hello,
-    decode_letter,
-    decode_notice,
-    decode_statistics,
-    encode_ack,
-    encode_hello_reply,
-    encode_statistics,
-    encode_status_reply,
     largest_letter,
     largest_statistics,
     plain,
 )
-from gadget_svm.peers.identity import Identity, Refused, Verifier
-from gadget_svm.peers.limits import Buckets
-from gadget_svm.peers.logs import fields
 from gadget_svm.peers.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -54,6 +57,18 @@ READING = 10.0
 
 class ListenError(OSError):
     """The address cannot be listened on."""
+
+
+def _why_not(address: str) -> str:
+    """What the system says of it; gRPC only says that it did not work."""
+    host, _, port = address.rpartition(":")
+    try:
+        kind, _, _, _, place = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(kind) as probe:
+            probe.bind(place)
+    except OSError as error:
+        return error.strerror or str(error)
+    return "gRPC could not, though it is free"
 
 
 class Host(Protocol):
@@ -136,14 +151,12 @@ class Desk(grpc.GenericRpcHandler):  # type: ignore[misc,type-arg,unused-ignore]
         )
         try:
             port = self._server.add_secure_port(address, self.identity.server_credentials(self.arrivals.begun))
-        except RuntimeError as error:
-            port, why = 0, str(error)
-        else:
-            why = ""
+        except RuntimeError:
+            port = 0
         if not port:
             raise ListenError(
-                f"cannot listen on {address} ({why or 'the address is in use or not of this machine'}): "
-                "set [peer] listen to a free port, or stop who has it"
+                f"cannot listen on {address} ({_why_not(address)}): "
+                "set [peer] listen to a free address of this machine, or stop who has it"
             )
         try:
             await self._server.start()

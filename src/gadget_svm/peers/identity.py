@@ -145,6 +145,14 @@ class Verifier:
         """The name of the peer whose certificate this is, good at this moment; else Refused."""
         return self._judge(pem, now).name
 
+    def serial_of(self, name: str) -> int:
+        """The number of the certificate that was last shown in this name; 0 if none was."""
+        return next((known.serial for known in reversed(self._known.values()) if known.name == name), 0)
+
+    def is_revoked(self, serial: int) -> bool:
+        """Whether the list in use has it."""
+        return serial in self._revoked.serials
+
     def check_signature(
         self, pem: bytes, expected_name: str, data: bytes, signature: bytes, now: float | None = None
     ) -> None:

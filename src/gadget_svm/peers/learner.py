@@ -16,6 +16,7 @@ from gadget_svm.gossip import Round
 from gadget_svm.mail import Delivery, Mail
 from gadget_svm.network import Network
 from gadget_svm.peers.charter import Charter
+from gadget_svm.peers.held import held, spare_turns
 from gadget_svm.rows import Rows, Shares
 from gadget_svm.topologies import build
 
@@ -78,6 +79,7 @@ class Learner:
         if network is None:
             self.block.first, self.block.links = node, Links.alone(np.zeros(0, dtype=np.int32))
         self.t = 0
+        self.kept: frozenset[int] = frozenset()  # neighbours that are away, and whose edges stay as they are
         self._running: Round | None = None
 
     @property
@@ -95,7 +97,8 @@ class Learner:
     def relink(self, neighbours: Sequence[int]) -> None:
         """From now on the node gossips with these."""
         self._between()
-        self.run.relink(self.block, np.array(sorted(neighbours), dtype=np.int64))
+        with held(self.block, self.kept):
+            self.run.relink(self.block, np.array(sorted(neighbours), dtype=np.int64))
 
     def renew(self, other: int) -> None:
         """A neighbour was started anew."""
@@ -106,6 +109,7 @@ class Learner:
         """The first half of a tick: learn from the rows, and say what to send to whom."""
         self._between()
         self.t += 1
+        spare_turns(self.block, self.kept, self.t)
         self._running = self.run.iteration(self.block, self.t)
         mail = next(self._running)
         return [
@@ -121,10 +125,11 @@ class Learner:
         if self._running is None:
             raise RuntimeError("nothing was solved: absorb follows solve")
         running, self._running = self._running, None
-        try:
-            running.send(Delivery(self._mail(parcels)))
-        except StopIteration:
-            return
+        with held(self.block, self.kept, frozenset(parcel.other for parcel in parcels)):
+            try:
+                running.send(Delivery(self._mail(parcels)))
+            except StopIteration:
+                return
         raise RuntimeError("an algorithm of several rounds cannot run on a clock of its own")
 
     def model(self) -> Floats:

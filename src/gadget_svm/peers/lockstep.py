@@ -17,23 +17,13 @@ from gadget_svm.peers.charter import RUN_BYTES, Charter, disagreements
 from gadget_svm.peers.config import Lockstep, PeerConfig
 from gadget_svm.peers.desk import Desk
 from gadget_svm.peers.discretion import Discretion
-from gadget_svm.peers.envelope import (
-    Ack,
-    Hello,
-    HelloReply,
-    Letter,
-    Malformed,
-    Notice,
-    Statistics,
-    Status,
-    decode_ack,
-    encode_letter,
-)
+from gadget_svm.peers.envelope import decode_ack, encode_letter
 from gadget_svm.peers.export import export
 from gadget_svm.peers.identity import Identity, Verifier
 from gadget_svm.peers.learner import Learner, Parcel
 from gadget_svm.peers.logs import fields
 from gadget_svm.peers.member import Member
+from gadget_svm.peers.messages import Ack, Hello, HelloReply, Letter, Malformed, Notice, Statistics, Status
 from gadget_svm.peers.metrics import Metrics
 from gadget_svm.peers.post import Disagreement, Line, Unreachable, introduce, signed_reply
 from gadget_svm.peers.site import load_site

@@ -27,13 +27,14 @@ from gadget_svm.peers.company import Company, PeerError
 from gadget_svm.peers.config import PeerConfig
 from gadget_svm.peers.desk import Desk
 from gadget_svm.peers.discretion import Discretion
-from gadget_svm.peers.envelope import Ack, Malformed, Notice, Statistics, Status, plain
 from gadget_svm.peers.export import export
 from gadget_svm.peers.identity import Identity
 from gadget_svm.peers.learner import Learner, Measures, Parcel
+from gadget_svm.peers.leaving import hand_over
 from gadget_svm.peers.logs import fields
 from gadget_svm.peers.member import State
 from gadget_svm.peers.membership import Changes
+from gadget_svm.peers.messages import Ack, Malformed, Notice, Statistics, Status, plain
 from gadget_svm.peers.metrics import serve
 from gadget_svm.peers.overlay import node_id
 from gadget_svm.peers.post import Line, Unreachable
@@ -45,7 +46,7 @@ log = logging.getLogger(__name__)
 Floats = NDArray[np.float64]
 
 WITHDRAW = "withdraw"
-"""A goodbye by which the others are to forget what the leaver's rows have taught them."""
+"""To be asked to stop like this is to leave nothing of what our rows have taught the others."""
 STUCK = 60.0
 """Seconds without a tick after which a peer no longer says that it is well."""
 
@@ -158,11 +159,12 @@ class Peer(Company):
     async def _leave(self) -> None:
         """Say goodbye, so that nobody waits for us, and put everything where the next start finds it."""
         log.info("leaving", extra=fields(why=self._reason or "time is up", ticks=self.ticks))
-        notice = Notice(self.name, self.members.me.incarnation, WITHDRAW if self._withdraws else plain(self._reason))
-        goodbyes = [contact.line.notice("Leave", notice) for contact in self.contacts.values()]
+        await asyncio.to_thread(self._worker.shutdown)
+        heir = None if self._withdraws or self._failure is not None else await hand_over(self)
+        notice = Notice(self.name, self.members.me.incarnation, plain(self._reason))
+        goodbyes = [contact.line.notice("Leave", notice) for name, contact in self.contacts.items() if name != heir]
         await asyncio.gather(*goodbyes, return_exceptions=True)
         await asyncio.gather(*(contact.close() for contact in self.contacts.values()))
-        await asyncio.to_thread(self._worker.shutdown)
         await self._save()
         await self._export()
 
@@ -186,8 +188,8 @@ class Peer(Company):
         self.learner.restore(memory.arrays, memory.learner)
         assert self.discretion is not None
         vault.recall_sent(memory, self.discretion)
-        kept, self._kept = set(self.learner.neighbours), set(memory.kept)
-        self._former = {name: address for name, address in self._former.items() if node_id(name) in kept}
+        linked, self.kept = set(self.learner.neighbours), dict(memory.kept)
+        self._former = {name: address for name, address in self._former.items() if node_id(name) in linked}
         log.info("going on from a checkpoint", extra=fields(path=str(memory.path), ticks=self.ticks))
 
     def _begin(self) -> None:
@@ -197,7 +199,7 @@ class Peer(Company):
         X = self.site.X if self.scaling.kind == "none" else divided(self.site.X, self.scaling.scale)
         self.learner = Learner(X, self.site.label, self.charter, node_id(self.name), seed=self.config.learn.seed)
         self.discretion = Discretion(self.learner.X, self.charter.outputs)
-        self._inbox, self._relink, self._kept = {}, True, set()
+        self._inbox, self._relink, self.kept = {}, True, {}
         for heard in self.heard.values():
             heard.seq, heard.last, heard.previous = -1, None, None
 
@@ -206,7 +208,7 @@ class Peer(Company):
         async with self._between_ticks:
             arrays, about = vault.pack(
                 self.charter, self._rows, self.members.me.incarnation, {**self._former, **addresses}, self.scaling,
-                self.learner, self.discretion, self._kept,
+                self.learner, self.discretion, self.kept,
             )  # fmt: skip
         start = time.perf_counter()
         try:
@@ -254,7 +256,8 @@ class Peer(Company):
         while True:
             await asyncio.sleep(min(1.0, pace.checkpoint, pace.export))
             now = time.monotonic()
-            if now >= save_at:
+            if now >= save_at or self.unsaved:
+                self.unsaved = False
                 await self._save()
                 save_at = time.monotonic() + pace.checkpoint
             if now >= export_at:
@@ -318,7 +321,7 @@ class Peer(Company):
         self._begin()
         if memory is not None and memory.learner is not None:
             self.learner.restore(memory.arrays, memory.learner)
-            self._kept = set(memory.kept)
+            self.kept = dict(memory.kept)
         self.learner.block.exchanges = numbered  # to the others the next letter is newer than the last
         self.discretion = sent
 
@@ -375,6 +378,7 @@ class Peer(Company):
                 self.send(name, None)
             self.watch_link(name, now)
         if self.verifier.reload():  # whoever is on it now has a connection that was made before
+            self._relink = True
             for contact in self.contacts.values():
                 contact.regreet()
         self._desk.count_turned_away()
@@ -426,11 +430,7 @@ class Peer(Company):
         """A goodbye: gone at once."""
         if not self.members.accept(name, notice.incarnation):
             return self.misdirected(name, "incarnation", f"incarnation {notice.incarnation} of {name} is over")
-        keeps = self.charter.algorithm == "pdmm" and notice.text != WITHDRAW
-        if keeps and self.learner is not None and node_id(name) in self.learner.neighbours:
-            self._kept.add(name)
-        self.members.leave(name, notice.incarnation)
-        self._relink = True  # who came and went between two ticks of the membership is in none of its changes
+        self.farewell(name, notice.incarnation)
         return self._ack(name, Status.OK)
 
     def exchanged(self, statistics: Statistics, name: str) -> Statistics:

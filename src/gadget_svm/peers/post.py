@@ -16,6 +16,19 @@ from numpy.typing import NDArray
 
 from gadget_svm.peers.charter import Charter, disagreements
 from gadget_svm.peers.envelope import (
+    decode_ack,
+    decode_hello_reply,
+    decode_statistics,
+    decode_status_reply,
+    encode_hello,
+    encode_letter,
+    encode_notice,
+    encode_statistics,
+)
+from gadget_svm.peers.identity import Identity, Refused, Verifier
+from gadget_svm.peers.logs import fields
+from gadget_svm.peers.member import Member
+from gadget_svm.peers.messages import (
     SERVICE,
     Ack,
     Hello,
@@ -25,21 +38,10 @@ from gadget_svm.peers.envelope import (
     Notice,
     Statistics,
     Status,
-    decode_ack,
-    decode_hello_reply,
-    decode_statistics,
-    decode_status_reply,
-    encode_hello,
-    encode_letter,
-    encode_notice,
-    encode_statistics,
     largest_letter,
     largest_statistics,
     plain,
 )
-from gadget_svm.peers.identity import Identity, Refused, Verifier
-from gadget_svm.peers.logs import fields
-from gadget_svm.peers.member import Member
 
 log = logging.getLogger(__name__)
 
@@ -215,19 +217,28 @@ class Contact:
         if self._at_work is None or self._at_work.done():
             self._at_work = asyncio.create_task(self._work())
 
+    async def hand(self, letter: Letter) -> bool:
+        """The last letter, whatever is under way; whether it was taken."""
+        await self._drop_work()
+        return await self._deliver(letter, GOODBYE)
+
     def regreet(self) -> None:
         """The other end was started anew."""
         self._greeted = False
 
     async def close(self) -> None:
         """Let go of the line, whatever is under way."""
+        try:
+            await self._drop_work()
+        finally:
+            await self.line.close()
+
+    async def _drop_work(self) -> None:
         tasks = [task for task in (self._at_work, self._watcher) if task is not None]
         for task in tasks:
             task.cancel()
-        try:
-            await asyncio.gather(*tasks, return_exceptions=True)  # who closes may be cancelled itself, and must hear it
-        finally:
-            await self.line.close()
+        await asyncio.gather(*tasks, return_exceptions=True)  # who closes may be cancelled itself, and must hear it
+        self._watcher = None
 
     async def _work(self) -> None:
         while self._waiting is not None:
@@ -237,23 +248,25 @@ class Contact:
             except (Unreachable, Disagreement, Malformed) as error:
                 self._fail(str(error))
 
-    async def _deliver(self, letter: Letter) -> None:
+    async def _deliver(self, letter: Letter, deadline: float = LETTER) -> bool:
         if not self._greeted:
             await self._greet()
         if letter.vector is not None:
             self.caller.handed(self.name, letter.vector)
         data = encode_letter(letter, self._narrow)
         start = time.perf_counter()
-        ack = decode_ack(await self.line.call("Push", data, LETTER))
+        ack = decode_ack(await self.line.call("Push", data, deadline))
         self.rtt, self.answered = time.perf_counter() - start, time.monotonic()
         self.caller.learn_of(ack.members, self.name)
         self.caller.delivered(self.name, len(data), self.rtt, ack)
         if ack.status in (Status.OK, Status.REPEATED):
             self.sent += 1
             self.trouble = ""
-        elif ack.status != Status.BUSY:
+            return True
+        if ack.status != Status.BUSY:
             self._greeted = False
             self._fail(f"{ack.status.name.lower()}: {ack.text}")
+        return False
 
     async def _greet(self) -> None:
         """On every new connection: TLS proves a name, the signature that its certificate is not revoked."""

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from gadget_svm.peers.envelope import Entry, Statistics, entries_per_message
+from gadget_svm.peers.messages import Entry, Statistics, entries_per_message
 
 Floats = NDArray[np.float64]
 KINDS = ("none", "max-abs", "deviation")

@@ -92,6 +92,7 @@ def describe(peer: Peer) -> dict[str, Any]:
             "left": states[State.LEFT],
         },
         "neighbours": [_neighbour(peer, name, now) for name in sorted(peer.contacts)],
+        "kept": sorted(peer.kept),
         "checkpoint_age": plain(now - peer.saved),
         "certificate_days_left": (peer.identity.not_after - time.time()) / 86400,
         "trouble": plain(peer.trouble),

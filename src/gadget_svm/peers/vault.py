@@ -1,7 +1,7 @@
 """What of a peer survives a restart, and what a checkpoint must fit to be gone on from."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,10 @@ import numpy as np
 from gadget_svm.peers import checkpoint
 from gadget_svm.peers.charter import Charter, disagreements
 from gadget_svm.peers.discretion import Discretion
-from gadget_svm.peers.envelope import Malformed, Statistics, decode_statistics, encode_statistics
+from gadget_svm.peers.envelope import decode_statistics, encode_statistics
 from gadget_svm.peers.learner import Learner
+from gadget_svm.peers.leaving import Legacy
+from gadget_svm.peers.messages import Malformed, Statistics
 from gadget_svm.peers.scaling import Scaling
 
 
@@ -31,7 +33,7 @@ class Memory:
     scaling: str
     arrays: Mapping[str, Any]
     learner: Mapping[str, Any] | None
-    kept: tuple[str, ...]  # who has left, and still counts
+    kept: Mapping[str, Legacy]  # who has left, and still counts
     warnings: tuple[str, ...]
 
 
@@ -43,14 +45,14 @@ def pack(
     scaling: Scaling,
     learner: Learner | None,
     discretion: Discretion | None = None,
-    kept: Iterable[str] = (),
+    kept: Mapping[str, Legacy] | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Arrays and plain values to save; copies, so that the peer may go on meanwhile."""
     arrays: dict[str, Any] = {}
     about: dict[str, Any] = {
         "charter": charter.text(), "rows": rows, "incarnation": incarnation, "addresses": addresses,
         "scaling": scaling.digest.hex(), "saved": time.time(), "learner": None,
-        "kept": sorted(kept),
+        "kept": {name: [f"{each.serial:x}", list(each.others)] for name, each in (kept or {}).items()},
     }  # fmt: skip
     if learner is not None:
         state, about["learner"] = learner.state()
@@ -82,10 +84,14 @@ def recall(folder: Path, charter: Charter, rows: str) -> Memory | None:
         statistics = None if kept is None else decode_statistics(kept.tobytes(), charter.features)
         return Memory(
             found.path, int(about["incarnation"]), dict(about["addresses"]), statistics, str(about["scaling"]),
-            found.arrays, about["learner"], tuple(about["kept"]), tuple(found.warnings),
+            found.arrays, about["learner"], _legacies(about["kept"]), tuple(found.warnings),
         )  # fmt: skip
-    except (KeyError, TypeError, ValueError, Malformed) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, Malformed) as error:
         raise VaultError(f"the state in {folder} is of another version ({error!r}): {fresh}") from error
+
+
+def _legacies(kept: Mapping[str, Any]) -> dict[str, Legacy]:
+    return {name: Legacy(int(serial, 16), tuple(others)) for name, (serial, others) in kept.items()}
 
 
 def recall_sent(memory: Memory, discretion: Discretion) -> None:
