@@ -116,8 +116,8 @@ def main(quick: bool = False) -> None:
         "What Ray adds: a call into every actor and back for each batch of rounds, and in each round one message from "
         "every actor to every other that has a neighbour with it, about a millisecond there on an idle machine; the "
         "mail between actors is copied into the message and out of it. One actor sends nothing, and leaps as the "
-        "simulator does: what is left is the call. All actors of this table share one machine, so more of them do "
-        "not bring more cores than the simulator's threads have.",
+        "simulator does: what is left is the call, and that it has one thread where the simulator has all. All actors "
+        "of this table share one machine, so more of them do not bring more cores than the simulator's threads have.",
     ]
     publish_tables("ray_rounds", "Rounds on Ray beside the simulator", notes, [table], quick=quick)
 

@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gadget_svm import Gadget, GadgetSVC, load_model
 from gadget_svm.algorithms import Pdmm
-from gadget_svm.cli.tables import absences
+from gadget_svm.report.words import absences
 from ray_kit import files_of, kill, noted, own_ray, until
 
 LAM = 0.05
@@ -151,6 +151,11 @@ def test_a_run_whose_driver_died_is_resumed(toy, tmp_path, algorithm):
     np.testing.assert_array_equal(whole.node_coef_, resumed.node_coef_)
     assert told(whole)[-1] == told(resumed)[-1]
     assert resumed.n_iter_ == 40
+    again = GadgetSVC(engine="ray", engine_options={**options, "resume": True}, **{**settings, "max_iter": 30})
+    again.fit(toy.X, toy.y)  # already farther: nothing is left to do
+    assert again.n_iter_ == 40
+    np.testing.assert_array_equal(again.node_coef_, resumed.node_coef_)
+    assert len(again.history_) == 1
     other = GadgetSVC(engine="ray", engine_options={**options, "resume": True}, **{**settings, "random_state": 9})
     with pytest.raises(ValueError, match="of another run"):
         other.fit(toy.X, toy.y)
@@ -167,6 +172,12 @@ def test_a_folder_of_an_earlier_run_is_set_aside_and_the_end_is_saved(toy, tmp_p
     longer = {**settings, "max_iter": 12}
     resumed = GadgetSVC(engine="ray", engine_options={**options, "resume": True}, **longer).fit(toy.X, toy.y)
     np.testing.assert_array_equal(fitted(toy, "local", **longer).node_coef_, resumed.node_coef_)
+
+
+def test_a_folder_for_checkpoints_that_cannot_be_written_is_named_at_once(toy, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"checkpoints cannot be written to .*file"):
+        fitted(toy, "ray", max_iter=3, engine_options={"actors": 1, "checkpoint_dir": str(tmp_path / "file")})
 
 
 def test_options_are_checked_by_name(toy):
@@ -231,17 +242,20 @@ def test_absences_in_one_line():
     def event(kind, actor, iteration, **more):
         return {"event": kind, "actor": actor, "nodes": [2 * actor, 2 * actor + 1], "iteration": iteration, **more}
 
+    def told(*events):
+        return absences([{"events": [one]} for one in events] + [{}])
+
     lost = event("lost", 1, 1000, why="no answer")
     said = "On the way: actor 1 with nodes 2 to 3 was lost at iteration 1,000 (no answer)"
-    assert absences([]) == ""
-    assert absences([lost]) == f"{said}, not back."
-    assert absences([lost, event("restart failed", 1, 1005, why="no file")]) == f"{said}, not back."
-    assert absences([event("restarted", 0, 4), lost, event("restarted", 1, 1010), {**lost, "iteration": 2000}]) == (
+    assert told() == ""
+    assert told(lost) == f"{said}, not back."
+    assert told(lost, event("restart failed", 1, 1005, why="no file")) == f"{said}, not back."
+    assert told(event("restarted", 0, 4), lost, event("restarted", 1, 1010), {**lost, "iteration": 2000}) == (
         "On the way: actor 0 with nodes 0 to 1 came back at iteration 4; "
         "actor 1 with nodes 2 to 3 was lost at iteration 1,000 (no answer), back at iteration 1,010; "
         "actor 1 with nodes 2 to 3 was lost at iteration 2,000 (no answer), not back."
     )
-    assert absences([{**lost, "actor": i} for i in range(30)]).endswith("; and 10 more.")
+    assert told(*({**lost, "actor": i} for i in range(30))).endswith("; and 10 more.")
 
 
 def train(data, out, *options):

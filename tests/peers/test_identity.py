@@ -268,6 +268,23 @@ def test_a_revocation_is_taken_up_when_the_file_has_changed(verifier, own):
     assert verifier.name_of(fresh.cert.read_bytes()) == "b"
 
 
+def test_a_certificate_is_known_by_its_number_after_its_holder_has_gone(verifier, own):
+    """By the one it showed last, should it have several."""
+    b = identity(own, "b")
+    assert verifier.serial_of("b") == 0
+    verifier.name_of(b.cert_pem)
+    assert verifier.serial_of("b") == b.serial
+    fresh = certs.issue(own / "ca", "b", overwrite=True)
+    verifier.name_of(fresh.cert.read_bytes())
+    assert verifier.serial_of("b") != b.serial
+    verifier.name_of(b.cert_pem)
+    assert verifier.serial_of("b") == b.serial
+    assert not verifier.is_revoked(b.serial)
+    certs.revoke(own / "ca", "b")
+    assert verifier.reload()
+    assert verifier.is_revoked(b.serial)
+
+
 def test_a_damaged_list_leaves_the_old_one(verifier, own, caplog):
     b = identity(own, "b")
     certs.revoke(own / "ca", "b")

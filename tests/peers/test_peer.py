@@ -24,6 +24,7 @@ from gadget_svm.peers.config import ConfigError
 from gadget_svm.peers.envelope import decode_status_reply, encode_notice
 from gadget_svm.peers.export import as_model, export
 from gadget_svm.peers.learner import Learner, Parcel
+from gadget_svm.peers.leaving import Legacy
 from gadget_svm.peers.messages import Entry, Notice, Statistics
 from gadget_svm.peers.peer import Peer, PeerError
 from gadget_svm.peers.post import Contact
@@ -424,6 +425,21 @@ def test_the_vault_keeps_the_scale_that_was_settled(town):
         vault.recall(town.folder / "s", terms, "others")
 
 
+def test_the_vault_keeps_what_those_who_left_have_taught(town):
+    kept = {"b": Legacy(0xABC, ("c", "d")), "e": Legacy(0)}
+    scaling = Scaling("none", 0, "a", rows()[0])
+    checkpoint.save(town.folder / "s", *vault.pack(TERMS, "rows", 7, {}, scaling, None, kept=kept))
+    assert vault.recall(town.folder / "s", TERMS, "rows").kept == kept
+
+
+def test_a_state_in_which_nothing_was_learned_is_of_no_run(town):
+    """One that was refused for its terms corrects them and starts again, with a higher incarnation."""
+    scaling = Scaling("none", 1, "a", rows()[0])
+    checkpoint.save(town.folder / "s", *vault.pack(TERMS, "rows", 7, {"b": "127.0.0.1:1"}, scaling, None))
+    memory = vault.recall(town.folder / "s", replace(TERMS, lam=0.5), "others")
+    assert (memory.incarnation, memory.addresses, memory.learner) == (7, {}, None)
+
+
 def test_a_checkpoint_that_is_none_of_ours_is_refused_with_a_sentence(town):
     checkpoint.save(town.folder / "s", {}, {"hello": "world"})
     with pytest.raises(vault.VaultError, match=r"another version .*--fresh"):
@@ -464,6 +480,7 @@ def test_peers_come_to_agree_and_say_how_they_are(town):
         a, b, c = town.peers("abc")
         async with living(a, b, c), Caller(a, town.identity("guest").channel_credentials()) as call:
             await until(lambda: all(len(p.contacts) == 2 and p.measures for p in (a, b, c)))
+            await until(lambda: json.loads(a.status())["network_rows"] == 120.0)  # the others' numbers ride on views
             await until(lambda: (json.loads(a.status())["gap_estimate"] or 1.0) < 0.01)
             found = json.loads(decode_status_reply(await call("Status", encode_notice(Notice("guest")))).text)
             assert (found["name"], found["state"], found["rows"]) == ("a", "learning", 40)

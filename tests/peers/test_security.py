@@ -35,6 +35,8 @@ from gadget_svm.peers.peer import PeerError
 
 CODE = grpc.StatusCode
 DAY = 86_400.0
+PATIENT = {"suspect": 60.0, "dead": 60.0}
+"""Where attackers share the process, and its one core, with the peers: a neighbour is not to be given up for it."""
 
 
 def absorbed(peer):
@@ -443,7 +445,7 @@ def test_a_flood_is_cut_off_and_keeps_nobody_else_out(town):
     """b sends as fast as it can; c, a neighbour, is heard all the while."""
 
     async def main():
-        a, c = town.peers("ac", message_rate=150.0, burst=150)
+        a, c = town.peers("ac", message_rate=150.0, burst=150, **PATIENT)
         async with living(a, c):
             await until(lambda: "c" in a.heard and a.heard["c"].letters > 5)
             taken, before = absorbed(a), resident()
@@ -476,7 +478,7 @@ def test_calls_that_never_end_keep_nobody_else_out(town):
     """b opens more calls than are taken at a time and sends nothing in them."""
 
     async def main():
-        a, c = town.peers("ac")
+        a, c = town.peers("ac", **PATIENT)
         async with living(a, c):
             await until(lambda: "c" in a.heard and a.heard["c"].letters > 5)
             callers = [Caller(a, town.identity("b").channel_credentials()) for _ in range(CALLS // 32 + 1)]

@@ -128,6 +128,7 @@ def stop(
         if ack.status is not Status.OK:
             raise ValueError(ack.text)
 
+    unwritten = _ask(own, own.peer.address)["trouble"]
     _talk(own, own.peer.address, ask, own.peer.name)
     until = time.monotonic() + wait
     while time.monotonic() < until:
@@ -135,6 +136,9 @@ def stop(
             _ask(own, own.peer.address)
         except Unreachable:
             typer.echo(f"{own.peer.name} has left; its model is {own.peer.model}.")
+            for about in ("checkpoint", "model"):
+                if about in unwritten:
+                    typer.echo(f"warning: {unwritten[about]}", err=True)
             return
         time.sleep(0.3)
     raise OSError(f"{own.peer.name} was asked to leave and still answers after {wait:g} s")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from gadget_svm.report.words import count, number, percent, size
+from gadget_svm.report.words import absences, count, number, percent, size
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,30 +65,10 @@ def show_training(console: "Console", summary: dict[str, Any], history: Sequence
         f"{summary['messages']:,} messages, {size(summary['bytes'])}, {summary['seconds']:.2f} s of training; "
         f"the nodes differ from their average by at most {100 * (summary['disagreement'] or 0):.3g} % of its length.",
     )
-    if missed := absences([event for record in history for event in record.get("events", [])]):
+    if missed := absences(history):
         say(console, missed)
     for hint in summary["hints"]:
         say(console, hint)
-
-
-def absences(events: Sequence[Row]) -> str:
-    """Who was lost on the way and who came back, in one line; nothing if nobody was."""
-    said: list[str] = []
-    away: dict[int, int] = {}  # actors, and where it is said of them
-    for event in events:
-        actor, (first, last), at = event["actor"], event["nodes"], f"at iteration {event['iteration']:,}"
-        who = f"actor {actor} with " + (f"node {first}" if first == last else f"nodes {first} to {last}")
-        if event["event"] == "lost":
-            away[actor] = len(said)
-            said.append(f"{who} was lost {at} ({event['why']})")
-        elif event["event"] == "restarted" and actor in away:
-            said[away.pop(actor)] += f", back {at}"
-        elif event["event"] == "restarted":  # lost before the run was resumed
-            said.append(f"{who} came back {at}")
-    for place in away.values():
-        said[place] += ", not back"
-    more = f"; and {len(said) - MOST_SHOWN:,} more" if len(said) > MOST_SHOWN else ""
-    return f"On the way: {'; '.join(said[:MOST_SHOWN])}{more}." if said else ""
 
 
 def say(console: "Console", text: str) -> None:

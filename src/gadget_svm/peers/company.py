@@ -154,7 +154,9 @@ class Company:
         asking = sorted(name for name in here if name not in chosen and self._asks(name))
         wanted = chosen | set(asking[: CROWD * self.config.learn.degree])
         wanted -= self._doubles(wanted)
-        self.kept = standing(self.kept, here, self.verifier)
+        before, self.kept = self.kept, standing(self.kept, here, self.verifier)
+        if len(self.kept) < len(before):
+            log.info("keeping no longer what was taught by", extra=fields(names=sorted(before.keys() - self.kept)))
         self._chosen = chosen & wanted
         for name in [name for name, contact in self.contacts.items() if here.get(name) != contact.address]:
             await self.contacts.pop(name).close()

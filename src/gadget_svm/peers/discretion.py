@@ -30,7 +30,7 @@ PATIENCE = 3
 FORMER = 16
 """Neighbours of before of whom it is known what they were sent, should they come back."""
 FEW_FEATURES = 10
-"""With fewer, some row lies along nearly every vector, which tells nothing: only moved rows are counted."""
+"""With fewer, some row lies along nearly every vector, which tells nothing: that is not looked at then."""
 
 
 class _Vector(NamedTuple):

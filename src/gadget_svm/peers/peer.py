@@ -167,6 +167,11 @@ class Peer(Company):
         await asyncio.gather(*(contact.close() for contact in self.contacts.values()))
         await self._save()
         await self._export()
+        for about in ("checkpoint", "model"):
+            if about in self.trouble:
+                log.error(
+                    "leaving, though not all could be written", extra=fields(about=about, why=self.trouble[about])
+                )
 
     # What survives
 
@@ -372,7 +377,8 @@ class Peer(Company):
         if measured is None:
             self.members.beat()
         else:
-            self.members.beat(loss=measured.loss, slack=measured.slack, objective=measured.objective)
+            slack = -1.0 if self.kept else measured.slack  # of rows that are not here nobody can tell it
+            self.members.beat(loss=measured.loss, slack=slack, objective=measured.objective)
         for name, contact in self.contacts.items():
             if now - contact.answered > self.config.pace.heartbeat:
                 self.send(name, None)

@@ -40,7 +40,7 @@ def estimates(peer: Peer) -> Estimates:
     slack = measured.slack + sum(line.slack for line in lines)
     ridge = 0.5 * peer.charter.lam * measured.norm**2
     objective = ridge + loss / rows
-    dual = measured.slack >= 0 and all(line.slack >= 0 for line in lines)
+    dual = not peer.kept and measured.slack >= 0 and all(line.slack >= 0 for line in lines)
     gap = slack / rows / objective if dual and objective > 0 else math.nan
     return Estimates(objective, gap, _disagreement(peer), rows)
 

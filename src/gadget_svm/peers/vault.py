@@ -73,6 +73,9 @@ def recall(folder: Path, charter: Charter, rows: str) -> Memory | None:
     fresh = f"or start anew with --fresh, which sets the state in {folder} aside"
     try:
         differing = disagreements(charter, Charter.parse(about["charter"]), "peer.toml", "the checkpoint")
+        learned = bool(about["learner"] and about["learner"]["t"]) or "statistics" in found.arrays
+        if not learned and (differing or about["rows"] != rows):  # as by one that was refused: only who it is counts
+            return Memory(found.path, int(about["incarnation"]), {}, None, "", {}, None, {}, tuple(found.warnings))
         if differing:
             raise VaultError(f"the state in {folder} is of another run: {'; '.join(differing)}; {fresh}")
         if about["rows"] != rows:

@@ -12,7 +12,7 @@ from gadget_svm.report import curves, graph
 from gadget_svm.report.machine import machine
 from gadget_svm.report.needs import require_plotly
 from gadget_svm.report.style import CSS, SCRIPT
-from gadget_svm.report.words import at_most, count, number, percent, size
+from gadget_svm.report.words import absences, at_most, count, number, percent, size
 
 CONFIG = {"displaylogo": False, "responsive": True, "displayModeBar": False}
 
@@ -45,7 +45,7 @@ def page(summary: dict[str, Any], history: Sequence[dict[str, Any]], network: Ne
     body = "\n".join(
         [
             f"<h1>{escape(title)}</h1>",
-            f'<p class="lead">{escape(lead(summary, network))}</p>',
+            f'<p class="lead">{escape(lead(summary, network, history))}</p>',
             tiles(summary),
             axis_switch(),
             f'<div class="cards">{cards(summary, history, network)}</div>',
@@ -62,13 +62,13 @@ def page(summary: dict[str, Any], history: Sequence[dict[str, Any]], network: Ne
     )
 
 
-def lead(summary: dict[str, Any], network: Network) -> str:
-    """What was done, in two sentences."""
-    data, why = summary["dataset"], str(summary["why"])
+def lead(summary: dict[str, Any], network: Network, history: Sequence[dict[str, Any]] = ()) -> str:
+    """What was done, in two sentences, and who was lost on the way."""
+    data, why, missed = summary["dataset"], str(summary["why"]), absences(history)
     return (
         f"{network.n:,} nodes on a {network.name} graph learned a linear support vector machine from "
         f"{data['rows']:,} rows of {data['features']:,} features without sharing a row: they exchange weight "
-        f"vectors only. {why[:1].upper()}{why[1:]}."
+        f"vectors only. {why[:1].upper()}{why[1:]}.{' ' if missed else ''}{missed}"
     )
 
 

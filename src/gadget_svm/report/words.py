@@ -1,7 +1,11 @@
 """Numbers as words, the same on the page and in the terminal; what is no finite number is a dash."""
 
 import math
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+MOST_EVENTS = 20
+"""Losses and returns that are told one by one."""
 
 
 def finite(value: Any, factor: float = 1.0) -> float | None:
@@ -43,3 +47,23 @@ def size(nbytes: Any) -> str:
             return f"{nbytes:.3g} {unit}"
         nbytes /= 1000
     return f"{nbytes:.3g} TB"
+
+
+def absences(history: Iterable[Mapping[str, Any]]) -> str:
+    """Who was lost on the way and who came back, in one line; nothing if nobody was."""
+    said: list[str] = []
+    away: dict[int, int] = {}  # actors, and where it is said of them
+    for event in (event for record in history for event in record.get("events", [])):
+        actor, (first, last), at = event["actor"], event["nodes"], f"at iteration {event['iteration']:,}"
+        who = f"actor {actor} with " + (f"node {first}" if first == last else f"nodes {first} to {last}")
+        if event["event"] == "lost":
+            away[actor] = len(said)
+            said.append(f"{who} was lost {at} ({event['why']})")
+        elif event["event"] == "restarted" and actor in away:
+            said[away.pop(actor)] += f", back {at}"
+        elif event["event"] == "restarted":  # lost before the run was resumed
+            said.append(f"{who} came back {at}")
+    for place in away.values():
+        said[place] += ", not back"
+    more = f"; and {len(said) - MOST_EVENTS:,} more" if len(said) > MOST_EVENTS else ""
+    return f"On the way: {'; '.join(said[:MOST_EVENTS])}{more}." if said else ""

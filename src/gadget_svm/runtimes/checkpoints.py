@@ -3,6 +3,7 @@ complete generation. A half-written file never replaces a good one. Owns the fil
 
 import json
 import os
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,19 @@ def save_run(folder: Path, about: dict[str, Any]) -> None:
     """Say which generation is complete, and what run it is of. Written after all its blocks."""
     folder.mkdir(parents=True, exist_ok=True)
     write(folder / RUN, json.dumps(about).encode())
+
+
+def check_folder(folder: Path) -> None:
+    """See that something can be written there, before hours of work depend on it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"checkpoints cannot be written to {folder} ({error.strerror or error}): name a folder that this process "
+            "and all actors may write to as checkpoint_dir"
+        ) from error
 
 
 def set_aside(folder: Path) -> None:

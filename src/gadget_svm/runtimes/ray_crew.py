@@ -35,13 +35,18 @@ class Crew:
             raise TimeoutError(
                 f"{len(late)} of {len(refs)} actors were not ready within start_timeout="
                 f"{self.options.start_timeout:g} s: the cluster has {self._cpus()} CPUs, {len(refs)} actors of "
-                f"{self.options.num_cpus:g} were asked for; ask for fewer with engine_options={{'actors': ...}}, or "
-                "give them longer to read their rows"
+                f"{self.options.num_cpus:g} {self._wishes()}were asked for; ask for fewer with "
+                "engine_options={'actors': ...}, or give them longer to read their rows"
             )
         try:
             return list(self.ray.get(refs, timeout=self.options.timeout))
         except self.ray.exceptions.RayTaskError as error:
             raise cause(error) from None
+
+    def _wishes(self) -> str:
+        wishes = {"resources": self.options.resources, "memory": self.options.memory}
+        said = ", ".join(f"{name} {wish!r}" for name, wish in wishes.items() if wish)
+        return f"with {said} each " if said else ""
 
     def _cpus(self) -> str:
         try:

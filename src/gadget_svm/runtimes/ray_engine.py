@@ -90,6 +90,8 @@ class RayRuntime:
         )
         self.pids, self._rows = [each.pid for each in begun], [digest for each in begun for digest in each.digests]
         self._mass = float(sizes.sum())
+        if self.options.checkpoint_dir is not None:
+            checkpoints.check_folder(Path(self.options.checkpoint_dir))
         if self.options.checkpoint_dir is not None and not self.options.resume:
             checkpoints.set_aside(Path(self.options.checkpoint_dir))
         back = self._resume() if self.options.resume else []
@@ -246,8 +248,8 @@ class RayRuntime:
         others = f"the rows of {named(nodes, self.names)} are not those the checkpoint in {folder} was made with"
         if about["fingerprint"] != self._print:
             raise ValueError(
-                f"the checkpoint in {folder} is of another run: data, nodes, topology, algorithm, seed and the number "
-                f"of actors, there {len(about['kept'])}, must be the same"
+                f"the checkpoint in {folder} is of another run: data, nodes, topology, algorithm, lam, seed and the "
+                f"number of actors, there {len(about['kept'])}, must be the same"
                 + (f"; {others}" if 0 < len(nodes) < len(before) else "")
             )
         if nodes:

@@ -82,6 +82,9 @@ def train(
     runtime.rehearse()
     begin, spent, history, reason = runtime.t if begin is None else begin, 0.0, list[Record](), ""
     pace = BREATH  # seconds an iteration takes, as far as is known
+    if runtime.t - begin >= limits.max_iter:  # a run that is resumed and had come as far
+        reason = "max_iter"
+        history.append(_record(runtime, objective, spent, observe, rule, reason))
     while not reason:
         done = runtime.t - begin
         marks = [limits.max_iter, _next_record(done, record_every)]

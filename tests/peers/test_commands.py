@@ -1,0 +1,157 @@
+"""What a user types about peers and their models, and what is answered: one clear sentence, and nothing beside it."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+import threading
+import warnings
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+pytest.importorskip("grpc")
+pytest.importorskip("cryptography")
+pytest.importorskip("pydantic")
+pytest.importorskip("prometheus_client")
+from kit import free_port, living, rows, until
+
+from gadget_svm.cli.app import app
+from gadget_svm.cli.peers import peer_table
+from gadget_svm.peers import checkpoint
+from gadget_svm.peers.charter import Charter
+from gadget_svm.peers.export import export
+from gadget_svm.peers.peer import Peer
+
+NAMES = ("age", "size", "dose")
+
+
+def gadget(*words):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        return CliRunner().invoke(app, [str(word) for word in words], prog_name="gadget")
+
+
+@pytest.fixture
+def model(tmp_path):
+    """Of a peer called north: the sign of age - size."""
+    terms = Charter("test", "pdmm", 0.01, 3, "none", (-1.0, 1.0), False, "none")
+    weights = np.array([[1.0, -1.0, 0.0]])
+    return export(tmp_path / "m.safetensors", weights, np.ones(3), terms, name="north", ticks=9, columns=NAMES)
+
+
+def table(path, columns, *lines):
+    path.write_text("\n".join([",".join(columns), *lines]) + "\n")
+    return path
+
+
+def test_a_peers_model_predicts_a_table_without_a_warning_and_in_its_own_name(model, tmp_path):
+    """scikit-learn would warn that a matrix has no feature names; the file has, and they were compared."""
+    data = table(tmp_path / "t.csv", (*NAMES, "label"), "3,1,5,1", "1,3,5,-1", "1,2,0,1")
+    found = gadget("predict", model, data, "--label", "label", "--out", tmp_path / "answers")
+    assert found.exit_code == 0, found.output
+    assert found.output == "accuracy 66.67 % of 3 rows by the model of north\n"
+    assert (tmp_path / "answers").read_text() == "1\n-1\n-1\n"
+
+
+def test_columns_are_found_by_their_names(model, tmp_path):
+    data = table(tmp_path / "t.csv", ("dose", "label", "size", "age"), "5,1,1,3", "5,-1,3,1")
+    assert "accuracy 100.00 % of 2 rows" in gadget("predict", model, data, "--label", "label").output
+
+
+def test_a_column_that_the_model_wants_and_the_file_lacks_is_named(model, tmp_path):
+    data = table(tmp_path / "t.csv", ("age", "weight", "dose", "label"), "3,1,5,1", "1,3,5,-1")
+    found = gadget("predict", model, data, "--label", "label")
+    assert found.exit_code == 2
+    assert "has no column 'size', which the model was trained on" in found.output
+
+
+def test_a_file_without_names_is_taken_as_it_is(model, tmp_path):
+    (tmp_path / "t.svm").write_text("1 1:3 2:1 3:5\n-1 1:1 2:3\n")
+    assert "accuracy 100.00 % of 2 rows by the model of north" in gadget("predict", model, tmp_path / "t.svm").output
+
+
+def test_the_average_of_several_nodes_is_still_called_so(tmp_path):
+    out = tmp_path / "out"
+    made = gadget("train", "breast-cancer", "--nodes", "3", "--max-iter", "5", "--out", out, "--quiet")
+    assert made.exit_code in (0, 1), made.output
+    assert gadget("predict", out, "breast-cancer").output.endswith("by the network average\n")
+    assert gadget("predict", out, "breast-cancer", "--node", "1").output.endswith("by node 1\n")
+
+
+def test_a_port_that_is_taken_is_one_sentence_on_stderr(town):
+    """gRPC has lines of its own for that, which nobody asked for."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        config = town.config("a", listen=place, address=f"127.0.0.1:{free_port()}")
+        command = [sys.executable, "-m", "gadget_svm", "peer", "run", str(config.peer.state.parent / "peer.toml")]
+        found = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert found.returncode == 2
+    assert found.stdout == ""
+    assert found.stderr == (
+        f"error: cannot listen on {place} (Address already in use): "
+        "set [peer] listen to a free address of this machine, or stop who has it\n"
+    )
+
+
+def in_a_thread(peer):
+    """A peer that lives beside the command that talks to it."""
+    up, thread = threading.Event(), threading.Thread(target=lambda: asyncio.run(live()))
+
+    async def live():
+        async with living(peer):
+            up.set()
+            await peer.stopping.wait()
+
+    thread.start()
+    assert up.wait(120)
+    return thread
+
+
+@pytest.mark.parametrize("withdraws", [False, True])
+def test_stop_says_what_became_of_it_and_status_who_is_kept(town, withdraws):
+    config = town.config("a")
+    peer = Peer(config)
+    thread = in_a_thread(peer)
+    toml = config.peer.state.parent / "peer.toml"
+    shown = gadget("peer", "status", "--config", toml)
+    assert "a at" in shown.output
+    assert "keeps" not in shown.output
+    found = gadget("peer", "stop", toml, *(["--withdraw"] if withdraws else []))
+    thread.join(60)
+    assert found.output.split() == f"a has left; its model is {config.peer.model}.".split()
+    assert peer._withdraws is withdraws
+
+
+def test_stop_says_if_the_state_could_not_be_written(town, monkeypatch):
+    config = town.config("a", rows(), checkpoint=0.1)
+    peer = Peer(config)
+
+    def full(*_):
+        raise checkpoint.CheckpointError("cannot save the state: No space left on device; free some space")
+
+    thread = in_a_thread(peer)
+    monkeypatch.setattr(checkpoint, "save", full)
+    asyncio.run(until(lambda: "checkpoint" in peer.trouble))
+    found = gadget("peer", "stop", config.peer.state.parent / "peer.toml")
+    thread.join(60)
+    assert found.exit_code == 0
+    assert "warning: cannot save the state: No space left on device" in " ".join(found.output.split())
+
+
+def test_the_status_names_those_who_are_kept(town):
+    import json
+    from io import StringIO
+
+    from rich.console import Console
+
+    from gadget_svm.peers.leaving import Legacy
+
+    peer = town.peer("a")
+    peer.kept = {"east": Legacy(1), "west": Legacy(2, ("south",))}
+    said = StringIO()
+    Console(file=said, width=200).print(peer_table(json.loads(peer.status())))
+    assert "keeps what east, west taught before leaving" in said.getvalue()
