@@ -477,7 +477,7 @@ def test_the_model_knows_its_features_names_and_site():
 
 def test_peers_come_to_agree_and_say_how_they_are(town):
     async def main():
-        a, b, c = town.peers("abc")
+        a, b, c = town.peers("abc", suspect=60.0, dead=60.0)
         async with living(a, b, c), Caller(a, town.identity("guest").channel_credentials()) as call:
             await until(lambda: all(len(p.contacts) == 2 and p.measures for p in (a, b, c)))
             await until(lambda: json.loads(a.status())["network_rows"] == 120.0)  # the others' numbers ride on views

@@ -45,6 +45,8 @@ def held(block: Block, kept: frozenset[int], speaking: frozenset[int] = frozense
         else:
             back += moved
             edge["z"][e] = z
+    if not (back.any() or come.any() or stiffer):
+        return
     kappa, w = edge["curve"][0] + edge["R"][0], block.flat[0]
     others = {j: e for j, e in _open_ends(block).items() if j not in ends}
     if not others:
