@@ -17,8 +17,8 @@ settings.register_profile("patient", deadline=None)  # the first example may com
 settings.load_profile("patient")
 
 
-HEAVY = ("test_ray", "test_peer_network", "test_demo")
-"""Files that start many processes: one after another, or they starve each other on a small machine."""
+HEAVY = ("test_ray", "test_peer_network", "test_demo", "test_leaving")
+"""Files that start many processes, or wait for peers to learn: one after another, or they starve on a small machine."""
 
 
 @pytest.hookimpl(optionalhook=True)
