@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from gadget_svm import GadgetSVC, load_model
+from gadget_svm import GadgetSVC, load_model, save_model
 from gadget_svm.cli.app import app
 from gadget_svm.cli.order import Order, make_algorithm, share_out, stopping_for, wants_intercept
 from gadget_svm.cli.progress import Bar, Interruption, Lines
@@ -430,3 +430,55 @@ def test_a_certificate_without_the_rows_of_the_departed_says_so(train_file):
     gone = """crash={"nodes": [1, 2], "at": 5}"""
     result = certified(train_file, "--tol", "0.05", "--topology", "complete", "--fault", gone, "--quiet")
     assert "above the optimum, counting the rows of the 3 nodes that are here." in result.stdout
+
+
+FEATURES = ("a", "b", "c", "d", "e", "f")
+
+
+@pytest.fixture
+def named_model(trained, tmp_path):
+    """The trained model, of columns that have names."""
+    model = load_model(trained[1] / "model.safetensors")
+    model.feature_names_in_ = np.array(FEATURES, dtype=object)
+    save_model(model, tmp_path / "named.safetensors")
+    return tmp_path / "named.safetensors"
+
+
+UNLABELLED = {
+    "names.csv": ",".join(FEATURES) + "\n2,0,0,0,0,0\n-2,0,0,0,0,1\n",
+    "another-order-and-more.csv": "id,f,e,d,c,b,a\n7,0,0,0,0,0,2\n8,1,0,0,0,0,-2\n",
+    "plain.csv": "2,0,0,0,0,0\n-2,0,0,0,0,1\n",
+}
+
+
+@pytest.mark.parametrize("name", UNLABELLED)
+@pytest.mark.parametrize("told", [(), ("--no-label",)])
+def test_predict_takes_rows_without_labels(named_model, tmp_path, name, told):
+    data = tmp_path / name
+    data.write_text(UNLABELLED[name])
+    result = gadget("predict", named_model, data, "--out", "-", *told)
+    assert result.exit_code == 0, result.stderr
+    model = load_model(named_model)
+    del model.feature_names_in_
+    rows = np.array([[2.0, 0, 0, 0, 0, 0], [-2.0, 0, 0, 0, 0, 1]])
+    assert [int(line) for line in result.stdout.split()] == model.predict(rows).tolist()
+    assert "2 rows predicted by the network average" in result.stderr
+
+
+def test_predict_takes_arrays_and_svmlight_without_labels_when_told(trained, tmp_path):
+    np.savez(tmp_path / "t.npz", X=np.array([[2.0, 0, 0, 0, 0, 0], [-2.0, 0, 0, 0, 0, 1]]))
+    (tmp_path / "t.svm").write_text("0 1:2\n0 1:-2 6:1\n")
+    answers = [gadget("predict", trained[1], tmp_path / f, "--no-label", "--out", "-") for f in ("t.npz", "t.svm")]
+    assert [one.exit_code for one in answers] == [0, 0]
+    assert answers[0].stdout == answers[1].stdout
+    assert "y" in gadget("predict", trained[1], tmp_path / "t.npz").stderr
+
+
+def test_predict_tells_a_wrong_table_from_one_without_labels(named_model, tmp_path):
+    (tmp_path / "wrong.csv").write_text("a,b,c,d,e,other,label\n1,2,3,4,5,6,cat\n")
+    refused = gadget("predict", named_model, tmp_path / "wrong.csv")
+    assert refused.exit_code == 2
+    assert "no column 'f'" in refused.stderr
+    both = gadget("predict", named_model, tmp_path / "wrong.csv", "--no-label", "--label", "label")
+    assert both.exit_code == 2
+    assert "leave out --label" in both.stderr

@@ -98,16 +98,19 @@ def predict(
     node: Annotated[int | None, typer.Option(help="Answer with this node's model, not the network average.")] = None,
     out: Annotated[str | None, typer.Option(help="A file for the predictions, one per line; - is stdout.")] = None,
     label: o.Label = None,
+    no_label: Annotated[
+        bool, typer.Option("--no-label", help="No column is a label. Default: it shows by the model's columns.")
+    ] = False,
     positive: o.Positive = None,
     zero_based: Annotated[
         bool | None, typer.Option("--zero-based/--one-based", help="How an svmlight file counts. Default: it shows.")
     ] = None,
     data_dir: o.DataDir = None,
 ) -> None:
-    """Predict with a trained model, and say how many answers were right."""
+    """Predict with a trained model and, where rows have labels, say how many answers were right."""
     from gadget_svm.cli.predicting import run_prediction
 
-    run_prediction(model, data, node, out, label, positive, zero_based, data_dir)
+    run_prediction(model, data, node, out, label, no_label, positive, zero_based, data_dir)
 
 
 @app.command()

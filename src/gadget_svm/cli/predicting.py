@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import typer
@@ -12,7 +12,7 @@ from gadget_svm.cli.files import MODEL
 from gadget_svm.data import load_dataset
 from gadget_svm.data.catalog import against_rest
 from gadget_svm.data.files import plain_name
-from gadget_svm.data.formats import read_named
+from gadget_svm.data.formats import agree, read_raw, read_unlabelled
 from gadget_svm.data.paper import Parts
 from gadget_svm.data.sources import ENTRIES
 from gadget_svm.estimator import GadgetSVC, load_model
@@ -22,25 +22,41 @@ FIXED_WIDTH = (".csv", ".tsv", ".parquet", ".pq", ".npz")
 """Tables that write every column: one that is narrower than the model has other columns."""
 
 
+class Rows(NamedTuple):
+    """What to predict, and the truth where it is known."""
+
+    X: Any
+    columns: tuple[str, ...] | None  # the names, where there are some
+    y: NDArray[Any] | None = None
+    label: str | None = None  # the name of the column of y
+
+
 def run_prediction(
     path: Path,
     data: str,
     node: int | None,
     out: str | None,
     label: str | None,
+    no_label: bool,
     positive: str | None,
     zero_based: bool | None,
     data_dir: Path | None,
 ) -> None:
     """Predict, write, and say how many were right."""
+    if no_label and (label is not None or positive is not None):
+        raise ValueError("--no-label says that no column is a label: leave out --label and --positive, or it")
     model = load_model(path / MODEL if path.is_dir() else path)
-    X, y, columns = load_rows(data, label, positive, zero_based, data_dir)
+    rows = load_rows(data, label, positive, zero_based, data_dir, no_label)
+    if label is None and positive is None and lacks_label(rows, data, model):
+        rows = Rows(*read_unlabelled(data))
+    X = rows.X
     if hasattr(model, "feature_names_in_"):
-        X = in_order(X, data, columns, model.feature_names_in_.tolist())
+        X = in_order(X, data, rows.columns, model.feature_names_in_.tolist())
         del model.feature_names_in_  # compared by now: scikit-learn would warn that a matrix has none
     X = fit_width(X, data, model.n_features_in_)
     answers = (model if node is None else model.node(node)).predict(X)
-    typer.echo(f"{verdict(model, answers, y)} by {whose(model, node)}", err=out == "-")
+    said = f"{len(answers):,} rows predicted" if rows.y is None else verdict(model, answers, rows.y)
+    typer.echo(f"{said} by {whose(model, node)}", err=out == "-")
     if out is not None:
         write_answers(out, answers)
 
@@ -56,19 +72,36 @@ def whose(model: GadgetSVC, node: int | None) -> str:
 
 
 def load_rows(
-    data: str, label: str | None, positive: str | None, zero_based: bool | None, data_dir: Path | None
-) -> tuple[Any, NDArray[Any], tuple[str, ...] | None]:
-    """A named data set's test part, or all rows of a file; with the names of the columns where there are some."""
+    data: str, label: str | None, positive: str | None, zero_based: bool | None, data_dir: Path | None, no_label: bool
+) -> Rows:
+    """A named data set's test part, or all rows of a file."""
     if data in ENTRIES:
         chosen: dict[str, Any] = {} if positive is None else {"positive": positive}
         named = load_dataset(data, label=label, data_dir=data_dir, **chosen)
-        assert named.y_test is not None, "every named data set has a test part"
-        return named.X_test, named.y_test, None
+        return Rows(named.X_test, None, None if no_label else named.y_test)
     if not Path(data).is_file():
         load_dataset(data)  # which knows the sentence for a name or file that is not there
-    [(X, y)], columns = read_named([data], label=label, zero_based=zero_based)
+    if no_label:
+        return Rows(*read_unlabelled(data, zero_based=zero_based))
+    raw = read_raw(Path(data), label)
+    [(X, y)] = agree([Path(data)], [raw], None, zero_based)
     parts = against_rest(Parts(X, y, None, None), positive)
-    return parts.X, parts.y, columns
+    return Rows(parts.X, raw.columns, parts.y, raw.label)
+
+
+def lacks_label(rows: Rows, name: str, model: GadgetSVC) -> bool:
+    """Whether what was taken for the label of a table is a feature of the model."""
+    if rows.y is None or not writes_every_column(name):
+        return False
+    wanted = getattr(model, "feature_names_in_", None)
+    if wanted is not None and rows.columns is not None:
+        return rows.label in wanted.tolist()
+    return bool(rows.X.shape[1] == model.n_features_in_ - 1)
+
+
+def writes_every_column(name: str) -> bool:
+    """Whether a file's width is that of its rows; svmlight leaves out features that do not occur."""
+    return name not in ENTRIES and plain_name(Path(name)).suffix.lower() in FIXED_WIDTH
 
 
 def in_order(X: Any, name: str, columns: tuple[str, ...] | None, wanted: list[str]) -> Any:
@@ -83,10 +116,10 @@ def in_order(X: Any, name: str, columns: tuple[str, ...] | None, wanted: list[st
 
 
 def fit_width(X: Any, name: str, width: int) -> Any:
-    """The rows as wide as the model: svmlight leaves out features that do not occur, so a narrower file is padded."""
+    """The rows as wide as the model: an svmlight file that is narrower is padded."""
     from scipy.sparse import csr_matrix
 
-    fixed = name in ENTRIES or plain_name(Path(name)).suffix.lower() in FIXED_WIDTH
+    fixed = name in ENTRIES or writes_every_column(name)
     if X.shape[1] > width or (X.shape[1] < width and fixed):
         raise ValueError(f"{name} has {X.shape[1]} features, the model was trained on {width}: is it the right file?")
     return csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], width))

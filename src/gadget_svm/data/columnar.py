@@ -11,7 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm.data.delimited import label_column
-from gadget_svm.data.files import DataFileError, Raw, damage, damage_named, require_file, stack_blocks
+from gadget_svm.data.files import (
+    DataFileError,
+    LabelColumn,
+    NoLabel,
+    Raw,
+    damage,
+    damage_named,
+    require_file,
+    stack_blocks,
+)
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -19,7 +28,7 @@ if TYPE_CHECKING:
 _CSR_PARTS = ("data", "indices", "indptr", "shape")
 
 
-def read_parquet(path: Path, label: str | int | None = None) -> Raw:
+def read_parquet(path: Path, label: LabelColumn = None) -> Raw:
     require_file(path)
     try:
         import pyarrow as pa
@@ -33,12 +42,12 @@ def read_parquet(path: Path, label: str | int | None = None) -> Raw:
         raise damage(path, error) from error
 
 
-def read_arrow(name: Path, table: Any, label: str | int | None = None) -> Raw:
+def read_arrow(name: Path, table: Any, label: LabelColumn = None) -> Raw:
     """A table in memory, checked as a Parquet file is; errors call it ``name``."""
     return _parquet_table(name, SimpleNamespace(schema_arrow=table.schema, iter_batches=table.to_batches), label)
 
 
-def _parquet_table(path: Path, file: Any, label: str | int | None) -> Raw:
+def _parquet_table(path: Path, file: Any, label: LabelColumn) -> Raw:
     # pandas may store its row index as a column; it is neither a feature nor a label
     names = [name for name in file.schema_arrow.names if not name.startswith("__index_level_")]
     k = label_column(path, label, names, len(names))
@@ -46,8 +55,9 @@ def _parquet_table(path: Path, file: Any, label: str | int | None) -> Raw:
     for name in columns:
         _require_number(path, name, str(file.schema_arrow.field(name).type))
     labels: list[NDArray[Any]] = []
-    X = stack_blocks(_parquet_blocks(path, file, names[k], columns, labels))
-    return Raw(X, np.concatenate(labels) if labels else np.empty(0), columns)
+    X = stack_blocks(_parquet_blocks(path, file, names[k : k + 1], columns, labels))
+    y = np.concatenate(labels) if labels else np.empty(0)
+    return Raw(X, y, columns, label=names[k] if k < len(names) else None)
 
 
 def _require_number(path: Path, name: str, kind: str) -> None:
@@ -59,13 +69,15 @@ def _require_number(path: Path, name: str, kind: str) -> None:
 
 
 def _parquet_blocks(
-    path: Path, file: Any, label: str, columns: tuple[str, ...], labels: list[NDArray[Any]]
+    path: Path, file: Any, label: list[str], columns: tuple[str, ...], labels: list[NDArray[Any]]
 ) -> Iterator[NDArray[Any]]:
+    """Numbers, batch by batch; what stands in the column of the ``label``, if there is one, goes to ``labels``."""
     for batch in file.iter_batches(max(1, 1_000_000 // (len(columns) + 1))):
         start = sum(map(len, labels))
-        for name in (*columns, label):
+        for name in (*columns, *label):
             _require_full(path, name, batch.column(name), start)
-        labels.append(batch.column(label).to_numpy(zero_copy_only=False))
+        there = [batch.column(name).to_numpy(zero_copy_only=False) for name in label]
+        labels.append(there[0] if there else np.zeros(batch.num_rows))
         parts = [batch.column(name).to_numpy(zero_copy_only=False) for name in columns]
         yield np.column_stack(parts).astype(np.float64)
 
@@ -76,18 +88,21 @@ def _require_full(path: Path, name: str, column: Any, start: int) -> None:
         raise DataFileError(f"{path}, column {name!r}, row {row}: a value is missing; fill it in or drop it")
 
 
-def read_npz(path: Path, label: str | int | None = None) -> Raw:
+def read_npz(path: Path, label: LabelColumn = None) -> Raw:
     """``X`` and ``y``, or the CSR parts ``data``, ``indices``, ``indptr``, ``shape`` and ``y``."""
     require_file(path)
     with damage_named(path):
         arrays = _npz_arrays(path)
-    y = arrays.get("y" if label is None else str(label))
+    unlabelled = isinstance(label, NoLabel)
+    y = np.empty(0) if unlabelled else arrays.get("y" if label is None else str(label))
     if y is None or not ("X" in arrays or set(_CSR_PARTS) <= set(arrays)):
         raise DataFileError(
             f"{path} has the arrays {', '.join(sorted(arrays)) or 'none'}: save X and y, or the CSR parts "
             f"{', '.join(_CSR_PARTS)} and y"
         )
     X = _dense(path, arrays["X"]) if "X" in arrays else _from_parts(path, arrays)
+    if unlabelled:
+        y = np.zeros(X.shape[0])
     return Raw(X, y.ravel() if y.ndim == 2 and y.shape[1] == 1 else _one_column(path, y))
 
 

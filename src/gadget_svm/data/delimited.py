@@ -13,7 +13,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gadget_svm.data.files import DataFileError, Raw, reading, stack_blocks
+from gadget_svm.data.files import DataFileError, LabelColumn, NoLabel, Raw, reading, stack_blocks
 
 LABEL_NAMES = ("label", "y", "target", "class")
 _MISSING = ("", "na", "n/a", "null", "none", "?")
@@ -22,7 +22,7 @@ _CELLS_PER_BLOCK = 1_000_000
 Row = tuple[int, list[str]]  # line number, cells
 
 
-def read_csv(path: Path, label: str | int | None = None) -> Raw:
+def read_csv(path: Path, label: LabelColumn = None) -> Raw:
     with reading(path) as file:
         try:
             return _parse(path, file, label)
@@ -30,7 +30,7 @@ def read_csv(path: Path, label: str | int | None = None) -> Raw:
             raise DataFileError(f"{path}: {error}; is it comma-separated text?") from error
 
 
-def _parse(path: Path, file: IO[bytes], label: str | int | None) -> Raw:
+def _parse(path: Path, file: IO[bytes], label: LabelColumn) -> Raw:
     rows = _rows(file)
     head = list(islice(rows, 2))
     if not head:
@@ -46,7 +46,8 @@ def _parse(path: Path, file: IO[bytes], label: str | int | None) -> Raw:
     labels: list[str] = []
     X = stack_blocks(_blocks(path, chain(head, rows), width, k, names, labels))
     columns = tuple(names[:k] + names[k + 1 :]) if names else None
-    return Raw(X, np.array(labels, dtype=str), columns)
+    y = np.array(labels, dtype=str) if k < width else np.zeros(X.shape[0])
+    return Raw(X, y, columns, label=names[k] if names and k < width else None)
 
 
 def _rows(file: IO[bytes]) -> Iterator[Row]:
@@ -75,8 +76,10 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def label_column(path: Path, label: str | int | None, names: Sequence[str] | None, width: int) -> int:
-    """The label's place: as told, else a column called label, y, target or class, else the last."""
+def label_column(path: Path, label: LabelColumn, names: Sequence[str] | None, width: int) -> int:
+    """The label's place: as told, else a column called label, y, target or class, else the last; ``width`` for none."""
+    if isinstance(label, NoLabel):
+        return width
     if width < 2:
         raise DataFileError(f"{path} has one column: a table needs a label and at least one feature")
     lower = [name.lower() for name in names or ()]
@@ -109,11 +112,15 @@ def _blocks(
                     f"{path}, line {line}: {len(cells)} columns where {width} were expected; correct the "
                     "line, or fetch or copy the file again if it was cut off"
                 )
-            label = cells.pop(k)
-            if not label:
-                raise DataFileError(f"{path}, line {line}: the label is missing; fill it in or drop the row")
-            labels.append(label)
+            if k < width:
+                labels.append(_label(path, line, cells.pop(k)))
         yield _numbers(path, block, k, names)
+
+
+def _label(path: Path, line: int, cell: str) -> str:
+    if not cell:
+        raise DataFileError(f"{path}, line {line}: the label is missing; fill it in or drop the row")
+    return cell
 
 
 def _numbers(path: Path, block: list[Row], k: int, names: list[str] | None) -> NDArray[Any]:

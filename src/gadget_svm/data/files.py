@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -21,6 +22,16 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 Labels = NDArray[Any]
+
+
+class NoLabel(Enum):
+    """Said instead of a label's column: all of them are features."""
+
+    NONE = "none"
+
+
+LabelColumn = str | int | NoLabel | None
+"""A name or a number; None is for the reader to guess."""
 
 _OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 COMPRESSIONS = ("", *_OPENERS)
@@ -38,6 +49,7 @@ class Raw:
     y: Labels
     columns: tuple[str, ...] | None = None
     sparse_text: bool = False
+    label: str | None = None  # the name of the label's column
 
 
 def is_compressed(path: Path) -> bool:

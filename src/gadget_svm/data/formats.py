@@ -14,7 +14,9 @@ from gadget_svm.data.delimited import read_csv
 from gadget_svm.data.files import (
     COMPRESSIONS,
     DataFileError,
+    LabelColumn,
     Labels,
+    NoLabel,
     Raw,
     finish,
     is_compressed,
@@ -26,9 +28,9 @@ from gadget_svm.data.svmlight import looks_like_svmlight, read_svmlight
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-__all__ = ["DataFileError", "read_named", "read_table", "read_tables"]
+__all__ = ["DataFileError", "read_named", "read_table", "read_tables", "read_unlabelled"]
 
-Reader = Callable[[Path, str | int | None], Raw]
+Reader = Callable[[Path, LabelColumn], Raw]
 
 _SVMLIGHT = (".svm", ".svmlight", ".libsvm", ".txt", ".dat", ".trn", ".tst")
 _READERS: dict[str, Reader] = {
@@ -81,7 +83,16 @@ def read_named(
     return agree(places, raws, n_features, zero_based), raws[0].columns
 
 
-def read_raw(path: Path, label: str | int | None = None) -> Raw:
+def read_unlabelled(
+    path: str | PathLike[str], *, zero_based: bool | None = None
+) -> tuple[csr_matrix, tuple[str, ...] | None]:
+    """A file in which every column is a feature (svmlight: whatever stands for a label), and their names."""
+    place = Path(path)
+    raw = read_raw(place, NoLabel.NONE)
+    return agree([place], [raw], None, zero_based)[0][0], raw.columns
+
+
+def read_raw(path: Path, label: LabelColumn = None) -> Raw:
     """One file as it is, before it agrees with others: what each of several readers does for `agree`."""
     return _reader(path)(path, label)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from gadget_svm.data.files import DataFileError, Raw, reading
+from gadget_svm.data.files import DataFileError, LabelColumn, Raw, reading
 
 _LINE = re.compile(rb"\s*[-+.\deE]+(\s+(\d+|qid):\S+)+")
 
@@ -35,7 +35,7 @@ def looks_like_svmlight(path: Path) -> bool:
         return any(_LINE.match(line) for line in islice(iter(lambda: file.readline(1 << 16), b""), 10))
 
 
-def read_svmlight(path: Path, _label: str | int | None = None) -> Raw:
+def read_svmlight(path: Path, _label: LabelColumn = None) -> Raw:
     """The table with ids as column numbers, so that column 0 is empty where ids start at 1."""
     with reading(path) as file:
         return parse_svmlight(path, file)
