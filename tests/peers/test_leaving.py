@@ -23,6 +23,7 @@ from gadget_svm.peers.leaving import Legacy, has_room, names_in
 from gadget_svm.peers.messages import KEPT, Notice, Status
 from gadget_svm.peers.overlay import node_id
 from gadget_svm.peers.peer import WITHDRAW, Peer
+from gadget_svm.peers.post import Contact, Unreachable
 
 LAM = 0.01
 WITHIN, APART = 0.01, 0.03
@@ -488,6 +489,35 @@ def test_one_who_finds_no_heir_leaves_all_the_same(town, hinders, monkeypatch):
             assert not a.kept
             assert not b.kept
             await settled("ab", a, b)
+
+    asyncio.run(main())
+
+
+def test_one_whose_answer_got_lost_is_no_heir(town, monkeypatch):
+    """The leaver asks another one then, and only that one keeps what was taught."""
+    apart("abc", "ab")
+    asked = []
+
+    async def unheard(contact, letter, real=Contact.hand):
+        taken = await real(contact, letter)
+        if letter.sender == "c":
+            assert taken
+            asked.append(contact.name)
+            if len(asked) == 1:
+                raise Unreachable("no answer")
+        return taken
+
+    async def main():
+        a, b, c = of(town, "abc")
+        async with living(a, b):
+            async with living(c):
+                await settled("abc", a, b, c)
+                monkeypatch.setattr(Contact, "hand", unheard)
+            assert len(asked) == 2
+            await until(lambda: "c" not in a.contacts and "c" not in b.contacts)
+            heir = heir_of("c", a, b)
+            assert heir.name == asked[1]
+            await stays("abc", a, b)
 
     asyncio.run(main())
 

@@ -433,7 +433,11 @@ class Peer(Company):
                 await line.close()
 
     def left(self, notice: Notice, name: str) -> Ack:
-        """A goodbye: gone at once."""
+        """A goodbye: gone at once, and what it has taught is not for us to keep. If it asked us to, before, then our
+        answer got lost and somebody else keeps it."""
+        if self.kept.pop(name, None) is not None:
+            self._relink = self.unsaved = True
+            return self._ack(name, Status.OK)
         if not self.members.accept(name, notice.incarnation):
             return self.misdirected(name, "incarnation", f"incarnation {notice.incarnation} of {name} is over")
         self.farewell(name, notice.incarnation)
