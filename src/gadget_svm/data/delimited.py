@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
@@ -23,15 +24,14 @@ Row = tuple[int, list[str]]  # line number, cells
 
 
 def read_csv(path: Path, label: LabelColumn = None) -> Raw:
-    with reading(path) as file:
+    with reading(path) as file, closing(_rows(file)) as rows:
         try:
-            return _parse(path, file, label)
+            return _parse(path, rows, label)
         except csv.Error as error:
             raise DataFileError(f"{path}: {error}; is it comma-separated text?") from error
 
 
-def _parse(path: Path, file: IO[bytes], label: LabelColumn) -> Raw:
-    rows = _rows(file)
+def _parse(path: Path, rows: Iterator[Row], label: LabelColumn) -> Raw:
     head = list(islice(rows, 2))
     if not head:
         raise DataFileError(f"{path} is empty: it has no rows")
@@ -50,13 +50,16 @@ def _parse(path: Path, file: IO[bytes], label: LabelColumn) -> Raw:
     return Raw(X, y, columns, label=names[k] if names and k < width else None)
 
 
-def _rows(file: IO[bytes]) -> Iterator[Row]:
+def _rows(file: IO[bytes]) -> Generator[Row]:
     text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
-    first = text.readline()
-    reader = csv.reader(chain([first], text), delimiter=max(",;\t", key=first.count))
-    for cells in reader:
-        if any(cells):
-            yield reader.line_num, [cell.strip() for cell in cells]
+    try:
+        first = text.readline()
+        reader = csv.reader(chain([first], text), delimiter=max(",;\t", key=first.count))
+        for cells in reader:
+            if any(cells):
+                yield reader.line_num, [cell.strip() for cell in cells]
+    finally:
+        text.detach()  # the file is closed by whoever opened it
 
 
 def _has_header(head: Sequence[list[str]]) -> bool:
