@@ -50,7 +50,7 @@ def _parse(path: Path, rows: Iterator[Row], label: LabelColumn) -> Raw:
     return Raw(X, y, columns, label=names[k] if names and k < width else None)
 
 
-def _rows(file: IO[bytes]) -> Generator[Row]:
+def _rows(file: IO[bytes]) -> Generator[Row, None, None]:
     text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
     try:
         first = text.readline()
