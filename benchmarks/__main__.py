@@ -6,7 +6,7 @@ import importlib
 from benchmarks.common import say
 
 NAMES = (
-    "node_iteration", "memory", "accuracy", "limit", "scale", "gap_time", "gap_exchanges", "hardship",
+    "node_iteration", "memory", "accuracy", "first_fit", "limit", "scale", "gap_time", "gap_exchanges", "hardship",
     "paper_scale", "ticks_by_nodes", "peer_messages", "peer_soak", "ray_rounds",
 )  # fmt: skip
 LONG = ("ticks_by_nodes", "peer_soak", "ray_rounds")

@@ -1,12 +1,12 @@
 """How near the mixing kernels come to the limit: bytes they move a second, beside a plain copy by as many threads.
 
-Counted are the vectors with their weights, each time they must be read or written, and nothing else; the time is that
-of the whole round, with drawing and sorting the mail.
+Counted are the vectors with their weights, each time they must be read or written, and nothing else. The time is that
+of the kernels, and also that of the whole round, with drawing neighbours and sorting the mail.
 """
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,10 +22,28 @@ REPEATS = 7
 Work = Callable[[], Any]
 
 
+class Round(NamedTuple):
+    """One of a kind: what comes before vectors move, moving them, and how many bytes that must take."""
+
+    prepare: Work
+    mix: Work
+    moved: int
+
+
 def main(quick: bool = False) -> None:
     """Every kernel on every shape, all in turn and the best of some times: what disturbs one disturbs all."""
     table = Table(
-        ["nodes x features", "threads", "what", "MB a round", "GB/s", "plain copy, GB/s", "ratio to the copy"]
+        [
+            "nodes x features",
+            "threads",
+            "what",
+            "MB a round",
+            "GB/s with drawing and sorting",
+            "GB/s",
+            "plain copy, GB/s",
+            "whole round / copy",
+            "mixing / copy",
+        ]
     )
     for nodes, features in QUICK if quick else SHAPES:
         say(f"limit: {nodes:,} x {features:,}")
@@ -42,25 +60,28 @@ def main(quick: bool = False) -> None:
 
 
 def _measure(table: Table, network: Network, features: int, team: Team) -> None:
-    works, copied = _works(network, features, team)
-    seconds = dict.fromkeys(works, np.inf)
+    rounds = _rounds(network, features, team)
+    mixing, whole = dict.fromkeys(rounds, np.inf), dict.fromkeys(rounds, np.inf)
     for repeat in range(REPEATS + 1):
-        for what, (work, _) in works.items():
+        for what, one in rounds.items():
             started = time.perf_counter()
-            work()
-            took = time.perf_counter() - started
-            seconds[what] = min(seconds[what], took) if repeat else np.inf  # the first time compiles
+            one.prepare()
+            ready = time.perf_counter()
+            one.mix()
+            ended = time.perf_counter()
+            if repeat:  # the first time compiles
+                mixing[what] = min(mixing[what], ended - ready)
+                whole[what] = min(whole[what], ended - started)
     team.close()
-    copy = copied / seconds["copy"]
-    for what, (_, moved) in works.items():
-        if what != "copy":
-            pace = moved / seconds[what]
-            table.add(f"{network.n:,} x {features:,}", team.size, what, moved / 1e6, pace / 1e9, copy / 1e9,
-                      ratio(pace, copy))  # fmt: skip
+    copy = rounds.pop("copy").moved / mixing["copy"]
+    for what, one in rounds.items():
+        pace, slower = one.moved / mixing[what], one.moved / whole[what]
+        table.add(f"{network.n:,} x {features:,}", team.size, what, one.moved / 1e6, slower / 1e9, pace / 1e9,
+                  copy / 1e9, ratio(slower, copy), ratio(pace, copy))  # fmt: skip
 
 
-def _works(network: Network, features: int, team: Team) -> tuple[dict[str, tuple[Work, int]], int]:
-    """By name, a round of every kind and the bytes it must move."""
+def _rounds(network: Network, features: int, team: Team) -> dict[str, Round]:
+    """A round of every kind, by name."""
     n, edges, one = network.n, network.n_edges, 8 * (features + 1)
     s, phi, alive = np.random.default_rng(0).random((n, features)), np.ones(n), np.ones(n, dtype=bool)
     mail, weight = np.empty((n, features)), np.empty(n)
@@ -71,39 +92,50 @@ def _works(network: Network, features: int, team: Team) -> tuple[dict[str, tuple
     in_ptr, source, _ = averaging.turn_around(network.indptr, network.indices, 0, n, False)
     senders, everyone, zeros = network.sources, np.arange(n), np.zeros(edges, dtype=np.int64)
     targets = network.indices.astype(np.int64)
+    drawn, order = everyone, (receiver, start)  # of the round under way
+    graph = (network.indptr, network.indices, network.draw_table)
+    averaging.aim(0, n, *graph, 0, 0, state, receiver)
 
-    def absorb(to: Any, by: Any, vector: Any, masses: Any) -> None:
-        order, first = moves.arrange(to, by, zeros[: len(to)], 0, n)
-        team.run(moves.absorb, n, features, order, first, zeros, 0, vector, masses, s, phi)
-
-    def push_sum() -> None:
+    def draw() -> None:
+        nonlocal drawn, order
         phi[:] = 1.0  # or all is halved away
         drawn = moves.draw_edges(alive, 0, network.indptr, network.draw_table, 0, 1)
-        team.run(moves.halve, n, features, drawn, s, phi, mail, weight)
-        absorb(targets[drawn], everyone, mail, weight)
+        order = moves.arrange(targets[drawn], everyone, zeros[:n], 0, n)
 
-    def compiled_push_sum() -> None:
-        team.run(averaging.aim, n, features, network.indptr, network.indices, network.draw_table, 0, 1, state, receiver)
+    def push_sum() -> None:
+        team.run(moves.halve, n, features, drawn, s, phi, mail, weight)
+        team.run(moves.absorb, n, features, *order, zeros, 0, mail, weight, s, phi)
+
+    def sort_compiled() -> None:
         averaging.sort_by_receiver(receiver, start, sender)
-        team.run(averaging.take_halves, n, features, receiver, start, sender, state, other)
+
+    def push_sum_compiled() -> None:  # which draws for the next round on the way
+        team.run(averaging.take_halves, n, features, *graph, 0, 1, start, sender, state, other, receiver)
+
+    def sort() -> None:
+        nonlocal order
+        order = moves.arrange(targets, senders, zeros, 0, n)
 
     def diffusion() -> None:
         team.run(moves.share_out, n, features, alive, network.indptr, network.share, network.self_share, s, phi,
                  letters, weights)  # fmt: skip
-        absorb(targets, senders, letters, weights)
+        team.run(moves.absorb, n, features, *order, zeros, 0, letters, weights, s, phi)
 
-    def compiled_diffusion() -> None:
+    def diffusion_compiled() -> None:
         team.run(averaging.take_shares, n, features, in_ptr, source, True, network.each, network.self_share, state,
                  other)  # fmt: skip
 
-    works: dict[str, tuple[Work, int]] = {
-        "Push-Sum, by mail (GADGET)": (push_sum, 6 * n * one),
-        "Push-Sum, compiled (average)": (compiled_push_sum, 3 * n * one),
-        "diffusion, by mail": (diffusion, (2 * edges + 4 * n) * one),
-        "diffusion, compiled (average)": (compiled_diffusion, (edges + 2 * n) * one),
-        "copy": (lambda: team.run(_copy, n, features, s, mail), 2 * s.nbytes),
+    return {
+        "Push-Sum, by mail (GADGET)": Round(draw, push_sum, 6 * n * one),
+        "Push-Sum, compiled (average)": Round(sort_compiled, push_sum_compiled, 3 * n * one),
+        "diffusion, by mail": Round(sort, diffusion, (2 * edges + 4 * n) * one),
+        "diffusion, compiled (average)": Round(_nothing, diffusion_compiled, (edges + 2 * n) * one),
+        "copy": Round(_nothing, lambda: team.run(_copy, n, features, s, mail), 2 * s.nbytes),
     }
-    return works, 2 * s.nbytes
+
+
+def _nothing() -> None:
+    """Nobody is drawn, and nothing sorted."""
 
 
 def _copy(lo: int, hi: int, source: np.ndarray, target: np.ndarray) -> None:

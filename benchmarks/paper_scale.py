@@ -25,7 +25,7 @@ TARGET = 1e-2
 NEIGHBOURS: dict[str, Any] = {"pdmm, one neighbour": 1, "pdmm, all neighbours": "all"}
 COLUMNS = [
     "shape", "method", "setting", f"wall to {percent(TARGET)}, s", "CPU, s", "peak memory, MiB", "CSR data, MiB",
-    "memory, ratio to the data", "time, ratio to LinearSVC",
+    "whole fit, s", "memory, ratio to the data", "whole fit, ratio to LinearSVC", "time, ratio to LinearSVC",
 ]  # fmt: skip
 
 
@@ -42,7 +42,9 @@ def main(quick: bool = False) -> None:
         "paper_scale", "The paper's scale", [
             f"Generated rows: features drawn by Zipf's law, a sparse true model, 5 % of labels turned. {NODES} nodes, "
             "random 4-regular graph, no bias. The gap is above the best dual bound, which is never above F*. Memory is "
-            "the peak above the imports in a process that reads the rows and trains, rows included.",
+            "the peak above the imports in a process that reads the rows and trains, rows included. The clock is on "
+            "while the nodes learn, each from rows that it has. The whole `fit` of the estimator is that and checking "
+            "the input and dealing it to the nodes; LinearSVC's time is that of its `fit`. The quicker of two runs.",
             "", *notes,
         ], [table], lambda figure: _draw(figure, table), quick,
     )  # fmt: skip
@@ -54,19 +56,19 @@ def _measure(table: Table, name: str, folder: str, lam: float, quick: bool) -> s
     best = in_fresh_process("benchmarks.paper_scale:certify", **where, seconds=5 if quick else 240)
     csr, bound = best["csr"], best["bound"]
     say(f"paper_scale: {name}, LinearSVC")
-    central = in_fresh_process("benchmarks.paper_scale:linear", **where, bound=bound, repeats=1)
+    central = in_fresh_process("benchmarks.paper_scale:linear", **where, bound=bound, repeats=2)
     peak = in_fresh_process("benchmarks.paper_scale:linear_memory", **where, place=central["place"])["used"]
     wall = central["wall"]
-    table.add(name, LINEAR.name, central["setting"], wall, central["cpu"], peak / 2**20, csr / 2**20, peak / csr,
-              ratio(wall, wall))  # fmt: skip
+    table.add(name, LINEAR.name, central["setting"], wall, central["cpu"], peak / 2**20, csr / 2**20, wall,
+              peak / csr, ratio(wall, wall), ratio(wall, wall))  # fmt: skip
     for method, neighbours in list(NEIGHBOURS.items())[1 if quick else 0 :]:
         say(f"paper_scale: {name}, {method}")
         got = in_fresh_process("benchmarks.paper_scale:gossip", **where, bound=bound, neighbours=neighbours)
         peak = in_fresh_process(
             "benchmarks.paper_scale:gossip_memory", **where, neighbours=neighbours, ticks=got["ticks"] or 20
         )["used"]
-        table.add(name, method, got["setting"], got["wall"], got["cpu"], peak / 2**20, csr / 2**20, peak / csr,
-                  ratio(got["wall"], wall))  # fmt: skip
+        table.add(name, method, got["setting"], got["wall"], got["cpu"], peak / 2**20, csr / 2**20, got["fit"],
+                  peak / csr, ratio(got["fit"], wall), ratio(got["wall"], wall))  # fmt: skip
     return (
         f"- {name}: {best['rows']:,} x {best['features']:,}, {best['nnz']:,} non-zeros, lambda {lam:g}; F* is at least "
         f"{bound:.6g} and at most {percent(best['objective'] / bound - 1)} more."
@@ -154,20 +156,28 @@ def gossip(folder: str, lam: float, bound: float, neighbours: Any) -> dict[str, 
     place = curve.first(TARGET)
     if place is None:
         words = f"{ABSENT} in {curve.ticks[-1]} ticks ({percent(min(curve.gaps))})"
-        return {"ticks": None, "setting": words, "wall": None, "cpu": None}
-    wall, cpu = timed(task, Pdmm(neighbours=neighbours), curve.ticks[place], repeats=2)
-    return {"ticks": curve.ticks[place], "setting": f"{curve.ticks[place]} ticks", "wall": wall, "cpu": cpu}
+        return {"ticks": None, "setting": words, "wall": None, "cpu": None, "fit": None}
+    ticks = curve.ticks[place]
+    wall, cpu = timed(task, Pdmm(neighbours=neighbours), ticks, repeats=2)
+    fit = min(_fitted(task.X, task.y, lam, neighbours, ticks) for _ in range(2))
+    return {"ticks": ticks, "setting": f"{ticks} ticks", "wall": wall, "cpu": cpu, "fit": fit}
 
 
 def gossip_memory(folder: str, lam: float, neighbours: Any, ticks: int) -> dict[str, Any]:
     """The same by the estimator, as a user would."""
-    started = time.perf_counter()
-    X, y = kept(folder)
-    GadgetSVC(
+    _fitted(*kept(folder), lam, neighbours, ticks)
+    return {}
+
+
+def _fitted(X: sp.csr_matrix, y: np.ndarray, lam: float, neighbours: Any, ticks: int) -> float:
+    """Seconds of the estimator's whole fit."""
+    model = GadgetSVC(
         n_nodes=NODES, lam=lam, algorithm=Pdmm(neighbours=neighbours), fit_intercept=False, stopping=None,
         max_iter=ticks, record_every=0, random_state=0,
-    ).fit(X, y)  # fmt: skip
-    return {"seconds": time.perf_counter() - started}
+    )  # fmt: skip
+    started = time.perf_counter()
+    model.fit(X, y)
+    return time.perf_counter() - started
 
 
 def _draw(figure: Any, table: Table) -> None:

@@ -95,6 +95,7 @@ def test_lam_that_is_no_positive_number(toy, lam):
         ({"max_seconds": 0}, "max_seconds must be a positive number"),
         ({"record_every": -1}, "record_every must be a whole number"),
         ({"n_jobs": 0}, "no thread at all"),
+        ({"fit_intercept": "no"}, "fit_intercept must be True or False"),
         ({"n_jobs": 1.5}, "n_jobs must be a whole number of threads"),
         ({"n_jobs": "a"}, "n_jobs must be a whole number of threads"),
         ({"lam": 1e-320}, "beyond what numbers of double precision"),
@@ -119,9 +120,10 @@ def test_a_setting_out_of_its_range(toy, settings, sentence):
         GadgetSVC(**{"n_nodes": 4, **QUICK, **settings}).fit(toy.X, toy.y)
 
 
-def test_an_algorithm_that_is_none(toy):
+@pytest.mark.parametrize("algorithm", [3, Gadget])
+def test_an_algorithm_that_is_none(toy, algorithm):
     with pytest.raises(TypeError, match=r"algorithm is a name .* or an instance such as Gadget\(\)"):
-        GadgetSVC(4, algorithm=3, **QUICK).fit(toy.X, toy.y)
+        GadgetSVC(4, algorithm=algorithm, **QUICK).fit(toy.X, toy.y)
 
 
 def test_fewer_rows_of_positive_weight_than_nodes(toy):

@@ -358,6 +358,26 @@ def test_threads_agree_bit_for_bit(toy, monkeypatch, neighbours):
 
 
 @pytest.mark.parametrize("neighbours", VARIANTS)
+def test_threads_that_leap_together_agree_bit_for_bit(neighbours):
+    """A block of many ticks, in which threads wait for each other: a tick takes long enough for them to miss."""
+    rng, network = np.random.default_rng(0), build("random-regular:4", 10)
+    shares = Shares(np.arange(2000), np.arange(0, 2001, 200), np.empty(0))
+    X = sp.random(2000, 2 * STRETCH + 5, 0.01, "csr", random_state=rng)
+    rows = Rows.of(X, rng.integers(0, 2, 2000).astype(np.int32), np.ones(2000), shares)
+    run = Pdmm(neighbours=neighbours).bind(network, LAM, 1.0)
+    alone, shared = (Block.fresh(network, rows, shares.sizes, 1, X.shape[1], seed=2) for _ in range(2))
+    shared.team = Team(2)
+    try:
+        for block in (alone, shared):
+            LocalRuntime(run, [block]).advance(60)
+    finally:
+        shared.team.close()
+    assert alone.w.tobytes() == shared.w.tobytes()
+    for name, state in alone.edge.items():
+        np.testing.assert_array_equal(shared.edge[name], state, err_msg=name)
+
+
+@pytest.mark.parametrize("neighbours", VARIANTS)
 def test_a_leap_over_several_stretches_is_as_many_iterations(neighbours):
     """Penalties change on the way; w is worked on a stretch at a time."""
     rng, network = np.random.default_rng(0), build("ring", 6)

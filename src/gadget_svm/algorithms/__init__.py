@@ -26,7 +26,7 @@ ALGORITHMS: dict[str, Callable[[], Algorithm]] = {
 def resolve(algorithm: Any) -> Algorithm:
     """An algorithm by name or as an instance."""
     found: Any = lookup("algorithm", algorithm, ALGORITHMS)() if isinstance(algorithm, str) else algorithm
-    if not hasattr(found, "bind"):
+    if isinstance(found, type) or not hasattr(found, "bind"):
         raise TypeError(
             f"algorithm is a name ({', '.join(ALGORITHMS)}) or an instance such as Gadget(), got {algorithm!r}"
         )

@@ -9,24 +9,21 @@ from gadget_svm.algorithms.pdmm import Pdmm
 from gadget_svm.algorithms.settings import Gadget
 from gadget_svm.network import Network
 
-SPARSE = 8
-"""Edges to a node, on average, up to which a graph counts as sparse."""
-
 
 class Auto(BaseEstimator):  # type: ignore[misc]
     """PDMM, which brings every node to the pooled optimum; GADGET with implicit steps where PDMM does not apply.
 
-    On sparse graphs all neighbours are pushed to in every tick, which takes the least time; on dense ones, where that
-    would be no gossip any more, one in every tick, which takes the fewest messages. PDMM does not apply on directed
-    graphs, where the two ends of an edge do not hear each other, and to rows that come batch by batch: it solves for
-    the rows it has, and would forget those of earlier batches.
+    All neighbours are pushed to in every tick, which takes the least time; ``Pdmm()`` by itself pushes to one, which
+    takes the fewest messages on a sparse graph, and on a dense one long: every edge has to be used to be of use. PDMM
+    does not apply on directed graphs, where the two ends of an edge do not hear each other, and to rows that come batch
+    by batch: it solves for the rows it has, and would forget those of earlier batches.
     """
 
     def for_network(self, network: Network) -> Algorithm:
         """The algorithm for this network."""
         if network.directed:
             return self.for_batches()
-        return Pdmm(neighbours="all" if network.n_edges <= SPARSE * network.n else 1)
+        return Pdmm(neighbours="all")
 
     def for_batches(self) -> Algorithm:
         """The algorithm for rows that come batch by batch, and for settings that only GADGET has."""

@@ -47,6 +47,8 @@ def check_parameters(model: Any) -> None:
     if model.n_jobs is not None and (isinstance(model.n_jobs, bool) or not isinstance(model.n_jobs, numbers.Integral)):
         raise ValueError(f"n_jobs must be a whole number of threads, -1 for every core, or None, got {model.n_jobs!r}")
     _whole(model.max_iter, "max_iter", 1)
+    if not isinstance(model.fit_intercept, bool | np.bool_):
+        raise ValueError(f"fit_intercept must be True or False, got {model.fit_intercept!r}")
     if model.tol is not None:
         _positive(model.tol, "tol", "a tolerance, or None for the stopping rule's own")
     if model.max_seconds is not None:
@@ -72,7 +74,8 @@ def not_converged(model: Any) -> str:
     seen = f" (it last saw {model.movement_:.3g})" if np.isfinite(model.movement_) else ""
     seen += f" (no certificate: {model.remark_})" if model.remark_ else ""
     if model.stopping_ in ("gap", "certified") and not seen:
-        seen = " (no bound yet: features of very different size are slow to learn, scale them, say with StandardScaler)"
+        seen = " (no bound yet: slow are features of very different size, which StandardScaler would scale, and dense "
+        seen += "graphs of which one edge at a time is used, where Pdmm(neighbours='all') uses all)"
     apart = model.history_[-1]["disagreement"]
     far = f"; the nodes still differ by {100 * apart:.0f} % of the average's length" if apart > FAR else ""
     return (
