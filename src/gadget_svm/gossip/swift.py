@@ -27,14 +27,13 @@ def push_sum(network: Network, state: Floats, n_rounds: int, seed: int, team: Te
     work = state.size if width > 2 else n // 5  # one number a node: only the draws are shared, and they are short
     if team.size == 1 or work < team.worth_sharing:
         return moves.halving_rounds(n_rounds, *graph, seed, 0, receiver, start, sender, state, other)[0]
-    team.run(moves.aim, n, width, *graph, seed, 0, state, receiver)
-    for time in range(1, n_rounds + 1):
+    for time in range(n_rounds):
+        team.run(moves.aim, n, width, *graph, seed, time, state, receiver)
         if width == 2:
             moves.pass_halves_on(receiver, state, other)
-            team.run(moves.aim, n, width, *graph, seed, time, other, receiver)
         else:
             moves.sort_by_receiver(receiver, start, sender)
-            team.run(moves.take_halves, n, width, *graph, seed, time, start, sender, state, other, receiver)
+            team.run(moves.take_halves, n, width, receiver, start, sender, state, other)
         state, other = other, state
     return state
 

@@ -19,22 +19,17 @@ Nodes = NDArray[np.int32]
 
 
 @compiled
-def receiver_of(i: int, phi: float, indptr: Ints, target: Nodes, table: Floats, seed: int, time: int) -> int:
-    """Whom a node with this weight sends half of what it has; -1 for nobody."""
-    if indptr[i + 1] > indptr[i] and phi >= LEAST:
-        e = pick_edge(table, indptr[i], indptr[i + 1], draw(seed, i, time, NEIGHBOUR))
-        if e >= 0:
-            return int(target[e])
-    return -1
-
-
-@compiled
 def aim(
     lo: int, hi: int, indptr: Ints, target: Nodes, table: Floats, seed: int, time: int, state: Floats, receiver: Nodes
 ) -> None:
-    """Whom every node sends to."""
+    """Whom every node sends half of what it has; -1 for the silent."""
+    phi = state.shape[1] - 1
     for i in range(lo, hi):
-        receiver[i] = receiver_of(i, state[i, state.shape[1] - 1], indptr, target, table, seed, time)
+        receiver[i] = -1
+        if indptr[i + 1] > indptr[i] and state[i, phi] >= LEAST:
+            e = pick_edge(table, indptr[i], indptr[i + 1], draw(seed, i, time, NEIGHBOUR))
+            if e >= 0:
+                receiver[i] = target[e]
 
 
 @compiled
@@ -57,12 +52,8 @@ def sort_by_receiver(receiver: Nodes, start: Nodes, sender: Nodes) -> None:
 
 
 @compiled
-def take_halves(
-    lo: int, hi: int, indptr: Ints, target: Nodes, table: Floats, seed: int, time: int, start: Nodes, sender: Nodes,
-    before: Floats, after: Floats, receiver: Nodes,
-) -> None:  # fmt: skip
-    """Half of one's own (all of it, if one is silent), and the halves that were sent. Then `aim` for ``time``, the next
-    round's, while the row is at hand: weights that stand in a column take half as long to read as all of a row."""
+def take_halves(lo: int, hi: int, receiver: Nodes, start: Nodes, sender: Nodes, before: Floats, after: Floats) -> None:
+    """Half of one's own (all of it, if one is silent), and the halves that were sent."""
     width, last = before.shape[1], start[hi] - 1
     for i in range(lo, hi):
         part = 0.5 if receiver[i] >= 0 else 1.0
@@ -73,7 +64,6 @@ def take_halves(
             m = sender[p]
             for j in range(width):
                 after[i, j] += 0.5 * before[m, j]
-        receiver[i] = receiver_of(i, after[i, width - 1], indptr, target, table, seed, time)
 
 
 @compiled
@@ -98,14 +88,13 @@ def halving_rounds(
 ) -> tuple[Floats, Floats]:  # fmt: skip
     """``count`` rounds on one thread; the state after them, and the other array."""
     k = len(receiver)
-    aim(0, k, indptr, target, table, seed, time, before, receiver)
-    for r in range(time + 1, time + 1 + count):
+    for r in range(count):
+        aim(0, k, indptr, target, table, seed, time + r, before, receiver)
         if before.shape[1] == 2:
             pass_halves_on(receiver, before, after)
-            aim(0, k, indptr, target, table, seed, r, after, receiver)
         else:
             sort_by_receiver(receiver, start, sender)
-            take_halves(0, k, indptr, target, table, seed, r, start, sender, before, after, receiver)
+            take_halves(0, k, receiver, start, sender, before, after)
         before, after = after, before
     return before, after
 
