@@ -111,7 +111,7 @@ def fit_network(problem: Posed, plan: Plan, memory: Memory | None = None) -> Fit
         )
     certifies = plan.rule is not None and plan.rule.certifies
     if certifies and not certifiable(run):
-        raise ValueError(f"stopping='gap': {UNCERTIFIABLE}")
+        raise ValueError(f"no bound of the gap can be had here: {UNCERTIFIABLE}")
     width, columns = problem.X.shape[1], np.arange(problem.X.shape[1])
     if memory is None and getattr(plan.algorithm, "spares_columns", False):
         problem, columns = problem.occurring()
