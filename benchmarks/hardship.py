@@ -54,6 +54,7 @@ CASES = (
     Case("rows sorted by label", {600: 1.0}, partition="sorted"),
     Case("Dirichlet 0.1 by label", {600: 1.0}, partition="label-skew"),
     Case("100 nodes", {600: 1.0}, nodes=100, only=("adult",)),
+    Case("100 nodes, complete graph", {600: 1.0}, nodes=100, topology="complete", only=("adult",)),
     Case("100 nodes, complete graph", {60: 1.0}, "all", nodes=100, topology="complete", only=("adult",)),
     *(Case(AWAY, {150: 1.0, 300: 0.5}, who, faults=True, only=("adult",)) for who in (1, "all")),
     *(Case(AWAY, {150: 2.0, 300: 0.5}, who, faults=True, only=("reuters",)) for who in (1, "all")),
