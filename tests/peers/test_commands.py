@@ -1,6 +1,8 @@
 """What a user types about peers and their models, and what is answered: one clear sentence, and nothing beside it."""
 
 import asyncio
+import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -22,6 +24,7 @@ from gadget_svm.cli.peers import peer_table
 from gadget_svm.peers import checkpoint
 from gadget_svm.peers.charter import Charter
 from gadget_svm.peers.export import export
+from gadget_svm.peers.identity import Identity
 from gadget_svm.peers.peer import Peer
 
 NAMES = ("age", "size", "dose")
@@ -155,3 +158,86 @@ def test_the_status_names_those_who_are_kept(town):
     said = StringIO()
     Console(file=said, width=200).print(peer_table(json.loads(peer.status())))
     assert "keeps what east, west taught before leaving" in said.getvalue()
+
+
+def exported(config):
+    """What `gadget peer export` says when it fails: one line, and the code for a user's error."""
+    found = gadget("peer", "export", config.peer.state.parent / "peer.toml")
+    assert found.exit_code == 2, found.output
+    assert isinstance(found.exception, SystemExit)
+    assert len(found.output.splitlines()) == 1
+    return found.output
+
+
+def test_a_state_of_which_nothing_good_is_left_is_a_sentence_to_who_exports(town):
+    config = town.config("a")
+    config.peer.state.mkdir()
+    for slot in checkpoint.SLOTS:
+        (config.peer.state / slot).write_bytes(b"damaged" * 100)
+    said = exported(config)
+    assert said.startswith(f"error: no good state is left in {config.peer.state}: state.0 ")
+    assert "; state.1 " in said
+
+
+def test_a_state_of_another_version_is_a_sentence_to_who_exports(town):
+    config = town.config("a")
+    checkpoint.save(config.peer.state, {}, {"learner": None})
+    assert exported(config).startswith(f"error: the state in {config.peer.state} is of another version")
+
+
+def test_who_exports_before_the_first_checkpoint_with_a_model_is_told_when_that_is_due(town):
+    config = town.config("a", checkpoint=200.0)
+    assert "start the peer with 'gadget peer run'" in exported(config)
+    thread = in_a_thread(Peer(config))
+    try:
+        said = re.fullmatch(
+            r"error: a runs, but has saved no model yet: it will in about (\d+) s, .*\n", exported(config)
+        )
+        assert said is not None
+        assert 1 <= int(said[1]) <= 200
+    finally:
+        gadget("peer", "stop", config.peer.state.parent / "peer.toml")
+        thread.join(60)
+    assert gadget("peer", "export", config.peer.state.parent / "peer.toml").exit_code == 0
+
+
+def test_who_exports_before_there_is_a_scale_is_told_what_the_peer_waits_for(town):
+    config = town.config("a", scaling="max-abs", sites=2)
+    thread = in_a_thread(Peer(config))
+    try:
+        said = exported(config)
+    finally:
+        gadget("peer", "stop", config.peer.state.parent / "peer.toml")
+        thread.join(60)
+    assert said == "error: a runs, but has no model yet: it is waiting for the statistics of 2 sites, 1 known\n"
+
+
+def test_who_exports_while_checkpoints_fail_is_told_why(town, monkeypatch):
+    def full(*_):
+        raise checkpoint.CheckpointError("cannot save the state: No space left on device; free some space")
+
+    config = town.config("a", checkpoint=200.0)
+    peer = Peer(config)
+    thread = in_a_thread(peer)
+    try:
+        monkeypatch.setattr(checkpoint, "save", full)
+        peer.unsaved = True
+        asyncio.run(until(lambda: "checkpoint" in peer.trouble))
+        said = exported(config)
+    finally:
+        gadget("peer", "stop", config.peer.state.parent / "peer.toml")
+        thread.join(60)
+    assert said.startswith("error: a runs, but has saved no model: cannot save the state: No space left on device")
+
+
+def test_what_is_said_of_a_revoked_certificate_makes_one_as_good_as_it_was(town):
+    """With the hosts it was for: without them nobody who only knows an address could call it."""
+    config = town.config("a")
+    town.revoke("a", "a")
+    said = exported(config)
+    assert "a.pem (a) is revoked" in said
+    command = shlex.split(said[said.index("'gadget ") + 1 : said.rindex("'")])
+    assert command == ["gadget", "certs", "issue", "a", "--overwrite", "--host", "localhost", "--host", "127.0.0.1"]
+    made = gadget(*command[1:], "--ca", town.folder / "ca")
+    assert made.exit_code == 0, made.output
+    assert Identity.load(*town.files("a").values()).name == "a"

@@ -1,7 +1,8 @@
 """What leaves a site: no vector that is sent, and no difference of two in a row, points along one of its rows."""
 
 import asyncio
-from collections import defaultdict
+import threading
+from collections import defaultdict, deque
 from itertools import pairwise
 
 import numpy as np
@@ -159,6 +160,46 @@ def test_what_waits_may_be_dropped_or_sent_and_both_are_compared(guard):
     assert not found.allows(1, second + X[3], None)
 
 
+def test_one_that_waited_too_long_to_be_remembered_leaves_the_others_waiting(guard):
+    """As while a neighbour is greeted: the first goes out after all, and then the last."""
+    found, X, rng = guard
+    first, second, third = 10.0 * rng.normal(size=(3, 20))
+    assert all(found.allows(1, vector, None) for vector in (first, second, third))
+    found.handed(1, first)
+    assert not found.allows(1, first + X[3], None)
+    assert not found.allows(1, third + X[3], None)
+
+
+def test_another_thread_may_send_and_ask_meanwhile(guard):
+    """As a letter and the status do, while what waits is gone through; they have to wait for that."""
+    found, X, rng = guard
+    first, second, third = 10.0 * rng.normal(size=(3, 20))
+    told = []
+
+    def send_and_ask():
+        found.handed(1, first)
+        told.append(found.sent(1))
+
+    sending = threading.Thread(target=send_and_ask)
+
+    class Interrupted(deque):
+        def __iter__(self):
+            for each in super().__iter__():
+                yield each
+                if sending.ident is None:
+                    sending.start()
+                    sending.join(0.2)
+
+    assert found.allows(1, first, None)
+    assert found.allows(1, second, None)
+    found._waiting[1] = Interrupted(found._waiting[1], maxlen=2)
+    assert found.allows(2, third, None)
+    sending.join()
+    np.testing.assert_array_equal(told, [first])
+    assert not found.allows(1, first + X[3], None)
+    assert not found.allows(1, second + X[3], None)
+
+
 def test_what_was_kept_back_is_not_taken_to_be_sent(guard):
     found, X, rng = guard
     first = 10.0 * rng.normal(size=20)
@@ -173,6 +214,53 @@ def test_the_same_again_says_nothing_new(guard):
     first = rng.normal(size=20)
     assert all(sends(found, 1, first, None) for _ in range(3))
     assert found.withheld == 0
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_the_rounding_of_one_at_rest_points_nowhere(outputs):
+    """Two products whose difference is all rounding have any cosine, also above 1."""
+    X, _ = rows(30, 20)
+    found, rng = Discretion(X, outputs), np.random.default_rng(1)
+    at_rest = rng.normal(size=20 * outputs)
+    for _ in range(300):
+        noise = rng.normal(size=20 * outputs)
+        assert sends(found, 1, at_rest + 6e-16 * noise * np.abs(at_rest), None)
+    assert found.withheld == 0
+
+
+@pytest.mark.parametrize("part", [1e-2, 1e-6, 1e-10, 1e-12, 1e-13, 1e-14])
+def test_a_change_along_a_row_is_kept_back_however_short(guard, part):
+    """As long as float64 has the digits for it."""
+    found, X, rng = guard
+    for row in X:
+        first = rng.normal(size=20)
+        assert sends(found, 1, first, None)
+        second = first + part * np.linalg.norm(first) * row / np.linalg.norm(row)
+        assert closest(sp.csr_matrix(X), [first, second]) > 0.99
+        assert not sends(found, 1, second, None)
+
+
+def test_a_change_is_short_only_beside_the_weights_it_changes():
+    """One large weight, which a row has nothing to do with, does not hide that row's change of the others."""
+    X = rows(30, 20)[0].toarray()
+    X[:, 0] = 0.0
+    found, first = Discretion(sp.csr_matrix(X), 1), np.random.default_rng(0).normal(size=20)
+    first[0] = 1e9
+    assert sends(found, 1, first, None)
+    second = first + 1e-9 * X[3]
+    assert np.linalg.norm(second - first) < 1e-16 * np.linalg.norm(first)
+    assert not sends(found, 1, second, None)
+
+
+def test_a_change_of_the_last_digit_of_every_weight_tells_nothing():
+    """Even if their signs are a row's."""
+    row, n = np.where(np.arange(20) % 2, 1.0, -1.0), 20
+    X = np.vstack([rows(30, n)[0].toarray(), row])
+    found, first = Discretion(sp.csr_matrix(X), 1), np.full(n, 1.5)
+    eps = np.finfo(float).eps  # a unit in the last place of 1.5
+    assert sends(found, 1, first, None)
+    assert sends(found, 1, first + eps * row, None)
+    assert not sends(found, 1, first + 30 * eps * row, None)
 
 
 def test_every_output_is_looked_at():
@@ -283,3 +371,22 @@ def test_sites_of_few_rows_agree_as_well_as_without_a_guard(d):
         return float(np.abs(models - models.mean(axis=0)).max() / np.abs(models).max())
 
     assert spread(True) < max(1e-3, 3.0 * spread(False))
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_two_sites_at_rest_are_heard(seed):
+    """Their letters differ by rounding, which is no secret: nearly all go out as they are."""
+    team = [learner(rows(150, 12, 60 + 2 * seed + i), node=i, neighbours=[1 - i]) for i in range(2)]
+    guards, inbox, kept_back = [Discretion(each.X, 1) for each in team], [[], []], 0
+    for t in range(2000):
+        arriving, inbox = inbox, [[], []]
+        for i, each in enumerate(team):
+            for parcel in each.solve():
+                told = guards[i].released(parcel.other, parcel.vector, each.duals)
+                if told is not None:
+                    guards[i].handed(parcel.other, told)
+                    inbox[parcel.other].append(parcel._replace(other=i, vector=told.copy()))
+            each.absorb(arriving[i])
+        if t == 1700:
+            kept_back = sum(guard.withheld + guard.disguised for guard in guards)
+    assert sum(guard.withheld + guard.disguised for guard in guards) - kept_back < 15  # of 600

@@ -96,7 +96,7 @@ def show(ca: Ca = Path("ca")) -> None:
     if table.row_count:
         Console().print(table)
     else:
-        _say(f"No certificate has been issued yet: gadget certs issue NAME --ca {ca}")
+        _say(f"No certificate has been issued yet: gadget certs issue NAME --host HOST --ca {ca}")
 
 
 def _say(text: str) -> None:

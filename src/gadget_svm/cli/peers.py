@@ -1,6 +1,7 @@
 """`gadget peer`: a site's own process on the command line. Learning and talking are the work of `gadget_svm.peers`."""
 
 import json as jsonlib
+import math
 import sys
 import time
 from pathlib import Path
@@ -148,9 +149,19 @@ def stop(
 def export_model(config: Toml = Path("peer.toml")) -> None:
     """Write the model of the last checkpoint, whether the peer runs or not."""
     need_peers()
+    from gadget_svm.peers.checkpoint import CheckpointError
+    from gadget_svm.peers.company import PeerError
     from gadget_svm.peers.running import export_saved
+    from gadget_svm.peers.vault import VaultError
 
-    typer.echo(f"{export_saved(_loaded(config))} is written.")
+    own = _loaded(config)
+    try:
+        written = export_saved(own)
+    except (CheckpointError, VaultError) as error:
+        raise ValueError(str(error)) from error
+    except PeerError as error:
+        raise ValueError(_why_no_model(own) or str(error)) from error
+    typer.echo(f"{written} is written.")
 
 
 @peer_app.command("demo")
@@ -199,14 +210,30 @@ def _talk(own: "PeerConfig", address: str, question: Any, name: str | None = Non
     return asyncio.run(call())
 
 
-def _ask(own: "PeerConfig", address: str) -> dict[str, Any]:
+def _ask(own: "PeerConfig", address: str, name: str | None = None) -> dict[str, Any]:
     from gadget_svm.peers.messages import Notice
 
     async def ask(line: "Line") -> str:
         return await line.status(Notice(own.peer.name))
 
-    found: dict[str, Any] = jsonlib.loads(_talk(own, address, ask))
+    found: dict[str, Any] = jsonlib.loads(_talk(own, address, ask, name))
     return found
+
+
+def _why_no_model(own: "PeerConfig") -> str:
+    """What a peer that runs can say to that; nothing if it does not run."""
+    from gadget_svm.peers.post import Unreachable
+
+    try:
+        found = _ask(own, own.peer.address, own.peer.name)
+    except Unreachable:
+        return ""
+    if found["state"] != "learning":
+        return f"{own.peer.name} runs, but has no model yet: it is {found['state']}"
+    if "checkpoint" in found["trouble"]:
+        return f"{own.peer.name} runs, but has saved no model: {found['trouble']['checkpoint']}"
+    due = math.ceil(max(own.pace.checkpoint - (found["checkpoint_age"] or 0.0), 1.0))
+    return f"{own.peer.name} runs, but has saved no model yet: it will in about {due} s, ask again then"
 
 
 def _console() -> Any:

@@ -70,14 +70,15 @@ class Identity:
         name = _name(ours)
         if name is None:
             raise IdentityError(f"{cert} names no peer: issue it with 'gadget certs issue NAME'")
-        again = f"issue a new one with 'gadget certs issue {name} --overwrite'"
+        hosts = "".join(f" --host {host}" for host in _hosts(ours, name))
+        again = f"issue a new one with 'gadget certs issue {name} --overwrite{hosts}'"
         _check_dates(cert, ours, moment, again)
         if ours.serial_number in read_revoked(revoked, authority, moment).serials:
             raise IdentityError(f"{cert} ({name}) is revoked: if this peer may take part again, {again}")
         if expect is not None and name != expect:
             raise IdentityError(
                 f"{cert} is the certificate of {name!r}, but the peer is called {expect!r}: set peer.name to {name!r}, "
-                f"or 'gadget certs issue {expect}'"
+                f"or 'gadget certs issue {expect}{hosts}'"
             )
         end = min(ours.not_valid_after_utc, authority.not_valid_after_utc).timestamp()
         return cls(name, cert_pem, key_pem, ca_pem, ours.serial_number, end, _exposed(key))
@@ -329,6 +330,13 @@ def _name(cert: x509.Certificate) -> str | None:
     except x509.ExtensionNotFound:
         return None
     return name if NAME.fullmatch(name) and name in names.get_values_for_type(x509.DNSName) else None
+
+
+def _hosts(cert: x509.Certificate, name: str) -> list[str]:
+    """What it was issued for beside its name: a certificate in its place needs the same."""
+    names = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    addresses = map(str, names.get_values_for_type(x509.IPAddress))
+    return [*(host for host in names.get_values_for_type(x509.DNSName) if host != name), *addresses]
 
 
 def _exposed(key: Path) -> tuple[str, ...]:
