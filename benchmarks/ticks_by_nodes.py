@@ -1,14 +1,17 @@
 """Ticks to a gap of 1 % as a network grows, rows of CCAT's shape: what a plan for more machines has to reckon with.
 
-Twice: with as many rows in all whatever the nodes, so that shards shrink, and with as many rows a node.
+With as many rows in all whatever the nodes, so that shards shrink, and with as many rows a node, few or more of them.
+And the mail of a certificate between as many workers as there are nodes, beside that of a tick.
 """
 
 import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import Any
 
 import numpy as np
 
-from benchmarks.common import Table, publish_tables, ratio, say
+from benchmarks.common import Table, generated, publish_tables, ratio, say
 from benchmarks.paper_scale import zipf_rows
 from gadget_svm import build_network
 from gadget_svm.algorithms import Pdmm
@@ -18,6 +21,7 @@ from gadget_svm.estimator.problem import Problem
 from gadget_svm.experiments.baselines import certified_optimum
 from gadget_svm.kernels import Team
 from gadget_svm.runtimes.local import LocalRuntime, distances
+from gadget_svm.runtimes.worker import Worker, assemble
 
 FEATURES, PER_ROW, LAM, TARGET = 47_236, 76, 1e-4, 1e-2
 SIZES: tuple[tuple[str, int, int], ...] = (
@@ -27,9 +31,13 @@ SIZES: tuple[tuple[str, int, int], ...] = (
     ("rows a node fixed", 10, 2_000),
     ("rows a node fixed", 100, 20_000),
     ("rows a node fixed", 300, 60_000),
+    ("rows a node fixed", 1_000, 200_000),
+    ("more rows a node", 10, 30_000),
+    ("more rows a node", 100, 300_000),
 )
 QUICK: tuple[tuple[str, int, int], ...] = (("rows in all fixed", 10, 2_000), ("rows in all fixed", 50, 2_000))
 JUDGED, MOST, EVERY = 8, 200, 2
+WORKERS, QUICK_WORKERS = (16, 64, 256, 1_000), (16,)
 
 
 def ticks_to_target(nodes: int, rows: int, neighbours: Any) -> tuple[int | None, float, float]:
@@ -60,6 +68,48 @@ def ticks_to_target(nodes: int, rows: int, neighbours: Any) -> tuple[int | None,
     return first, spent / runtime.t, best.objective
 
 
+def batches(nodes: int) -> tuple[int, int, int]:
+    """A network of a node a worker: batches of mail that go between workers in a tick and in a certificate, and the
+    exchanges of the certificate."""
+    X, y = generated(4 * nodes, 50, 5)
+    label, network = (y > 0).astype(np.int32), build_network("random-regular", nodes)
+    problem = Problem(X, label, np.ones(len(y)), None, deal_evenly(X, label, nodes, 0), list(range(nodes)), 1)
+    run = Pdmm(neighbours="all").bind(network, LAM, LAM**-0.5, False, problem.shares.sizes)
+    workers: list[Worker] = []
+    posted = count()
+
+    def post_of(source: int) -> Any:
+        def post(to: int, key: Any, batch: Any) -> None:
+            next(posted)
+            workers[to].receive(source, key, batch)
+
+        return post
+
+    for i, block in enumerate(make_blocks(problem, network, 0, nodes, Team())):
+        workers.append(Worker(i, np.arange(nodes + 1), run, block, post_of(i), lam=LAM, timeout=60.0))
+    with ThreadPoolExecutor(nodes) as pool:
+        list(pool.map(lambda worker: worker.advance(1), workers))
+        learning = next(posted)
+        found = list(pool.map(lambda worker: worker.certify(0, np.ones(nodes, dtype=np.bool_), 1), workers))
+    certificate = assemble(found, (1, X.shape[1]), 0)
+    if certificate.failure:
+        raise RuntimeError(certificate.failure)
+    return learning, next(posted) - learning - 1, certificate.exchanges
+
+
+def mail_table(quick: bool) -> Table:
+    """What a certificate sends, in ticks."""
+    table = Table(
+        ("workers, one node each", "batches a tick", "exchanges of a certificate", "batches of a certificate",
+         "certificate, ratio to a tick"), name="certificates", title="Mail of a certificate",
+    )  # fmt: skip
+    for nodes in QUICK_WORKERS if quick else WORKERS:
+        say(f"ticks_by_nodes: mail of a certificate, {nodes} workers")
+        learning, certifying, exchanges = batches(nodes)
+        table.add(nodes, learning, exchanges, certifying, ratio(certifying, learning))
+    return table
+
+
 def main(quick: bool = False) -> None:
     """All sizes, one neighbour and all; the last column is the ratio to the smallest network of its kind."""
     table = Table(
@@ -81,8 +131,11 @@ def main(quick: bool = False) -> None:
         f"Generated rows of CCAT's shape ({FEATURES:,} features, {PER_ROW} a row), lambda {LAM:g}, random 4-regular "
         f"graphs, PDMM at default settings, looked at every {EVERY} ticks. Judged are the {JUDGED} nodes farthest from "
         "the average; F* from below, by a dual bound.",
+        "The second table counts batches of mail between workers, as between actors on Ray, in threads and on a few "
+        "small rows: all neighbours in a tick, and one certificate.",
     ]
-    publish_tables("ticks_by_nodes", "Ticks to 1 % as a network grows", notes, [table], quick=quick)
+    tables = [table, mail_table(quick)]
+    publish_tables("ticks_by_nodes", "Ticks to 1 % as a network grows", notes, tables, quick=quick)
 
 
 if __name__ == "__main__":

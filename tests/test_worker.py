@@ -1,6 +1,7 @@
 """Workers that each hold a block, in threads: bit for bit the simulator, and what becomes of the others' loss."""
 
 import threading
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
@@ -9,15 +10,17 @@ import pytest
 import scipy.sparse as sp
 
 from gadget_svm.algorithms import AveragedSgd, Gadget, MomDsvm, Pdmm, TwoPushSum
+from gadget_svm.data.formats import read_tables
 from gadget_svm.estimator.fitting import gathered, make_blocks
-from gadget_svm.estimator.problem import Problem
+from gadget_svm.estimator.problem import Problem, as_csr
+from gadget_svm.estimator.remote import Shards, Terms
 from gadget_svm.kernels import Team
 from gadget_svm.mail import Delivery
 from gadget_svm.objective import Objective
 from gadget_svm.rows import Shares
 from gadget_svm.runtimes import LocalRuntime
 from gadget_svm.runtimes.digests import changed, digests, named
-from gadget_svm.runtimes.worker import StalledError, Worker, assemble, keeps_mass
+from gadget_svm.runtimes.worker import CERTIFY, LEARN, StalledError, Worker, assemble, keeps_mass
 from gadget_svm.topologies import build
 
 N, LAM, ITERATIONS = 7, 0.05, 25
@@ -42,7 +45,7 @@ class Crew:
     """Some workers in threads, with mail handed over at once; what is posted to the dead is gone."""
 
     def __init__(self, run, blocks, *, timeout=20.0, lam=LAM):
-        self.dead = set()
+        self.dead, self.posts = set(), []
         self.bounds = np.array([block.first for block in blocks] + [sum(block.k for block in blocks)])
         self.workers = [
             Worker(i, self.bounds, run, block, self._post(i), lam=lam, timeout=timeout)
@@ -52,6 +55,7 @@ class Crew:
 
     def _post(self, source):
         def post(to, key, batch):
+            self.posts.append((source, to, key))
             if to not in self.dead and source not in self.dead:
                 self.workers[to].receive(source, key, batch)
 
@@ -163,6 +167,50 @@ def test_certificates_agree(toy, way, parts, multi):
         np.testing.assert_array_equal(getattr(local.blocks[0], name), parts_, err_msg=name)
 
 
+@pytest.mark.parametrize(("topology", "across"), [("line", 6), ("star", 2), ("ring", 3)])
+def test_certificates_go_the_ways_of_learning(toy, topology, across):
+    """Not from every worker to every other; that all hold the bound is passed on, and takes a way across at most."""
+    _, crew = both(toy, WAYS["pdmm-all"], 7, topology=topology)
+    ways = {(source, to) for source, to, (kind, _, _) in crew.posts if kind == LEARN}
+    crew.posts.clear()
+    certificate = crew.certify()
+    assert certificate.failure == ""
+    assert {(source, to) for source, to, _ in crew.posts} == ways
+    assert len(crew.posts) <= len(ways) * (certificate.exchanges + across)
+    crew.advance(1)
+    assert all(not worker._inbox for worker in crew.workers)
+
+
+@pytest.mark.parametrize("way", ["pdmm-all", "mom-dsvm"])
+def test_who_is_cut_off_is_named_and_the_cost_is_the_simulators(toy, way):
+    """The middle of a line is gone: neither side waits for the other, and both give up."""
+    local, crew = both(toy, WAYS[way], 3, topology="line")
+    crew.lose(1)
+    local.blocks[0].alive[2:4] = False
+    local.gone = dict.fromkeys((2, 3), -1000)
+    one, other = local.certify(), crew.certify()
+    assert one.failure == other.failure == "3 nodes, the first of them node 4, are cut off from the others"
+    for name in ("owner", "exchanges", "messages", "nbytes"):
+        assert getattr(one, name) == getattr(other, name), name
+
+
+def test_a_loss_ends_a_certificate_for_all(toy):
+    """Also for one whom the lost worker's last mail has reached, and who waits for another that gave up before."""
+    _, crew = both(toy, WAYS["pdmm-all"], 3, topology="complete")
+    here, (first, second, last) = np.ones(N, dtype=bool), crew.workers
+    last.post, last.timeout = (lambda to, key, batch: crew._post(2)(to, key, batch) if to == 0 else None), 0.05
+    with pytest.raises(StalledError):
+        last.certify(0, here, 1)
+    with ThreadPoolExecutor(2) as pool:
+        found = [pool.submit(worker.certify, 0, here, 1) for worker in (first, second)]
+        while first.whereabouts() != ((CERTIFY, 1, 1), [1, 2]):
+            threading.Event().wait(0.01)
+        second.forget(2)
+        assert found[1].result().failure
+        first.forget(2)
+        assert found[0].result().failure
+
+
 def test_losses_add_up_to_the_objective(toy):
     problem, network = problem_of(toy, multi=True, weighted=True), build("ring", N)
     crew = Crew(Gadget().bind(network, LAM, 1.0), blocks_of(problem, network, 3))
@@ -174,6 +222,46 @@ def test_losses_add_up_to_the_objective(toy):
     scores = pooled(models)
     np.testing.assert_allclose(sum(part[0] for part in found) / total + ridge, scores.objective, rtol=1e-12)
     np.testing.assert_allclose(sum(part[1] for part in found) / total, scores.error, rtol=1e-12)
+
+
+def test_losses_copy_no_rows():
+    """A million rows on a machine leave no room for a second set at every record."""
+    X = sp.random(400, 2000, 0.2, format="csr", random_state=0)
+    shares = Shares(np.arange(400), np.array([0, 150, 400]), np.empty(0))
+    problem = Problem(X, (np.arange(400) % 2).astype(np.int32), np.ones(400), None, shares, [0, 1], 1)
+    network = build("complete", 2)
+    worker = Crew(Pdmm().bind(network, LAM, 1.0), blocks_of(problem, network, 1)).workers[0]
+    models = np.zeros((1, 1, 2000))
+    worker.losses(models)  # compiles
+    tracemalloc.start()
+    worker.losses(models)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < X.data.nbytes / 5
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_actors_shards_are_its_files_one_under_another(tmp_path, count, intercept):
+    """As read in one place; features that occur nowhere are found, and left out where the rows are."""
+    names = []
+    for i in range(count):
+        names.append(str(tmp_path / f"{i}.svm"))
+        (tmp_path / f"{i}.svm").write_text(f"1 1:{i + 1} 9:2\n-1 {i + 2}:0.5\n" * (i + 1))
+    tables = read_tables(names, n_features=12)
+    X = as_csr(sp.vstack([X for X, _ in tables]), intercept)
+    shards = Shards(names)
+    assert [look.rows for look in shards.look()] == [len(y) for _, y in tables]
+    used = shards.settle(Terms(12, True, np.array([-1, 1]), np.array([1.0, 2.0]), intercept))
+    np.testing.assert_array_equal(used, X.getnnz(axis=0) > 0)
+    rows, y = shards.rows(), np.concatenate([y for _, y in tables])
+    for name in ("indptr", "indices", "data"):
+        np.testing.assert_array_equal(getattr(rows, name), getattr(X, name), err_msg=name, strict=True)
+    np.testing.assert_array_equal(rows.label, y > 0)
+    np.testing.assert_array_equal(rows.cost, np.where(y > 0, 2.0, 1.0))
+    np.testing.assert_array_equal(rows.start, np.cumsum([0, *(len(y) for _, y in tables)]))
+    shards.narrow(np.flatnonzero(used))
+    np.testing.assert_array_equal(shards.rows().indices, X[:, np.flatnonzero(used)].indices)
 
 
 @pytest.mark.parametrize("way", sorted(WAYS))

@@ -4,7 +4,7 @@ Owns what is asked of the shards so that all agree (width, numbering, classes, c
 place. No row passes through the driver: it hears of widths, labels and counts only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -28,6 +28,8 @@ from gadget_svm.runtimes.contract import Judge
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 ONCE = np.empty(0)
+AT_ONCE = 2**20
+"""Entries of rows that are looked at together: numpy makes a copy of them in 64 bits."""
 __all__ = ["RemoteProblem", "pose", "shard_names", "start_dataset", "start_files"]
 
 
@@ -61,7 +63,7 @@ class Shards:
     tables: list[list[Any]] = field(default_factory=list)  # of a Ray Dataset: parts of every node's table
     label: str | None = None
     _raws: list[Raw] = field(default_factory=list)
-    _X: Any = None
+    _width: int = 0
     _rows: Rows | None = None
 
     def look(self) -> list[Look]:
@@ -70,35 +72,68 @@ class Shards:
             pairs = zip(self.names, self.tables, strict=True)
             self._raws = [_from_tables(name, parts, self.label) for name, parts in pairs]
         else:
-            self._raws = [read_place(name) for name in self.names]
+            self._raws = [_slim(read_place(name)) for name in self.names]
         return [_look(shown(name), raw) for name, raw in zip(self.names, self._raws, strict=True)]
 
     def settle(self, terms: Terms) -> NDArray[np.bool_]:
-        """Bring the rows into their common form; returns which features occur."""
-        paths, kept = [Path(shown(name)) for name in self.names], self._raws
-        tables = agree(paths, kept, terms.width, not terms.shift)
-        X = sp.vstack([X for X, _ in tables], format="csr")
-        y = np.concatenate([terms.classes[:0], *(y for _, y in tables)])
-        label = np.searchsorted(terms.classes, y).astype(np.int32)
-        sizes = [len(y) for _, y in tables]
-        self._X, self._raws = as_csr(X, terms.intercept), []
-        start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        self._rows = Rows.of(self._X, label, terms.cost[label], Shares(np.arange(len(label)), start, ONCE))
-        return np.bincount(self._X.indices, minlength=self._X.shape[1]) > 0
+        """Bring the rows into their common form, shard by shard, and let what was read go; which features occur."""
+        tables, labels = [], [terms.classes[:0]]
+        for name in self.names:
+            X, y = agree([Path(shown(name))], [self._raws.pop(0)], terms.width, not terms.shift)[0]
+            tables.append(as_csr(X, terms.intercept))
+            labels.append(y)
+            del X
+        start = np.cumsum([len(y) for y in labels])
+        label = np.searchsorted(terms.classes, np.concatenate(labels)).astype(np.int32)
+        whole = _stacked(tables)
+        self._width = whole.shape[1]
+        self._rows = Rows.of(whole, label, terms.cost[label], Shares(np.arange(len(label)), start, ONCE))
+        used = np.zeros(self._width, dtype=np.bool_)
+        for some in _pieces(whole.indices):
+            used[some] = True
+        return used
 
     def narrow(self, used: Ints) -> None:
         """Leave out features that occur nowhere."""
         if self._rows is None:
             raise RuntimeError("settle the terms first")
-        place = np.zeros(self._X.shape[1], dtype=self._rows.indices.dtype)
+        place = np.zeros(self._width, dtype=self._rows.indices.dtype)
         place[used] = np.arange(len(used))
-        self._rows = self._rows._replace(indices=place[self._rows.indices])
+        for some in _pieces(self._rows.indices):
+            some[:] = place[some]
 
     def rows(self) -> Rows:
         """As the kernels read them."""
         if self._rows is None:
             raise RuntimeError("settle the terms first")
         return self._rows
+
+
+def _slim(raw: Raw) -> Raw:
+    """With 32 bits for an index where they are enough: readers of text take 64."""
+    X = raw.X
+    if max(X.nnz, X.shape[1]) >= 2**31:
+        return raw
+    return replace(raw, X=sp.csr_matrix((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), X.shape))
+
+
+def _stacked(tables: list[sp.csr_matrix]) -> sp.csr_matrix:
+    """One under another. The list is emptied: each is let go as soon as it is copied, and a single one is not."""
+    if len(tables) == 1:
+        return tables.pop()
+    (height, width), nnz = (sum(X.shape[0] for X in tables), tables[0].shape[1]), sum(X.nnz for X in tables)
+    kind = tables[0].indices.dtype if nnz < 2**31 else np.dtype(np.int64)
+    data, indices, ends = np.empty(nnz), np.empty(nnz, dtype=kind), [np.zeros(1, dtype=kind)]
+    while tables:
+        X, at = tables.pop(0), int(ends[-1][-1])
+        data[at : at + X.nnz], indices[at : at + X.nnz] = X.data, X.indices
+        ends.append(np.add(X.indptr[1:], at, dtype=kind))
+    return sp.csr_matrix((data, indices, np.concatenate(ends)), shape=(height, width))
+
+
+def _pieces(indices: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Views of a stretch each."""
+    return (indices[at : at + AT_ONCE] for at in range(0, len(indices), AT_ONCE))
 
 
 def _from_tables(name: str, parts: Sequence[Any], label: str | None) -> Raw:

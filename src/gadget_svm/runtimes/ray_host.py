@@ -138,9 +138,10 @@ class Host:
         self.others[index] = None
         self.worker.forget(index)
 
-    def status(self) -> tuple[tuple[int, int], list[int]]:
+    def status(self) -> tuple[Key, list[int]]:
         """How far it is, and whose mail it waits for."""
-        return (self.worker.t, self.worker.block.exchanges), self.worker.waiting_for()
+        found: tuple[Key, list[int]] = self.worker.whereabouts()
+        return found
 
     def advance(self, count: int) -> tuple[int, int]:
         """Iterations; returns the messages sent and their bytes."""

@@ -39,8 +39,8 @@ class Batch(NamedTuple):
     """What one worker sends another in one exchange; it is sent also when there is no mail, to say so."""
 
     mail: Mail
-    told: bool = True  # of a certificate: whether all nodes of the sender hold the bound
-    news: int = 0  # of a certificate: how much they have learned
+    told: int = 0  # of a certificate: a bit for each worker all of whose nodes hold the bound, as far as is known
+    learned: int = 0  # of a certificate: the last exchange known to have taught anybody anything
 
 
 Post = Callable[[int, Key, Batch], None]
@@ -52,9 +52,9 @@ class Finding(NamedTuple):
 
     failure: str
     untold: Ints  # nodes that are here and did not get the bound
-    exchanges: int
-    messages: int
-    nbytes: int
+    held: int  # the exchange from which on all nodes here held it, -1 if they never did
+    learned: int  # the last exchange known to have taught anybody anything
+    spent: Ints  # exchanges x 2: messages and bytes sent up to each
     model: Floats | None = None
     bound: Floats | None = None
 
@@ -84,6 +84,7 @@ class Worker:
         self._joined: list[int] = []
         self._inbox: dict[Key, dict[int, Batch]] = {}
         self._waiting: list[int] = []
+        self._at: Key = (LEARN, 0, 0)
         self._changed = threading.Condition()
 
     # what other threads call
@@ -121,6 +122,11 @@ class Worker:
         with self._changed:
             return list(self._waiting)
 
+    def whereabouts(self) -> tuple[Key, list[int]]:
+        """The exchange it has come to, and whose mail is missing there."""
+        with self._changed:
+            return self._at, list(self._waiting)
+
     # learning
 
     def advance(self, count: int) -> None:
@@ -148,23 +154,23 @@ class Worker:
                 return
             self._count(mail.n_messages, mail.nbytes)
             key = (LEARN, self.t, turn)
-            own = self._send(mail, key, self.peers)
-            batches = self._collect(key, self.peers)
+            own = self._send(mail, key)
+            batches = self._collect(key)
             left, joined = self._presence()
             received = Mail.merge([own, *(batch.mail for batch in batches)])
             mail = _answer(party, Delivery(received, joined, left))
             if left:
                 self._sever(left)
 
-    def _send(self, mail: Mail, key: Key, to: Sequence[int], told: bool = True, news: int = 0) -> Mail:
-        """Give every worker its part of the mail; what stays here is returned, with what could not be sent."""
+    def _send(self, mail: Mail, key: Key, told: int = 0, learned: int = 0) -> Mail:
+        """Give every peer its part of the mail; what stays here is returned, with what could not be sent."""
         if not self.others:
             return mail
         owner = self._owner(mail.receiver)
         lost = self._gone()
-        for worker in to:
+        for worker in self.peers:
             if worker not in lost:
-                self.post(worker, key, Batch(mail.select(owner == worker), told, news))
+                self.post(worker, key, Batch(mail.select(owner == worker), told, learned))
         own = mail.select(owner == self.index)
         undeliverable = np.isin(owner, list(lost)) if lost and key[0] == LEARN and has_mass(self.run) else None
         if undeliverable is None or not undeliverable.any():
@@ -172,10 +178,13 @@ class Worker:
         back = mail.select(undeliverable)
         return Mail.merge([own, back._replace(receiver=back.sender)])
 
-    def _collect(self, key: Key, of: Iterable[int]) -> list[Batch]:
-        """One batch of each of these workers that is not lost."""
+    def _collect(self, key: Key, lost: set[int] | None = None) -> list[Batch]:
+        """One batch of each peer that is not lost; where it is said who is ``lost``, waiting ends if others are."""
         with self._changed:
-            while missing := [w for w in of if w not in self.lost and w not in self._inbox.get(key, {})]:
+            self._at = key
+            while missing := [w for w in self.peers if w not in self.lost and w not in self._inbox.get(key, {})]:
+                if lost is not None and self.lost != lost:
+                    break
                 self._waiting = missing
                 if not self._changed.wait(self.timeout):
                     raise StalledError(f"worker {self.index} had no mail of {missing} for {self.timeout:g} s")
@@ -201,35 +210,40 @@ class Worker:
     # certificates
 
     def certify(self, owner: int, here: Flags, serial: int) -> Finding:
-        """This block's part in a certificate. All workers take part, whether or not they have an edge between them.
+        """This block's part in a certificate, by mail to the same workers as in learning.
 
-        What everyone knows rides along with the mail, so that all end with the same exchange.
+        Who holds the bound, and when anybody last learned anything, is passed on with the mail and so gets to workers
+        without an edge to this one. By then some exchanges more have been made than the simulator would have:
+        `assemble` leaves them out of the account. Who knows that all hold the bound says so once more, and is done.
         """
         if self.lam is None or not certifiable(self.run):
             raise ValueError(UNCERTIFIABLE)
         part, before = Inquiry(self.run, self.block, self.lam, owner, here, serial, self.t), self._gone()
-        party = part.conversation()
-        mail, known, quiet = next(party), 0, 0
+        everyone = sum(1 << w for w in (self.index, *self.others) if w not in before)
+        patience = PATIENCE + everyone.bit_count()  # news from the far end takes as many exchanges at most
+        party, held, news, told, learned = part.conversation(), -1, 0, 0, 0
+        mail, spent = next(party), []
         for turn in counting():
-            key, told = (CERTIFY, serial, turn), bool((part.told | ~part.nodes.alive).all())
-            own = self._send(mail, key, self.others, told, part.news)
-            batches = self._collect(key, self.others)
+            spent.append((part.messages, part.nbytes))
+            learned, news = turn if part.news > news else learned, part.news
+            if held < 0 and (part.told | ~part.nodes.alive).all():
+                held, told = turn, told | 1 << self.index
+            key = (CERTIFY, serial, turn)
+            own = self._send(mail, key, told, learned)
+            if told == everyone or turn - learned >= patience:
+                break
+            batches = self._collect(key, before)
             if self._gone() != before:
                 part.failure = "a worker was lost meanwhile"
                 break
-            news = part.news + sum(batch.news for batch in batches)
-            quiet, known = (quiet + 1 if news == known else 0) if turn else 0, news if turn else 0
-            if quiet >= PATIENCE or (told and all(batch.told for batch in batches)):
-                break
+            for batch in batches:
+                told, learned = told | batch.told, max(learned, batch.learned)
             mail = party.send(Delivery(padded([own, *(batch.mail for batch in batches)])))
-        return self._finding(part, owner)
-
-    def _finding(self, part: Inquiry, owner: int) -> Finding:
         untold, i = self.block.first + np.flatnonzero(part.nodes.alive & ~part.told), owner - self.block.first
-        cost = part.exchanges, part.messages, part.nbytes
+        found = Finding(part.failure, untold, held, learned, np.array(spent, dtype=np.int64))
         if not 0 <= i < self.block.k:
-            return Finding(part.failure, untold, *cost)
-        return Finding(part.failure, untold, *cost, part.nodes.model[i].copy(), part.nodes.bound[i].copy())
+            return found
+        return found._replace(model=part.nodes.model[i].copy(), bound=part.nodes.bound[i].copy())
 
     # what is in the block
 
@@ -243,8 +257,10 @@ class Worker:
     def losses(self, models: Floats) -> tuple[Floats, Floats, float]:
         """Per model, on the rows of this block: the sum of hinges, the weight of wrong answers; and that of all."""
         rows, times = self.block.rows, multiplicity(self.block.rows.mass, self.block.rows.start)
-        X = sp.csr_matrix((rows.data, rows.indices, rows.indptr), shape=(len(rows.label), models.shape[2]))[rows.order]
-        label, cost = rows.label[rows.order], rows.cost[rows.order]
+        X = sp.csr_matrix((rows.data, rows.indices, rows.indptr), shape=(len(rows.label), models.shape[2]))
+        label, cost = rows.label, rows.cost
+        if not np.array_equal(rows.order, np.arange(len(label))):  # as a worker's own they are; no copy of them is made
+            X, label, cost = X[rows.order], label[rows.order], cost[rows.order]
         scores: Scores = Objective(X, label, cost, times, 0.0, models.shape[1], self.block.team)(models)
         total = float(times.sum())
         return scores.objective * total, scores.error * total, total
@@ -294,7 +310,7 @@ class Worker:
 def assemble(findings: Sequence[Finding], shape: tuple[int, int], owner: int) -> Certificate:
     """What all workers found, as one certificate of models of ``shape``."""
     K, F = shape
-    cost = findings[0].exchanges, sum(f.messages for f in findings), sum(f.nbytes for f in findings)
+    cost = _cost(findings)
     model, bound = next((f.model, f.bound) for f in findings if f.model is not None)
     failure = next((f.failure for f in findings if f.failure), "")
     untold = np.concatenate([f.untold for f in findings])
@@ -306,6 +322,19 @@ def assemble(findings: Sequence[Finding], shape: tuple[int, int], owner: int) ->
         return refused(shape, failure, owner, cost)
     rows, nodes = bound[2 * K :].tolist()
     return Certificate(model.reshape(K, F), owner, bound[:K].copy(), bound[K : 2 * K].copy(), rows, int(nodes), *cost)
+
+
+def _cost(findings: Sequence[Finding]) -> tuple[int, int, int]:
+    """Exchanges, messages and bytes up to where all held the bound, or it was given up, as one who sees all would have.
+
+    Who ran for less time has nothing to say any more. Mail is not lost between workers, so what stands still for long
+    stands still for good.
+    """
+    last = max(len(f.spent) for f in findings) - 1
+    cut_off = any(len(f.untold) for f in findings)
+    last = min(last, max(f.learned for f in findings) + PATIENCE if cut_off else max(f.held for f in findings))
+    messages, nbytes = np.sum([f.spent[min(last, len(f.spent) - 1)] for f in findings], axis=0).tolist()
+    return last + 1, messages, nbytes
 
 
 def refused(
