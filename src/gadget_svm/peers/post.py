@@ -242,10 +242,13 @@ class Contact:
 
     async def _work(self) -> None:
         while self._waiting is not None:
-            letter, self._waiting = self._waiting, None
             try:
+                if not self._greeted:  # which may take long: the letter that is taken then is the newest
+                    await self._greet()
+                letter, self._waiting = self._waiting, None
                 await self._deliver(letter)
             except (Unreachable, Disagreement, Malformed) as error:
+                self._waiting = None
                 self._fail(str(error))
 
     async def _deliver(self, letter: Letter, deadline: float = LETTER) -> bool:
