@@ -32,6 +32,7 @@ from gadget_svm.peers.messages import (
     Entry,
     Hello,
     HelloReply,
+    Kept,
     Letter,
     Malformed,
     Notice,
@@ -120,7 +121,8 @@ def sound_members(members):
     for m in members:
         assert type(m) is Member
         sound_name(m.name)
-        sound_address(m.address)
+        if m.address or m.state not in (State.DEAD, State.LEFT):
+            sound_address(m.address)
         sound_count(m.incarnation, 1)
         sound_count(m.beat)
         assert type(m.state) is State
@@ -146,10 +148,11 @@ def sound_letter(letter):
     sound_members(letter.members)
     assert type(letter.last) is bool
     assert isinstance(letter.kept, tuple)
-    assert len(letter.kept) == len(set(letter.kept)) <= 32
-    for name in letter.kept:
-        sound_name(name)
-    assert letter.last or not letter.kept
+    assert len(letter.kept) == len({each.name for each in letter.kept}) <= 32
+    for each in letter.kept:
+        assert type(each) is Kept
+        sound_name(each.name)
+        sound_count(each.incarnation, 1)
     assert letter.vector is not None or not letter.last
 
 
@@ -222,9 +225,11 @@ numbers = st.floats(-1e100, 1e100)
 texts = st.text(max_size=300).filter(str.isprintable)
 vectors = st.lists(numbers, min_size=D, max_size=D).map(np.array)
 members = st.lists(
-    st.builds(Member, names, addresses, positive, counts, st.sampled_from(State), st.floats(0, 1e100), *[numbers] * 3),
+    st.builds(Member, names, addresses, positive, counts, st.sampled_from(State), st.floats(0, 1e100), *[numbers] * 3)
+    | st.builds(Member, names, st.just(""), positive, counts, st.sampled_from([State.DEAD, State.LEFT])),
     max_size=32,
 ).map(tuple)
+kept = st.lists(st.builds(Kept, names, positive), max_size=32, unique_by=lambda each: each.name).map(tuple)
 blobs = {n: st.binary(min_size=n, max_size=n) for n in (0, 32)}
 greeting = (names, addresses, positive, blobs[32], st.text(max_size=200), st.booleans(), members)
 entries = st.builds(Entry, names, st.floats(0, 1e100), *[st.none() | vectors] * 3)
@@ -241,10 +246,10 @@ KINDS = {
     "Letter": Kind(
         st.builds(
             Letter, st.just(RUN), names, positive, names, counts, counts, counts, st.none() | vectors, numbers,
-            st.none() | numbers, st.booleans(), members,
+            st.none() | numbers, st.booleans(), members, st.just(False), kept,
         ) | st.builds(
             Letter, st.just(RUN), names, positive, names, counts, counts, counts, vectors, numbers, st.none() | numbers,
-            st.booleans(), members, st.just(True), st.lists(names, max_size=32, unique=True).map(tuple),
+            st.booleans(), members, st.just(True), kept,
         ),
         envelope.encode_letter,
         lambda data: envelope.decode_letter(data, RUN, D),
@@ -283,7 +288,8 @@ SAMPLES = {
     "Letter": [
         LETTER,
         dataclasses.replace(LETTER, vector=None, note=None, members=()),
-        dataclasses.replace(LETTER, last=True, kept=("b", "c.example")),
+        dataclasses.replace(LETTER, last=True, kept=(Kept("b", 1), Kept("c.example", 2**63 - 1))),
+        dataclasses.replace(LETTER, vector=None, kept=(Kept("b", 1),), members=(Member("c", "", 1, 0, State.LEFT),)),
     ],
     "Ack": [
         Ack(Status.REFUSED, 7, 3, "no: an older incarnation", (some_member,)),
@@ -371,8 +377,9 @@ def test_the_longest_honest_letter_fits():
     name, address = "a" * 63, "h" * 253 + ":65535"
     full = Member(name, address, 2**63 - 1, 2**63 - 1, State.LEFT, 1e100, 1e100, 1e100, 1e100)
     for dimension in (1, 123, 47236):
+        kept = tuple(Kept(f"{i:063d}", 2**63 - 1) for i in range(32))
         letter = Letter(RUN, name, 2**63 - 1, name, 2**63 - 1, 2**63 - 1, 2**63 - 1, np.full(dimension, 1e100), 1e100,
-                        1e100, True, (full,) * 32, True, tuple(f"{i:063d}" for i in range(32)))  # fmt: skip
+                        1e100, True, (full,) * 32, True, kept)  # fmt: skip
         data = envelope.encode_letter(letter)
         assert len(data) <= largest_letter(dimension)
         assert plain(envelope.decode_letter(data, RUN, dimension)) == plain(letter)
@@ -444,6 +451,7 @@ WRONG = [
     ("Letter", "members", {"members": (dataclasses.replace(some_member, state=4),)}),
     ("Letter", "members", {"members": (dataclasses.replace(some_member, rows=-1.0),)}),
     ("Letter", "name", {"members": (dataclasses.replace(some_member, name="B"),)}),
+    ("Letter", "name", {"members": (dataclasses.replace(some_member, address="a", state=State.LEFT),)}),
     *[
         ("Letter", "name", {"members": (dataclasses.replace(some_member, address=address),)})
         for address in (
@@ -490,9 +498,10 @@ WRONG = [
     ("Statistics", "dimension", {"entries": (Entry("a", 1.0, np.ones(5), np.ones(4)),)}),
     ("Notice", "name", {"name": "a."}),
     ("Notice", "sequence", {"incarnation": -1}),
-    ("Letter", "name", {"last": True, "kept": ("b", "B")}),
-    ("Letter", "members", {"last": True, "kept": ("b", "b")}),
-    ("Letter", "members", {"last": True, "kept": tuple(f"n{i}" for i in range(33))}),
+    ("Letter", "name", {"kept": (Kept("b", 1), Kept("B", 1))}),
+    ("Letter", "sequence", {"kept": (Kept("b", 0),)}),
+    ("Letter", "members", {"last": True, "kept": (Kept("b", 1), Kept("b", 2))}),
+    ("Letter", "members", {"last": True, "kept": tuple(Kept(f"n{i}", 1) for i in range(33))}),
     ("Letter", "garbage", {"last": True, "vector": None}),
     ("StatusReply", "too-large", {"text": "x" * (4 * 2**20 + 1)}),
 ]

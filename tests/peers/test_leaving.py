@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,12 +19,12 @@ from gadget_svm.peers import leaving, vault
 from gadget_svm.peers.charter import Charter
 from gadget_svm.peers.discretion import Discretion
 from gadget_svm.peers.envelope import decode_ack, encode_letter, encode_notice
-from gadget_svm.peers.learner import Learner
-from gadget_svm.peers.leaving import Legacy, has_room, names_in
-from gadget_svm.peers.messages import KEPT, Notice, Status
+from gadget_svm.peers.learner import Learner, Parcel
+from gadget_svm.peers.leaving import Bequest, Legacy, has_room, names_in
+from gadget_svm.peers.messages import KEPT, Kept, Notice, Status
 from gadget_svm.peers.overlay import node_id
-from gadget_svm.peers.peer import WITHDRAW, Peer
-from gadget_svm.peers.post import Contact, Unreachable
+from gadget_svm.peers.peer import WITHDRAW, Peer, PeerError
+from gadget_svm.peers.post import Contact, Line, Unreachable
 
 LAM = 0.01
 WITHIN, APART = 0.01, 0.03
@@ -113,8 +114,9 @@ async def withdraws(peer, town):
     assert ack.status is Status.OK
 
 
-def heir_of(name, *peers):
-    """The one who keeps it: exactly one does."""
+async def heir_of(name, *peers):
+    """The one who keeps it, once the last letter is taken in: exactly one does."""
+    await until(lambda: not any(peer.bequests for peer in peers))
     [found] = [peer for peer in peers if name in peer.kept]
     assert node_id(name) in found.learner.neighbours
     return found
@@ -129,10 +131,10 @@ def test_what_one_who_leaves_has_taught_stays(town):
             async with living(c):
                 await settled("abc", a, b, c)
             await until(lambda: "c" not in a.contacts and "c" not in b.contacts)
-            heir = heir_of("c", a, b)
+            heir = await heir_of("c", a, b)
             assert json.loads(heir.status())["kept"] == ["c"]
             await stays("abc", a, b)
-            assert heir is heir_of("c", a, b)
+            assert heir is await heir_of("c", a, b)
 
     asyncio.run(main())
 
@@ -181,7 +183,7 @@ def test_what_is_kept_survives_a_restart_of_the_heir(town, killed):
             await life.__aenter__()
         async with living(c):
             await settled("abc", a, b, c)
-        heir = heir_of("c", a, b)
+        heir = await heir_of("c", a, b)
         other = b if heir is a else a
         await until(lambda: "c" in saved(heir).kept)
         if killed:
@@ -193,10 +195,15 @@ def test_what_is_kept_survives_a_restart_of_the_heir(town, killed):
         async with living(back):
             await until(lambda: heir.name in other.contacts and other.name in back.contacts)
             await stays("abc", other, back, ticks=600)  # beyond the time in which nobody is given up
-            assert heir_of("c", other, back) is back
+            assert await heir_of("c", other, back) is back
         await lives.pop(other).__aexit__(None, None, None)
 
     asyncio.run(main())
+
+
+def left_as(peer):
+    """Whom it is that was left by it."""
+    return Kept(peer.name, peer.members.me.incarnation)
 
 
 def saved(peer):
@@ -217,7 +224,7 @@ def test_one_who_comes_back_takes_its_edge_up_again(town):
         async with living(a, b):
             async with living(c):
                 await settled("abc", a, b, c)
-            heir = heir_of("c", a, b)
+            heir = await heir_of("c", a, b)
             assert c.learner.neighbours == [node_id(heir.name)]  # all others were dropped at both ends
             epoch = edge(heir, "c", "epoch")
             back = again(c)
@@ -255,6 +262,221 @@ def test_one_who_comes_back_with_nothing_begins_anew(town):
     asyncio.run(main())
 
 
+# A legacy is of one incarnation
+
+
+def test_a_legacy_does_not_revive_beside_a_later_one(town, monkeypatch):
+    """c leaves to b, which stops too; c comes back and leaves to a. Then b comes back, which kept c."""
+    apart("abc", "ab")
+
+    async def main():
+        a, b, c = of(town, "abc", suspect=1.0, dead=1.0)
+        leaves_to(monkeypatch, "c", "b")
+        async with living(a):
+            async with living(b):
+                async with living(c):
+                    await settled("abc", a, b, c)
+                assert await heir_of("c", a, b) is b
+            assert "c" in saved(b).kept
+            leaves_to(monkeypatch, "c", "a")
+            back = again(c)
+            async with living(back):
+                await until(lambda: "c" in a.contacts and "a" in back.contacts and not a.kept)
+                await settled("ac", a, back)
+            assert await heir_of("c", a) is a
+            late = again(b)
+            async with living(late):
+                await until(lambda: "b" in a.contacts and not late.kept)
+                await goes_on(a, 300)
+                await goes_on(late, 300)
+                assert (await heir_of("c", a, late)).kept["c"].incarnation == back.members.me.incarnation
+                # The pull is that of the optimum without b.
+                assert gap("abc", a, late) < 0.5 * min(above("abc", of_all) for of_all in ("ab", "a"))
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("witness", ["stays", "restarts"])
+def test_a_legacy_does_not_revive_after_its_owner_has_withdrawn(town, witness, monkeypatch):
+    """c leaves to b, which is killed; c comes back and withdraws. Then b comes back, which kept c."""
+    apart("abc", "ab")
+    leaves_to(monkeypatch, "c", "b")
+
+    async def main():
+        a, b, c = of(town, "abc", suspect=1.0, dead=1.0)
+        life = living(a)
+        await life.__aenter__()
+        async with living(b):
+            async with living(c):
+                await settled("abc", a, b, c)
+            assert await heir_of("c", a, b) is b
+            await without_a_word(b)
+        back = again(c)
+        async with living(back):
+            await until(lambda: "c" in a.contacts and "a" in back.contacts)
+            await withdraws(back, town)
+            await until(lambda: "c" not in a.contacts)
+        if witness == "restarts":
+            await life.__aexit__(None, None, None)
+            a = again(a)
+            life = living(a)
+            await life.__aenter__()
+        late = again(b)
+        assert "c" in saved(late).kept
+        async with living(late):
+            await until(lambda: "b" in a.contacts and not late.kept)
+            await settled("ab", a, late)
+            await stays("ab", a, late)
+        await life.__aexit__(None, None, None)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("taken_in", [True, False])
+def test_a_goodbye_counts_for_the_incarnation_that_says_it(town, taken_in):
+    """Of one whose legacy is here still: it came back and goes again between two ticks."""
+    peer = town.peer("a")
+    for said, stays_here in ((6, True), (7, False), (8, False)):
+        legacy = Legacy(0, 7)
+        peer.kept = {"c": legacy} if taken_in else {}
+        peer.bequests = {} if taken_in else {"c": Bequest(legacy, Parcel(node_id("c"), 1, np.zeros(12), 1.0, 1.0))}
+        peer.members.leave("c", 7)
+        peer.left(Notice("c", said), "c")
+        assert ("c" in {**peer.kept, **peer.bequests}) == stays_here
+        assert peer.members.latest("c") == max(said, 7)
+        assert not peer.members.accept("c", said)
+
+
+# What is saved is a whole
+
+
+def test_what_is_saved_before_the_last_letter_is_taken_in_is_without_the_legacy(town, monkeypatch):
+    apart("abc", "ab")
+    leaves_to(monkeypatch, "c", "b")
+
+    async def main():
+        a, b, c = of(town, "abc", suspect=1.0, dead=1.0)
+        async with living(a):
+            async with living(b):
+                async with living(c):
+                    await settled("abc", a, b, c)
+                    b.drain = list  # it goes on, and hears nothing any more
+                await b._save()
+                await without_a_word(b)
+                assert not saved(b).kept
+            await until(lambda: "b" not in a.contacts)
+            back = again(b)
+            async with living(back):
+                await until(lambda: "b" in a.contacts and "a" in back.contacts)
+                await settled("ab", a, back)
+                await stays("ab", a, back, ticks=600)
+
+    asyncio.run(main())
+
+
+def test_what_is_saved_after_it_is_with_the_legacy(town, monkeypatch):
+    """Though it was saved in between, for another reason."""
+    apart("abc", "ab")
+    leaves_to(monkeypatch, "c", "b")
+
+    async def main():
+        a, b, c = of(town, "abc", suspect=1.0, dead=1.0)
+        async with living(a):
+            async with living(b):
+                async with living(c):
+                    await settled("abc", a, b, c)
+                    b.drain = list
+                await until(lambda: b.bequests or b.kept)
+                b.unsaved = False
+                await b._save()
+                del b.drain
+                await until(lambda: "c" in saved(b).kept)  # long before the next checkpoint
+                b._save = nothing_at_all
+                await without_a_word(b)
+            await until(lambda: "b" not in a.contacts)
+            back = again(b)
+            async with living(back):
+                await until(lambda: "b" in a.contacts and "a" in back.contacts)
+                await stays("abc", a, back, ticks=600)
+
+    asyncio.run(main())
+
+
+def test_an_heir_that_withdraws_in_the_same_moment_has_the_legacy_as_a_whole(town, monkeypatch):
+    apart("abc", "ab")
+    leaves_to(monkeypatch, "c", "b")
+
+    async def main():
+        a, b, c = of(town, "abc", suspect=1.0, dead=1.0)
+        async with living(a):
+            async with living(b):
+                async with living(c):
+                    await settled("abc", a, b, c)
+                    b.tend_links = nothing_at_all
+                    b.drain = list
+                del b.drain
+                await withdraws(b, town)
+            await until(lambda: "b" not in a.contacts)
+            legacy(b, c)
+            back = again(b)
+            assert "c" in saved(back).kept
+            async with living(back):
+                await until(lambda: "b" in a.contacts and "a" in back.contacts)
+                await settled("abc", a, back)
+                await stays("abc", a, back)
+
+    asyncio.run(main())
+
+
+# One that was refused has learned nothing
+
+
+def test_one_refused_for_its_terms_corrects_them_and_starts(town):
+    """Though it has learned alone until it was refused."""
+
+    async def main():
+        a = town.peer("a", SITES["a"])
+        b = town.peer("b", SITES["b"], join=(a.address,), lam=0.02)
+        b._call = after_ticks(b)
+        async with living(a):
+            with pytest.raises(PeerError, match="lam"):
+                await b.live()
+            right = town.peer("b", SITES["b"], join=(a.address,), lam=0.01)
+            async with living(right):
+                await until(lambda: "b" in a.contacts and "a" in right.contacts)
+                assert right.members.me.incarnation > b.members.me.incarnation
+
+    asyncio.run(main())
+
+
+def test_one_refused_for_its_terms_keeps_what_it_had_learned_before(town):
+    """Whoever is wrong: alone, it can go on."""
+
+    async def main():
+        a, b = town.peer("a", SITES["a"]), town.peer("b", SITES["b"], lam=0.02)
+        async with living(b):
+            await goes_on(b, 5)
+        late = town.peer("b", SITES["b"], join=(a.address,), lam=0.02)
+        late._call = after_ticks(late)
+        async with living(a):
+            with pytest.raises(PeerError, match="lam"):
+                await late.live()
+        assert saved(late).learner["t"] >= b.ticks > 0
+
+    asyncio.run(main())
+
+
+def after_ticks(peer, ticks=3):
+    """Its calls wait until it has learned for a while."""
+    real = peer._call
+
+    async def call(address):
+        await until(lambda: peer.ticks >= ticks)
+        return await real(address)
+
+    return call
+
+
 def test_sites_stop_one_after_the_other_and_the_last_has_the_common_model(town):
     apart("abcd", "abc", "ab", "a")
 
@@ -268,7 +490,7 @@ def test_sites_stop_one_after_the_other_and_the_last_has_the_common_model(town):
                     await stays("abcd", a, b, c, ticks=60)
                 await stays("abcd", a, b, ticks=60)
             await stays("abcd", a)
-            assert set(names_in(a.kept)) == {"b", "c", "d"}
+            assert set(names_in(a.kept)) == {left_as(b), left_as(c), left_as(d)}
         assert set(saved(a).kept) == set(a.kept)
 
     asyncio.run(main())
@@ -285,8 +507,8 @@ def test_one_who_is_part_of_a_legacy_does_not_count_twice(town, monkeypatch):
             async with living(b):
                 async with living(c):
                     await settled("abc", a, b, c)
-                assert heir_of("c", a, b) is b
-            assert a.kept["b"].others == ("c",)
+                assert await heir_of("c", a, b) is b
+            assert (await heir_of("b", a)).kept["b"].others == (left_as(c),)
             back = again(c)
             async with living(back):
                 await until(lambda: "c" in a.contacts and not a.kept)
@@ -321,10 +543,10 @@ def test_an_heir_that_leaves_in_the_same_moment_has_heard_the_last_letter(town, 
                 async with living(c):
                     await settled("abc", a, b, c)
                     await b._between_ticks.acquire()  # b has no tick any more
-                assert "c" in b.kept
+                assert "c" in b.bequests
                 b.stop("at once")
                 b._between_ticks.release()
-            assert a.kept["b"].others == ("c",)
+            assert (await heir_of("b", a)).kept["b"].others == (left_as(c),)
             await stays("abc", a)
 
     asyncio.run(main())
@@ -344,7 +566,7 @@ def test_a_legacy_is_kept_whole_or_not_at_all(town, heir, how, monkeypatch):
                 async with living(c):
                     await settled("abc", a, b, c)
                 await until(lambda: "c" not in a.contacts and "c" not in b.contacts)
-                before = legacy(heir_of("c", a, b), c)
+                before = legacy(await heir_of("c", a, b), c)
                 if how == "withdraws":
                     await withdraws(b, town)
                     await until(lambda: "b" not in a.contacts)
@@ -356,7 +578,7 @@ def test_a_legacy_is_kept_whole_or_not_at_all(town, heir, how, monkeypatch):
                 await stays("a", a)
                 return
             await goes_on(a, 500)
-            np.testing.assert_array_equal(legacy(heir_of("c", a), c), before)
+            np.testing.assert_array_equal(legacy(await heir_of("c", a), c), before)
             # The pull is that of the optimum with b, so that it does not fit quite as well as c itself would.
             assert gap("ac", a) < 0.5 * min(above("ac", of_all) for of_all in ("abc", "a"))
 
@@ -382,7 +604,7 @@ def test_nothing_is_kept_of_one_whose_certificate_is_revoked_afterwards(town):
         async with living(a, b):
             async with living(c):
                 await settled("abc", a, b, c)
-            heir = heir_of("c", a, b)
+            heir = await heir_of("c", a, b)
             assert heir.kept["c"].serial == town.identity("c").serial
             await until(lambda: "c" in saved(heir).kept)
             town.revoke("c", "a", "b")
@@ -436,23 +658,30 @@ def test_an_heir_has_to_have_an_edge_and_room(town):
             said = letter("g", a, last=True)
             assert decode_ack(await call("Push", encode_letter(said))).status is Status.REFUSED  # no neighbour of a's
             assert "g" in a.members.alive()  # it has not left by that
-            said = letter("b", a, last=True, kept=("c",), incarnation=b.members.me.incarnation)
-            a.kept = {f"n{i}": Legacy(0) for i in range(KEPT - 1)}
-            assert not a._inherits(said, "b")
-            a.kept = {}
-            assert a._inherits(said, "b")
-            assert a.kept == {"b": Legacy(town.identity("b").serial, ("c",))}
+            await a._between_ticks.acquire()
+            said = letter("b", a, last=True, kept=(Kept("c", 5),), incarnation=b.members.me.incarnation)
+            full, double = {f"n{i}": Legacy(0, 1) for i in range(KEPT - 1)}, {"x": Legacy(0, 1, (Kept("c", 4),))}
+            for kept, back in ((full, 0), (double, 0), ({}, 6)):  # no room; c is here already; c has been back since
+                a.kept = kept
+                a.members.remember("c", back)
+                assert not a._inherits(said, "b", Parcel(node_id("b"), 0, said.vector, 1.0, 1.0))
+            said = replace(said, kept=(Kept("c", 6),))
+            assert a._inherits(said, "b", Parcel(node_id("b"), 1 << 20, said.vector, 1.0, 1.0))
             assert "b" not in a.members.alive()
+            assert not a.kept
+            a._between_ticks.release()
+            await until(lambda: a.kept)
+            assert a.kept == {"b": Legacy(town.identity("b").serial, said.incarnation, said.kept)}
 
     asyncio.run(main())
 
 
 def test_a_legacy_counts_all_its_names():
-    kept = {"a": Legacy(1, ("b", "c")), "d": Legacy(2, ("c",))}
-    assert names_in(kept) == ("a", "b", "c", "d")
-    full = {"a": Legacy(1, tuple(f"n{i}" for i in range(KEPT - 3)))}
-    assert has_room(full, ["x"])
-    assert not has_room(full, ["x", "y"])
+    kept = {"a": Legacy(1, 2, (Kept("b", 3), Kept("c", 4))), "d": Legacy(2, 6, (Kept("c", 5),))}
+    assert names_in(kept) == (("a", 2), ("b", 3), ("c", 5), ("d", 6))
+    full = {"a": Legacy(1, 1, tuple(Kept(f"n{i}", 1) for i in range(KEPT - 3)))}
+    assert has_room(full, [Kept("x", 1)])
+    assert not has_room(full, [Kept("x", 1), Kept("y", 1)])
 
 
 def deaf_to(name, peer):
@@ -460,8 +689,8 @@ def deaf_to(name, peer):
     return lambda letter, who: peer._ack(who, Status.BUSY) if who == name else received(letter, who)
 
 
-@pytest.mark.parametrize("hinders", ["silent", "refuses", "deaf"])
-def test_one_who_finds_no_heir_leaves_all_the_same(town, hinders, monkeypatch):
+@pytest.mark.parametrize("hinders", ["silent", "refuses", "deaf", "mute"])
+def test_one_who_finds_no_heir_leaves_all_the_same_and_says_why(town, hinders, monkeypatch, caplog):
     """And its state is as if nobody had been asked."""
 
     async def main():
@@ -476,6 +705,8 @@ def test_one_who_finds_no_heir_leaves_all_the_same(town, hinders, monkeypatch):
                         peer._inherits = lambda *_: False
                     if hinders == "deaf":
                         peer.received = deaf_to("c", peer)
+                    if hinders == "mute":
+                        monkeypatch.setattr(leaving, "_heirs", lambda _: [])
                 before = None
 
                 async def nobody(peer, real=leaving.hand_over):
@@ -491,6 +722,10 @@ def test_one_who_finds_no_heir_leaves_all_the_same(town, hinders, monkeypatch):
             await settled("ab", a, b)
 
     asyncio.run(main())
+    said = next(record for record in caplog.records if "does not stay" in record.getMessage())  # by c, the first to go
+    words = {"silent": "too much of a row", "refuses": "cannot keep", "deaf": "busy", "mute": "no neighbour"}
+    assert said.levelname == "WARNING"
+    assert words[hinders] in said.fields["why"]
 
 
 def test_one_whose_answer_got_lost_is_no_heir(town, monkeypatch):
@@ -515,9 +750,47 @@ def test_one_whose_answer_got_lost_is_no_heir(town, monkeypatch):
                 monkeypatch.setattr(Contact, "hand", unheard)
             assert len(asked) == 2
             await until(lambda: "c" not in a.contacts and "c" not in b.contacts)
-            heir = heir_of("c", a, b)
+            heir = await heir_of("c", a, b)
             assert heir.name == asked[1]
             await stays("abc", a, b)
+
+    asyncio.run(main())
+
+
+def test_of_two_who_keep_the_same_one_lets_go(town, monkeypatch):
+    """Neither the answer of the first heir nor the goodbye to it arrives."""
+    apart("abc", "ab")
+    asked = []
+
+    async def unheard(contact, letter, real=Contact.hand):
+        taken = await real(contact, letter)
+        if letter.sender == "c":
+            assert taken
+            asked.append(contact.name)
+            if len(asked) == 1:
+                raise Unreachable("no answer")
+        return taken
+
+    async def mute(line, method, notice, deadline=2.0, real=Line.notice):
+        if method == "Leave" and notice.name == "c":
+            raise Unreachable("no goodbye")
+        return await real(line, method, notice, deadline)
+
+    async def main():
+        a, b, c = of(town, "abc")
+        async with living(a, b):
+            async with living(c):
+                await settled("abc", a, b, c)
+                monkeypatch.setattr(Contact, "hand", unheard)
+                monkeypatch.setattr(Line, "notice", mute)
+            await until(lambda: "c" in a.kept and "c" in b.kept)
+            await goes_on(a, 50)
+            await goes_on(b, 50)
+            assert a.kept == b.kept  # not at once
+            monkeypatch.setattr(leaving, "SURE", 0.0)
+            await until(lambda: "c" not in a.kept or "c" not in b.kept)
+            await stays("abc", a, b)
+            assert await heir_of("c", a, b) is a
 
     asyncio.run(main())
 

@@ -25,7 +25,7 @@ from gadget_svm.peers.envelope import decode_status_reply, encode_notice
 from gadget_svm.peers.export import as_model, export
 from gadget_svm.peers.learner import Learner, Parcel
 from gadget_svm.peers.leaving import Legacy
-from gadget_svm.peers.messages import Entry, Notice, Statistics
+from gadget_svm.peers.messages import Entry, Kept, Notice, Statistics
 from gadget_svm.peers.peer import Peer, PeerError
 from gadget_svm.peers.post import Contact
 from gadget_svm.peers.scaling import Scaling, ScalingError, common_scale, digest_of, divided, statistics
@@ -426,10 +426,13 @@ def test_the_vault_keeps_the_scale_that_was_settled(town):
 
 
 def test_the_vault_keeps_what_those_who_left_have_taught(town):
-    kept = {"b": Legacy(0xABC, ("c", "d")), "e": Legacy(0)}
+    kept = {"b": Legacy(0xABC, 5, (Kept("c", 3), Kept("d", 4))), "e": Legacy(0, 6)}
     scaling = Scaling("none", 0, "a", rows()[0])
-    checkpoint.save(town.folder / "s", *vault.pack(TERMS, "rows", 7, {}, scaling, None, kept=kept))
-    assert vault.recall(town.folder / "s", TERMS, "rows").kept == kept
+    packed = vault.pack(TERMS, "rows", 7, {}, scaling, None, kept=kept, numbers={"b": 5, "z": 1})
+    checkpoint.save(town.folder / "s", *packed)
+    memory = vault.recall(town.folder / "s", TERMS, "rows")
+    assert memory.kept == kept
+    assert memory.numbers == {"b": 5, "z": 1}
 
 
 def test_a_state_in_which_nothing_was_learned_is_of_no_run(town):

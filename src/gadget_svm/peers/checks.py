@@ -6,7 +6,7 @@ from ipaddress import AddressValueError, IPv6Address
 
 import numpy as np
 
-from gadget_svm.peers.member import Member
+from gadget_svm.peers.member import Member, State
 from gadget_svm.peers.messages import (
     CERTIFICATE_BYTES,
     CHARTER_BYTES,
@@ -23,6 +23,7 @@ from gadget_svm.peers.messages import (
     Floats,
     Hello,
     HelloReply,
+    Kept,
     Letter,
     Malformed,
     Notice,
@@ -119,7 +120,8 @@ def check_members(members: Sequence[Member]) -> None:
         raise Malformed("members", f"{len(members)} members in one message, allowed {MEMBERS}")
     for m in members:
         check_name(m.name)
-        check_address(m.address)
+        if m.address or m.state < State.DEAD:  # where one was who is gone need not be known
+            check_address(m.address)
         check_count(m.incarnation, "a member's incarnation", 1)
         check_count(m.beat, "a member's beat")
         for value in (m.rows, m.loss, m.slack, m.objective):
@@ -144,20 +146,19 @@ def check_letter(letter: Letter) -> None:
     if letter.vector is not None:
         check_vector(letter.vector)
     check_members(letter.members)
-    if letter.last or letter.kept:
-        check_legacy(letter)
+    if letter.last and letter.vector is None:
+        raise Malformed("garbage", "a last letter says what is to be kept, this one has no vector")
+    if letter.kept:
+        check_kept(letter.kept)
 
 
-def check_legacy(letter: Letter) -> None:
-    """What only a last letter has."""
-    if not letter.last or letter.vector is None:
-        raise Malformed(
-            "garbage", "who hands over what it kept says that it is its last letter, and what it has to say"
-        )
-    if len(letter.kept) > KEPT or len(set(letter.kept)) < len(letter.kept):
-        raise Malformed("members", f"{len(letter.kept)} names are kept, allowed {KEPT} and none twice")
-    for name in letter.kept:
-        check_name(name)
+def check_kept(kept: Sequence[Kept]) -> None:
+    """Those who have left, and are part of the sender's pull."""
+    if len(kept) > KEPT or len({each.name for each in kept}) < len(kept):
+        raise Malformed("members", f"{len(kept)} names are kept, allowed {KEPT} and none twice")
+    for each in kept:
+        check_name(each.name)
+        check_count(each.incarnation, "the incarnation of one who is kept", 1)
 
 
 def check_ack(ack: Ack) -> None:

@@ -13,16 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gadget_svm.peers import leaving
 from gadget_svm.peers.charter import Charter, disagreements
 from gadget_svm.peers.config import PeerConfig
 from gadget_svm.peers.discretion import Discretion
 from gadget_svm.peers.identity import Identity, Verifier
 from gadget_svm.peers.learner import Learner, Parcel
-from gadget_svm.peers.leaving import Legacy, has_room, standing
+from gadget_svm.peers.leaving import Bequest, Legacy, has_room, names_in, standing
 from gadget_svm.peers.logs import fields
 from gadget_svm.peers.member import Member, State
 from gadget_svm.peers.membership import Membership
-from gadget_svm.peers.messages import Ack, Hello, HelloReply, Letter, Status, plain
+from gadget_svm.peers.messages import MEMBERS, Ack, Hello, HelloReply, Kept, Letter, Status, plain
 from gadget_svm.peers.metrics import Metrics
 from gadget_svm.peers.overlay import neighbours, node_id
 from gadget_svm.peers.post import Contact, Disagreement, Line, Unreachable, introduce, signed_reply
@@ -74,9 +75,13 @@ class Company:
         self.stopping = asyncio.Event()
         self._seeds = {address for address in config.peer.join if address != self.address}
         self._agreed = False  # whether anybody's terms were found to be the same
+        self._refused = False  # whether they were found to be other ones, when there was nobody else
         self._inbox: dict[str, Parcel] = {}
         self._chosen: set[str] = set()
         self.kept: dict[str, Legacy] = {}  # who has left, and whose pull stays as it was then
+        self.bequests: dict[str, Bequest] = {}  # and who will be kept once the learner has taken in its last letter
+        self._inherited: dict[str, float] = {}  # since when
+        self.absorbed: list[Parcel] = []  # what the learner took in last
         self.unsaved = False  # whether there is something that should not wait for the next checkpoint
         self._former: dict[str, str] = {}  # neighbours of before a restart, and where they were
         self._relink = True
@@ -107,11 +112,22 @@ class Company:
 
     def drain(self) -> list[Parcel]:
         """What came since, of those with an edge here. Last letters come first and alone: see `held`."""
-        last = self._inbox.keys() & self.kept.keys()
-        names = last or self._inbox.keys() & self.contacts.keys()
-        found = [self._inbox[name] for name in sorted(names, key=node_id)]
-        self._inbox = {name: parcel for name, parcel in self._inbox.items() if last and name not in last}
+        held = frozenset() if self.learner is None else self.learner.kept
+        last = [bequest.parcel for bequest in self.bequests.values() if bequest.parcel.other in held]
+        if last:
+            return sorted(last, key=lambda parcel: parcel.other)
+        found = [self._inbox[name] for name in sorted(self._inbox.keys() & self.contacts.keys(), key=node_id)]
+        self._inbox = {}
         return found
+
+    def taken_in(self) -> None:
+        """What last letters say that the learner has now is kept from here on, and to be saved soon."""
+        for name, bequest in list(self.bequests.items()):
+            if any(parcel is bequest.parcel for parcel in self.absorbed):
+                del self.bequests[name]
+                self.kept[name], self._inherited[name] = bequest.legacy, time.monotonic()
+                self.unsaved = True
+        self.absorbed = []
 
     def send(self, name: str, parcel: Parcel | None) -> None:
         """A letter to a neighbour: with weights, or a bare sign of life."""
@@ -123,9 +139,10 @@ class Company:
         """As it goes on the wire, with a part of the view now and then."""
         me, chosen = self.members.me, name in self._chosen
         seq, vector, weight, note = (0, None, 0.0, None) if parcel is None else parcel[1:]
+        view = self._view_for(name, self._told)
         return Letter(
             self.run, self.name, me.incarnation, name, contact.incarnation, seq, self.ticks, vector, weight, note,
-            chosen, self._view_for(name, self._told),
+            chosen, view, kept=names_in(self.kept) if view else (),
         )  # fmt: skip
 
     def _view_for(self, name: str, told: dict[str, float]) -> tuple[Member, ...]:
@@ -154,9 +171,7 @@ class Company:
         asking = sorted(name for name in here if name not in chosen and self._asks(name))
         wanted = chosen | set(asking[: CROWD * self.config.learn.degree])
         wanted -= self._doubles(wanted)
-        before, self.kept = self.kept, standing(self.kept, here, self.verifier)
-        if len(self.kept) < len(before):
-            log.info("keeping no longer what was taught by", extra=fields(names=sorted(before.keys() - self.kept)))
+        self._keep_what_stands()
         self._chosen = chosen & wanted
         for name in [name for name, contact in self.contacts.items() if here.get(name) != contact.address]:
             await self.contacts.pop(name).close()
@@ -165,7 +180,7 @@ class Company:
         for name in sorted(wanted - set(self.contacts)):
             self.contacts[name] = Contact(self, name, here[name], self._narrow)
             self._linked[name] = time.monotonic()
-        self.learner.kept = frozenset(map(node_id, self.kept))
+        self.learner.kept = frozenset(map(node_id, (*self.kept, *self.bequests)))
         numbers = sorted({*map(node_id, wanted), *self.learner.kept})
         if numbers != sorted(self.learner.neighbours):
             self.learner.relink(numbers)
@@ -247,6 +262,7 @@ class Company:
         except Disagreement as error:
             self.complain("terms", str(error))
             if not self._agreed and len(self.members.alive()) == 1:
+                self._refused = True
                 raise PeerError(f"cannot learn together with {address}: {error}") from error
         except Unreachable as error:
             if len(self.members.alive()) == 1:
@@ -295,6 +311,7 @@ class Company:
         """Somebody's view; only what it says of itself is first-hand."""
         for member in members:
             self.members.hear(member, direct=member.name == speaker)
+        self._relink |= len(self._standing(self.kept)) < len(self.kept)
 
     def received(self, letter: Letter, name: str) -> Ack:
         """A letter of this run, well-formed and in its sender's name."""
@@ -320,32 +337,72 @@ class Company:
             self._mend(name)
         if heard.wanted != letter.wanted:
             heard.wanted, self._relink = letter.wanted, True
+        news = () if letter.last else self._compare(letter.kept, name)
         if letter.vector is None:
-            return self._ack(name, Status.OK)
+            return self._ack(name, Status.OK, news=news)
         if not self._sensible(letter):
             return self.misdirected(name, "garbage", "the weight or the note is not what this algorithm sends")
         if letter.seq <= heard.seq:
             self.metrics.refuse("sequence")
-            return self._ack(name, Status.REPEATED)
-        if letter.last and not self._inherits(letter, name):
-            return self._ack(name, Status.REFUSED, f"{self.name} cannot keep what {name} has taught")
+            return self._ack(name, Status.REPEATED, news=news)
         parcel = Parcel(node_id(name), letter.seq, letter.vector, letter.weight, letter.note)
+        if letter.last and not self._inherits(letter, name, parcel):
+            return self._ack(name, Status.REFUSED, f"{self.name} cannot keep what {name} has taught")
         heard.seq, heard.previous, heard.last = letter.seq, heard.last, parcel
         heard.letters += 1
-        self._inbox[name] = parcel  # the newest says all there is to say
+        if not letter.last:
+            self._inbox[name] = parcel  # the newest says all there is to say
         self.metrics.messages_received.inc()
-        return self._ack(name, Status.OK)
+        return self._ack(name, Status.OK, news=news)
 
-    def _inherits(self, letter: Letter, name: str) -> bool:
+    # What those who left have taught: see `leaving`
+
+    def _inherits(self, letter: Letter, name: str, parcel: Parcel) -> bool:
         """Somebody leaves: whether its edge can stay here as this letter says, until it comes back."""
         linked = self.learner is not None and node_id(name) in self.learner.neighbours
-        if self.charter.algorithm != "pdmm" or not linked or not has_room(self.kept, letter.kept):
+        legacy = Legacy(self.verifier.serial_of(name), letter.incarnation, letter.kept)
+        mine = self._standing({**self.kept, **{other: each.legacy for other, each in self.bequests.items()}})
+        twice = {part.name for part in legacy.parts(name)} & {part.name for part in names_in(mine)}
+        fits = has_room(mine, letter.kept) and not twice and bool(self._standing({name: legacy}))
+        if self.charter.algorithm != "pdmm" or not linked or not fits:
             return False
-        self.kept[name] = Legacy(self.verifier.serial_of(name), letter.kept)
-        self.unsaved = True
-        log.info("keeping what one who leaves has taught", extra=fields(name=name, others=list(letter.kept)))
+        self.bequests[name] = Bequest(legacy, parcel)
+        self._inbox.pop(name, None)
+        others = [part.name for part in letter.kept]
+        log.info("keeping what one who leaves has taught", extra=fields(name=name, others=others))
         self.farewell(name, letter.incarnation)
         return True
+
+    def _standing(self, kept: dict[str, Legacy]) -> dict[str, Legacy]:
+        return standing(kept, self.members.latest, self.verifier)
+
+    def _keep_what_stands(self) -> None:
+        stands = self._standing(self.kept)
+        self._drop([name for name in self.kept if name not in stands])
+        for name in [name for name, each in self.bequests.items() if not self._standing({name: each.legacy})]:
+            del self.bequests[name]
+
+    def _drop(self, names: list[str]) -> None:
+        if names:
+            for name in names:
+                del self.kept[name]
+            self._relink = self.unsaved = True
+            log.info("keeping no longer what was taught by", extra=fields(names=sorted(names)))
+
+    def _compare(self, theirs: tuple[Kept, ...], name: str) -> tuple[Member, ...]:
+        """Whom somebody else keeps; what it may not know of them. Of two who keep one, that with the smaller name does.
+
+        Not at once: the leaver may be about to say who it is. Nor if the other one keeps us: it is about to drop that.
+        """
+        others = [each for each in theirs if each.name not in (self.name, name)]
+        self.learn_of(tuple(Member(each.name, "", each.incarnation, 0, State.LEFT) for each in others), name)
+        if name < self.name and self.name not in {each.name for each in theirs}:
+            surely = time.monotonic() - leaving.SURE
+            known = [other for other in self.kept if self._inherited.get(other, self.started) < surely]
+            self._drop([other for other in known if set(self.kept[other].parts(other)) & set(theirs)])
+        lines = [(each, self.members.known(each.name)) for each in theirs]
+        later = [line for each, line in lines if line is not None and line.incarnation > each.incarnation]
+        return tuple(line for line in later if line.address or line.state >= State.DEAD)[: MEMBERS - VIEW]
 
     def farewell(self, name: str, incarnation: int) -> None:
         """Somebody itself said that it goes."""
@@ -382,9 +439,9 @@ class Company:
         """A letter was not delivered."""
         self.metrics.send_failures.inc()
 
-    def _ack(self, name: str, status: Status, text: str = "") -> Ack:
+    def _ack(self, name: str, status: Status, text: str = "", news: tuple[Member, ...] = ()) -> Ack:
         me = self.members.me
-        return Ack(status, me.incarnation, me.beat, plain(text), self._view_for(name, self._answered))
+        return Ack(status, me.incarnation, me.beat, plain(text), (*news, *self._view_for(name, self._answered)))
 
     def complain(self, about: str, text: str) -> None:
         """Say it once in a while, and keep it for the status."""

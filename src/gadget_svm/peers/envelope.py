@@ -31,6 +31,7 @@ from gadget_svm.peers.messages import (
     Floats,
     Hello,
     HelloReply,
+    Kept,
     Letter,
     Malformed,
     Notice,
@@ -55,9 +56,10 @@ def encode_letter(letter: Letter, float32: bool = False) -> bytes:
         weight=letter.weight, note=letter.note, wanted=letter.wanted,
     )  # fmt: skip
     _put_members(head, letter.members)
+    for each in letter.kept:
+        head.kept.add(name=each.name, incarnation=each.incarnation)
     if letter.last:
         head.last = True
-        head.kept.extend(letter.kept)
     start: bytes = head.SerializeToString()
     if letter.vector is None:
         return start
@@ -84,7 +86,7 @@ def decode_letter(data: bytes, run: bytes, dimension: int) -> Letter:
     letter = Letter(
         message.run, message.sender, message.incarnation, message.receiver, message.receiver_incarnation, message.seq,
         message.time, vector, message.weight, message.note if message.HasField("note") else None, message.wanted,
-        _get_members(message), message.last, tuple(message.kept),
+        _get_members(message), message.last, tuple(Kept(each.name, each.incarnation) for each in message.kept),
     )  # fmt: skip
     checks.check_letter(letter)
     return letter

@@ -6,7 +6,10 @@ edge but one, which bears the whole from then on, and says so along it in a last
 leaves the edge as it is. Should the heir vanish the legacy goes with it: the others are at the optimum of their rows.
 
 A legacy may hold those that the leaver kept itself. If one of these comes back it must not count twice, so the whole
-legacy is dropped; if the leaver does, the edge goes on where it was.
+legacy is dropped; if the leaver does, the edge goes on where it was. A legacy is of one incarnation: to have heard of a
+later one in any state ends it, since that one counts itself, has left to somebody else, or has withdrawn.
+
+The last letter is part of the legacy: before the learner has taken it in, nothing is kept (`Bequest`), nor saved.
 """
 
 from __future__ import annotations
@@ -14,14 +17,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from gadget_svm.peers.logs import fields
-from gadget_svm.peers.messages import KEPT, Malformed
+from gadget_svm.peers.messages import KEPT, Kept, Malformed
 from gadget_svm.peers.overlay import node_id
 from gadget_svm.peers.post import Disagreement, Unreachable
 
@@ -37,6 +40,8 @@ HEIRS = 3
 """Neighbours that are asked, one after the other."""
 TURNS = 32
 """Ticks in which a last letter has to come about."""
+SURE = 30.0
+"""Seconds after which nobody who leaves takes back what an heir has: it asks `HEIRS`, then says goodbye to the rest."""
 
 
 @dataclass(frozen=True)
@@ -44,54 +49,83 @@ class Legacy:
     """What is known of one who has left, and whose pull stays as it was then."""
 
     serial: int  # of the certificate it showed
-    others: tuple[str, ...] = ()  # whose legacies are part of its own
+    incarnation: int  # as which it left
+    others: tuple[Kept, ...] = ()  # whose legacies are part of its own
+
+    def parts(self, name: str) -> tuple[Kept, ...]:
+        """Everybody whose rows are in it, ``name`` first, who left it."""
+        return (Kept(name, self.incarnation), *self.others)
 
 
-def names_in(kept: Mapping[str, Legacy]) -> tuple[str, ...]:
+class Bequest(NamedTuple):
+    """A last letter that the learner has not taken in yet."""
+
+    legacy: Legacy
+    parcel: Parcel
+
+
+def names_in(kept: Mapping[str, Legacy]) -> tuple[Kept, ...]:
     """Everybody who must not come back to a sum that holds them already."""
-    return tuple(sorted({*kept, *(name for legacy in kept.values() for name in legacy.others)}))
+    found: dict[str, int] = {}
+    for name, legacy in kept.items():
+        for part in legacy.parts(name):
+            found[part.name] = max(part.incarnation, found.get(part.name, 0))
+    return tuple(Kept(name, found[name]) for name in sorted(found))
 
 
-def has_room(kept: Mapping[str, Legacy], others: Collection[str]) -> bool:
+def has_room(kept: Mapping[str, Legacy], others: Collection[Kept]) -> bool:
     """Whether one more fits, with what it holds: all of them travel on in one letter some day."""
     return len(names_in(kept)) + 1 + len(others) <= KEPT
 
 
-def standing(kept: Mapping[str, Legacy], here: Collection[str], verifier: Verifier) -> dict[str, Legacy]:
-    """The legacies that still count: not of those who are here again, nor of those whose certificate was revoked."""
+def standing(kept: Mapping[str, Legacy], latest: Callable[[str], int], verifier: Verifier) -> dict[str, Legacy]:
+    """The legacies that still count: not of those heard of since, nor of those whose certificate was revoked.
+
+    ``latest``: the last incarnation known of a name.
+    """
     return {
         name: legacy
         for name, legacy in kept.items()
-        if not {name, *legacy.others} & set(here) and not verifier.is_revoked(legacy.serial)
+        if all(latest(part.name) <= part.incarnation for part in legacy.parts(name))
+        and not verifier.is_revoked(legacy.serial)
     }
 
 
 async def hand_over(peer: Peer) -> str | None:
     """Leave what our rows have taught to a neighbour; to whom. The learner's state is that of having left."""
     learner = peer.learner
-    if learner is None or peer.discretion is None or peer.charter.algorithm != "pdmm":
+    if learner is None or peer.discretion is None or peer.charter.algorithm != "pdmm" or not peer.contacts:
         return None
-    _take_in(peer, learner)
+    why: dict[str, str] = {}
     for name in _heirs(peer):
         arrays, about = learner.state()
         before = {key: np.array(value) for key, value in arrays.items()}
         try:
-            if await _hand_to(peer, learner, peer.discretion, name):
+            why[name] = await _hand_to(peer, learner, peer.discretion, name)
+            if not why[name]:
                 log.info("what our rows have taught stays", extra=fields(heir=name))
                 return name
         except (Unreachable, Disagreement, Malformed) as error:
-            log.info("no heir", extra=fields(asked=name, why=str(error)))
+            why[name] = str(error)
         learner.restore(before, about)
+    said = "; ".join(f"{name}: {text}" for name, text in why.items()) or "no neighbour has answered of late"
+    log.warning("what our rows have taught does not stay: nobody keeps it", extra=fields(why=said))
     return None
 
 
-def _take_in(peer: Peer, learner: Learner) -> None:
+def take_in(peer: Peer) -> None:
     """A last letter that came while we were about to leave ourselves: it was answered, so it counts."""
-    learner.kept = frozenset(map(node_id, peer.kept))
-    last = [parcel for parcel in peer.drain() if parcel.other in learner.kept]
-    if last:
+    learner = peer.learner
+    if learner is None:
+        return
+    peer.taken_in()  # of a tick whose end nobody waited for
+    learner.kept = frozenset(map(node_id, (*peer.kept, *peer.bequests)))
+    if peer.bequests:
+        last = peer.drain()
         learner.solve()
         learner.absorb(last)
+        peer.absorbed = last
+        peer.taken_in()
 
 
 def _heirs(peer: Peer) -> list[str]:
@@ -101,14 +135,15 @@ def _heirs(peer: Peer) -> list[str]:
     return sorted(found, key=lambda name: -peer.contacts[name].answered)[:HEIRS]
 
 
-async def _hand_to(peer: Peer, learner: Learner, discretion: Discretion, name: str) -> bool:
+async def _hand_to(peer: Peer, learner: Learner, discretion: Discretion, name: str) -> str:
+    """Empty if it keeps what we have taught, or why not."""
     contact, number = peer.contacts[name], node_id(name)
     learner.relink(sorted({number, *learner.kept}))
     parcel = await asyncio.to_thread(_last_word, learner, discretion, number)
     if parcel is None:
-        return False
+        return "every letter would have said too much of a row"
     letter = replace(peer.letter_to(name, contact, parcel), last=True, kept=names_in(peer.kept))
-    return await contact.hand(letter)
+    return "" if await contact.hand(letter) else contact.trouble or "it is busy"
 
 
 def _last_word(learner: Learner, discretion: Discretion, number: int) -> Parcel | None:

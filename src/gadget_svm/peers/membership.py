@@ -16,7 +16,8 @@ speaks (``direct``), nothing proves what is said of a third, so the rules are th
    a peer, and doubles that cannot reach each other contend O(log time) times.
 5. Time is counted in ticks of mine: a gap longer than ``suspect`` (a stopped process, a jump of the clock) is not
    held against the others.
-6. The gone are forgotten after ``forget`` seconds, but not their numbers: old views bring nobody back.
+6. The gone are forgotten after ``forget`` seconds, but not their numbers: old views bring nobody back. They are spoken
+   of now and then, one in a view, so that who comes later knows what was their last incarnation too.
 
 What does not hold: one who has a certificate can invent names, up to ``limit``; they never displace one who spoke.
 Beats travel in views, so ``suspect`` has to grow with the crowd: by simulation, n members of whom one hears L lines a
@@ -124,6 +125,15 @@ class Membership:
         record = self._find(name)
         return self.me if name == self.me.name else record.line if record else None
 
+    def latest(self, name: str) -> int:
+        """The incarnation in which somebody was last heard of, in any state; 0 if never."""
+        known = self.known(name)
+        return 0 if known is None else known.incarnation
+
+    def numbers(self) -> dict[str, int]:
+        """That of everybody else, the forgotten too: to be remembered over a restart."""
+        return {name: record.line.incarnation for name, record in (*self._graves.items(), *self._records.items())}
+
     def lost(self) -> list[Member]:
         """The dead who took no leave and have an address, the longest dead first: worth a call now and then."""
         lines = [self._records[name].line for name in self._gone]
@@ -146,14 +156,20 @@ class Membership:
         return record is None or (incarnation >= record.proven and incarnation > record.goodbye)
 
     def view(self, count: int, rng: Random) -> tuple[Member, ...]:
-        """At most ``count`` lines to send: me, then news for up to half of them, then any who are present."""
+        """At most ``count`` lines to send: me, news for up to half of them, any who are present, one of the gone."""
         names = self._take_news(count // 2)
-        here, room = self._here(), count - 1 - len(names)
+        gone = [] if count < 4 else [line for line in self._one_gone(rng) if line.name not in names]
+        here, room = self._here(), count - 1 - len(names) - len(gone)
         some = here if len(here) <= count - 1 else rng.sample(here, count - 1)
         rest = [name for name in some if name not in names][: max(room, 0)]
-        return (self.me, *(self._spoken(self._records[name]) for name in (*names, *rest)))
+        return (self.me, *(self._spoken(self._records[name]) for name in (*names, *rest)), *gone)
 
     # What the host tells
+
+    def remember(self, name: str, incarnation: int) -> None:
+        """Somebody was heard of before I was started anew: gone, until it shows itself."""
+        if name != self.me.name and 0 < incarnation <= LARGEST and self._find(name) is None:
+            self._bury(name, _Record(Member(name, "", incarnation, 0, State.DEAD), self._time))
 
     def beat(
         self, *, rows: float | None = None, loss: float | None = None, slack: float | None = None,
@@ -265,7 +281,8 @@ class Membership:
         if own_word or member.incarnation <= record.goodbye or member.incarnation > old.incarnation + JUMP:
             return
         if (member.incarnation, member.beat) > record.number:
-            address = old.address if old.address and member.incarnation == old.incarnation else member.address
+            stays = member.incarnation == old.incarnation or not member.address
+            address = old.address if old.address and stays else member.address
             record.line = replace(member, state=old.state, address=address)
             if member.state == State.ALIVE and self._admit(member, direct=False):
                 self._live(record)
@@ -410,7 +427,7 @@ class Membership:
         return self._present
 
     def _tell(self, record: _Record) -> None:
-        """News goes out first, as often as it takes to reach everyone; the gone are spoken of in no other way."""
+        """News goes out first, as often as it takes to reach everyone."""
         self._news[record.line.name] = 3 * ceil(log2(len(self._records) + 2))
 
     def _take_news(self, count: int) -> list[str]:
@@ -421,6 +438,12 @@ class Membership:
             if turns > 1:
                 self._news[name] = turns - 1
         return [name for name in names if name in self._records]
+
+    def _one_gone(self, rng: Random) -> list[Member]:
+        """Any one of them: who starts later than they went has to hear of them too."""
+        names = [*self._gone, *self._graves]
+        record = self._find(rng.choice(names)) if names else None
+        return [] if record is None else [record.line]
 
     def _spoken(self, record: _Record) -> Member:
         return replace(record.line, state=State.LEFT) if record.parting else record.line

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ COUNT = 2**63
 """Counters stay below it: they fit an int64."""
 RUN_BYTES, NONCE_BYTES, DIGEST_BYTES = 16, 32, 32
 MEMBERS, MEMBER_BYTES = 32, 512
-KEPT, NAME_BYTES = 32, 68
+KEPT, KEPT_BYTES = 32, 128
 TEXT_BYTES, CHARTER_BYTES, STATUS_BYTES = 1024, 64 * 1024, 4 * 1024 * 1024
 CERTIFICATE_BYTES, SIGNATURE_BYTES = 16 * 1024, 1024
 ENTRIES, STATISTICS_BYTES = 64, 16 * 1024 * 1024
@@ -59,11 +59,19 @@ class Status(IntEnum):
     REFUSED = 7
 
 
+class Kept(NamedTuple):
+    """One who has left, as which incarnation, and whose pull somebody keeps as it was then."""
+
+    name: str
+    incarnation: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Letter:
     """One message of the algorithm, with a piece of the sender's view. ``receiver_incarnation`` 0: not known.
 
-    ``last``: the sender leaves, and asks the receiver to keep what the letter says; ``kept`` have left before, to it.
+    ``kept`` have left, and are part of the sender's own pull. ``last``: now it leaves too, and asks the receiver to
+    keep what the letter says.
     """
 
     run: bytes
@@ -79,7 +87,7 @@ class Letter:
     wanted: bool = False
     members: tuple[Member, ...] = ()
     last: bool = False
-    kept: tuple[str, ...] = ()
+    kept: tuple[Kept, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +162,7 @@ class StatusReply:
 
 def largest_letter(dimension: int) -> int:
     """Bytes an honest letter may take at most."""
-    return 8 * dimension + MEMBERS * (MEMBER_BYTES + 4) + KEPT * NAME_BYTES + SPARE
+    return 8 * dimension + MEMBERS * (MEMBER_BYTES + 4) + KEPT * (KEPT_BYTES + 4) + SPARE
 
 
 def entries_per_message(dimension: int) -> int:

@@ -30,7 +30,7 @@ from gadget_svm.peers.discretion import Discretion
 from gadget_svm.peers.export import export
 from gadget_svm.peers.identity import Identity
 from gadget_svm.peers.learner import Learner, Measures, Parcel
-from gadget_svm.peers.leaving import hand_over
+from gadget_svm.peers.leaving import hand_over, names_in, take_in
 from gadget_svm.peers.logs import fields
 from gadget_svm.peers.member import State
 from gadget_svm.peers.membership import Changes
@@ -77,7 +77,7 @@ class Peer(Company):
         self._rows = self.site.fingerprint()
         self._run: tuple[bytes | None, bytes] = (None, b"")
         self._between_ticks = asyncio.Lock()
-        self._rescaled = self._withdraws = False
+        self._rescaled = self._withdraws = self._went_on = False
         self._withheld = 0
         self._reason = ""
         self._failure: Exception | None = None
@@ -160,6 +160,8 @@ class Peer(Company):
         """Say goodbye, so that nobody waits for us, and put everything where the next start finds it."""
         log.info("leaving", extra=fields(why=self._reason or "time is up", ticks=self.ticks))
         await asyncio.to_thread(self._worker.shutdown)
+        if self._failure is None:
+            take_in(self)
         heir = None if self._withdraws or self._failure is not None else await hand_over(self)
         notice = Notice(self.name, self.members.me.incarnation, plain(self._reason))
         goodbyes = [contact.line.notice("Leave", notice) for name, contact in self.contacts.items() if name != heir]
@@ -182,6 +184,8 @@ class Peer(Company):
             self.members = self._membership(memory.incarnation)
             self._former = {name: address for name, address in memory.addresses.items() if name != self.name}
             self._seeds |= set(self._former.values())
+            for name, incarnation in memory.numbers.items():
+                self.members.remember(name, incarnation)
             if memory.statistics is not None:
                 self.scaling.hear(memory.statistics)
         self._begin()
@@ -193,7 +197,9 @@ class Peer(Company):
         self.learner.restore(memory.arrays, memory.learner)
         assert self.discretion is not None
         vault.recall_sent(memory, self.discretion)
-        linked, self.kept = set(self.learner.neighbours), dict(memory.kept)
+        linked, self.kept, self._went_on = set(self.learner.neighbours), dict(memory.kept), self.ticks > 0
+        for part in names_in(self.kept):
+            self.members.leave(part.name, part.incarnation)
         self._former = {name: address for name, address in self._former.items() if node_id(name) in linked}
         log.info("going on from a checkpoint", extra=fields(path=str(memory.path), ticks=self.ticks))
 
@@ -204,7 +210,7 @@ class Peer(Company):
         X = self.site.X if self.scaling.kind == "none" else divided(self.site.X, self.scaling.scale)
         self.learner = Learner(X, self.site.label, self.charter, node_id(self.name), seed=self.config.learn.seed)
         self.discretion = Discretion(self.learner.X, self.charter.outputs)
-        self._inbox, self._relink, self.kept = {}, True, {}
+        self._inbox, self._relink, self.kept, self.bequests = {}, True, {}, {}
         for heard in self.heard.values():
             heard.seq, heard.last, heard.previous = -1, None, None
 
@@ -213,7 +219,7 @@ class Peer(Company):
         async with self._between_ticks:
             arrays, about = vault.pack(
                 self.charter, self._rows, self.members.me.incarnation, {**self._former, **addresses}, self.scaling,
-                self.learner, self.discretion, self.kept,
+                self.learner, self.discretion, self.kept, self.members.numbers(), learned=not self._in_vain,
             )  # fmt: skip
         start = time.perf_counter()
         try:
@@ -227,6 +233,11 @@ class Peer(Company):
         self.metrics.checkpoints.inc()
         self.metrics.checkpoint_time.set_to_current_time()
         self.metrics.checkpoint_seconds.observe(time.perf_counter() - start)
+
+    @property
+    def _in_vain(self) -> bool:
+        """Refused for its terms before anybody agreed to them: what it has learned alone meanwhile is of no use."""
+        return self._refused and not self._agreed and not self._went_on
 
     async def _export(self) -> None:
         if self.learner is None or self.scaling.scale is None:
@@ -289,6 +300,7 @@ class Peer(Company):
                     await self.tend_links()
                     parcels = self.drain()
                     outgoing = await loop.run_in_executor(self._worker, self._tick, parcels)
+                    self.taken_in()
                     if start >= measure_at:
                         await loop.run_in_executor(self._worker, self._measure)
                         measure_at = start + min(1.0, pace.heartbeat)
@@ -313,7 +325,9 @@ class Peer(Company):
             and (vector := discretion.released(parcel.other, parcel.vector, learner.duals)) is not None
         ]
         learner.absorb(parcels)
-        if not learner.finite():
+        if learner.finite():
+            self.absorbed = parcels
+        else:
             self._recover()
         return outgoing
 
@@ -435,9 +449,14 @@ class Peer(Company):
     def left(self, notice: Notice, name: str) -> Ack:
         """A goodbye: gone at once, and what it has taught is not for us to keep. If it asked us to, before, then our
         answer got lost and somebody else keeps it."""
-        if self.kept.pop(name, None) is not None:
+        asked = self.bequests.get(name)
+        legacy = self.kept.get(name) if asked is None else asked.legacy
+        if legacy is not None and notice.incarnation >= legacy.incarnation:
+            self.bequests.pop(name, None)
+            self.kept.pop(name, None)
             self._relink = self.unsaved = True
-            return self._ack(name, Status.OK)
+            if notice.incarnation == legacy.incarnation:
+                return self._ack(name, Status.OK)
         if not self.members.accept(name, notice.incarnation):
             return self.misdirected(name, "incarnation", f"incarnation {notice.incarnation} of {name} is over")
         self.farewell(name, notice.incarnation)

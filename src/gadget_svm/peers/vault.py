@@ -14,7 +14,7 @@ from gadget_svm.peers.discretion import Discretion
 from gadget_svm.peers.envelope import decode_statistics, encode_statistics
 from gadget_svm.peers.learner import Learner
 from gadget_svm.peers.leaving import Legacy
-from gadget_svm.peers.messages import Malformed, Statistics
+from gadget_svm.peers.messages import Kept, Malformed, Statistics
 from gadget_svm.peers.scaling import Scaling
 
 
@@ -34,6 +34,7 @@ class Memory:
     arrays: Mapping[str, Any]
     learner: Mapping[str, Any] | None
     kept: Mapping[str, Legacy]  # who has left, and still counts
+    numbers: Mapping[str, int]  # the last incarnation known of everybody
     warnings: tuple[str, ...]
 
 
@@ -46,14 +47,26 @@ def pack(
     learner: Learner | None,
     discretion: Discretion | None = None,
     kept: Mapping[str, Legacy] | None = None,
+    numbers: Mapping[str, int] | None = None,
+    *,
+    learned: bool = True,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Arrays and plain values to save; copies, so that the peer may go on meanwhile."""
+    """Arrays and plain values to save; copies, so that the peer may go on meanwhile.
+
+    ``learned``: or else only who it is, so that it can start again on other terms.
+    """
     arrays: dict[str, Any] = {}
     about: dict[str, Any] = {
         "charter": charter.text(), "rows": rows, "incarnation": incarnation, "addresses": addresses,
         "scaling": scaling.digest.hex(), "saved": time.time(), "learner": None,
-        "kept": {name: [f"{each.serial:x}", list(each.others)] for name, each in (kept or {}).items()},
+        "kept": {
+            name: [f"{each.serial:x}", each.incarnation, [list(part) for part in each.others]]
+            for name, each in (kept or {}).items()
+        },
+        "numbers": dict(numbers or {}),
     }  # fmt: skip
+    if not learned:
+        return arrays, {**about, "kept": {}}
     if learner is not None:
         state, about["learner"] = learner.state()
         arrays |= {name: np.array(value) for name, value in state.items()}
@@ -75,7 +88,7 @@ def recall(folder: Path, charter: Charter, rows: str) -> Memory | None:
         differing = disagreements(charter, Charter.parse(about["charter"]), "peer.toml", "the checkpoint")
         learned = bool(about["learner"] and about["learner"]["t"]) or "statistics" in found.arrays
         if not learned and (differing or about["rows"] != rows):  # as by one that was refused: only who it is counts
-            return Memory(found.path, int(about["incarnation"]), {}, None, "", {}, None, {}, tuple(found.warnings))
+            return Memory(found.path, int(about["incarnation"]), {}, None, "", {}, None, {}, {}, tuple(found.warnings))
         if differing:
             raise VaultError(f"the state in {folder} is of another run: {'; '.join(differing)}; {fresh}")
         if about["rows"] != rows:
@@ -87,14 +100,18 @@ def recall(folder: Path, charter: Charter, rows: str) -> Memory | None:
         statistics = None if kept is None else decode_statistics(kept.tobytes(), charter.features)
         return Memory(
             found.path, int(about["incarnation"]), dict(about["addresses"]), statistics, str(about["scaling"]),
-            found.arrays, about["learner"], _legacies(about["kept"]), tuple(found.warnings),
+            found.arrays, about["learner"], _legacies(about["kept"]),
+            {str(name): int(number) for name, number in about["numbers"].items()}, tuple(found.warnings),
         )  # fmt: skip
     except (AttributeError, KeyError, TypeError, ValueError, Malformed) as error:
         raise VaultError(f"the state in {folder} is of another version ({error!r}): {fresh}") from error
 
 
 def _legacies(kept: Mapping[str, Any]) -> dict[str, Legacy]:
-    return {name: Legacy(int(serial, 16), tuple(others)) for name, (serial, others) in kept.items()}
+    return {
+        str(name): Legacy(int(serial, 16), int(incarnation), tuple(Kept(str(other), int(n)) for other, n in others))
+        for name, (serial, incarnation, others) in kept.items()
+    }
 
 
 def recall_sent(memory: Memory, discretion: Discretion) -> None:

@@ -15,6 +15,7 @@ from gadget_svm.peers.member import State
 from gadget_svm.peers.messages import (
     FIELDS,
     KEPT,
+    KEPT_BYTES,
     MEMBER_BYTES,
     MEMBERS,
     METHODS,
@@ -30,9 +31,10 @@ from gadget_svm.peers.messages import (
 _MESSAGES = {
     "Member": "name:string address:string incarnation:uint64 beat:uint64 state:State "
     "rows:double loss:double slack:double objective:double",
+    "Kept": "name:string incarnation:uint64",
     "Letter": "version:uint32 run:bytes sender:string incarnation:uint64 receiver:string receiver_incarnation:uint64 "
     "seq:uint64 time:uint64 weight:double note:double? wanted:bool members:Member* vector:bytes? vector32:bytes? "
-    "last:bool kept:string*",
+    "last:bool kept:Kept*",
     "Ack": "version:uint32 status:Status incarnation:uint64 beat:uint64 text:string members:Member*",
     "Hello": "version:uint32 name:string address:string incarnation:uint64 nonce:bytes charter:string float32:bool "
     "members:Member*",
@@ -95,6 +97,7 @@ def _number_of(message: str, field: str) -> int:
 KINDS: Any = _classes()
 """The class of every message by its name: the one place where types end."""
 _MEMBERS_AT = {name: _number_of(name, "members") for name, text in _MESSAGES.items() if "members:" in text}
+_KEPT_AT = _number_of("Letter", "kept")
 ENTRIES_AT = _number_of("Statistics", "entries")
 VECTOR, VECTOR32 = _number_of("Letter", "vector"), _number_of("Letter", "vector32")
 
@@ -115,13 +118,16 @@ def fits(kind: str, data: bytes, most: int) -> None:
 def fields_of(kind: str, data: bytes) -> list[tuple[int, int, int, int]]:
     """The fields of a message that may carry members: few enough, and none of them too long."""
     fields = walk(data, 0, len(data), FIELDS + MEMBERS + KEPT)
-    at, count = _MEMBERS_AT.get(kind), 0
-    for number, _, start, end in fields:
-        if number == at:
-            count += 1
-            if count > MEMBERS or end - start > MEMBER_BYTES:
-                raise Malformed("members", f"more than {MEMBERS} members, or one of more than {MEMBER_BYTES} bytes")
+    _few(fields, _MEMBERS_AT.get(kind), MEMBERS, MEMBER_BYTES, "members")
+    if kind == "Letter":
+        _few(fields, _KEPT_AT, KEPT, KEPT_BYTES, "who are kept")
     return fields
+
+
+def _few(fields: Sequence[tuple[int, int, int, int]], at: int | None, most: int, size: int, what: str) -> None:
+    sizes = [end - start for number, _, start, end in fields if number == at]
+    if len(sizes) > most or max(sizes, default=0) > size:
+        raise Malformed("members", f"more than {most} {what}, or one of more than {size} bytes")
 
 
 def walk(data: bytes, at: int, end: int, most: int) -> list[tuple[int, int, int, int]]:
