@@ -280,6 +280,13 @@ def test_the_second_ctrl_c_aborts_and_the_old_meaning_returns():
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_ctrl_c_aborts_at_once_while_nobody_listens():
+    with Interruption() as ctrl_c:
+        ctrl_c.heeded = False
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
 def test_help_imports_nothing_heavy():
     code = (
         "import sys\n"

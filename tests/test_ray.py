@@ -19,6 +19,8 @@ from sklearn.exceptions import ConvergenceWarning
 from gadget_svm import Gadget, GadgetSVC, load_model
 from gadget_svm.algorithms import Pdmm
 from gadget_svm.report.words import absences
+from gadget_svm.runtimes import checkpoints
+from gadget_svm.runtimes.ray_cluster import Cluster
 from ray_kit import files_of, kill, noted, own_ray, until
 
 LAM = 0.05
@@ -174,13 +176,57 @@ def test_a_folder_of_an_earlier_run_is_set_aside_and_the_end_is_saved(toy, tmp_p
     np.testing.assert_array_equal(fitted(toy, "local", **longer).node_coef_, resumed.node_coef_)
 
 
-def test_a_folder_for_checkpoints_that_cannot_be_written_is_named_at_once(toy, tmp_path):
+def test_what_cannot_be_saved_or_resumed_is_said_before_anything_starts(toy, tmp_path, monkeypatch):
+    monkeypatch.setattr(Cluster, "make", lambda *_: pytest.fail("an actor was made"))
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match=r"checkpoints cannot be written to .*file"):
-        fitted(toy, "ray", max_iter=3, engine_options={"actors": 1, "checkpoint_dir": str(tmp_path / "file")})
+    folder = tmp_path / "absent"
+    for options, kind, said in (
+        ({"checkpoint_dir": tmp_path / "file"}, ValueError, r"checkpoints cannot be written to .*file"),
+        ({"checkpoint_dir": folder, "resume": True}, FileNotFoundError, "nothing to resume: .*absent"),
+    ):
+        with pytest.raises(kind, match=said):
+            fitted(toy, "ray", engine_options={"actors": 1, **options})
+    assert not folder.exists()
+
+
+def test_a_checkpoint_that_fails_ends_no_run(toy, tmp_path):
+    """The folder is gone for a while: the history and a warning say so, and what comes after is saved again."""
+    folder, away = tmp_path / "kept", tmp_path / "away"
+    options = {"actors": 2, "checkpoint_dir": str(folder), "checkpoint_every": 10}
+
+    def observe(record, mean):  # noqa: ARG001
+        if record["iteration"] == 10:
+            folder.rename(away)
+            folder.write_text("")
+        if record["iteration"] == 30:
+            folder.unlink()
+            away.rename(folder)
+
+    settings = {**SETTINGS, "algorithm": "pdmm", "stopping": None, "max_iter": 50, "record_every": 10}
+    model = GadgetSVC(engine="ray", engine_options=options, **settings)
+    with pytest.warns(UserWarning, match=r"checkpoint of iteration 20 could not .* resumed from iteration 10"):
+        model.fit_observed(toy.X, toy.y, observe=observe)
+    events = [event for record in model.history_ for event in record.get("events", [])]
+    assert [(event["event"], event["iteration"]) for event in events] == [
+        ("checkpoint failed", 20), ("checkpoint failed", 30),
+    ]  # fmt: skip
+    assert json.loads((folder / "run.json").read_text())["t"] == 50
+    assert absences(model.history_) == ""
+    np.testing.assert_array_equal(fitted(toy, "local", **settings).node_coef_, model.node_coef_)
+
+
+def test_the_checkpoint_to_be_resumed_from_outlives_later_ones_that_failed(tmp_path):
+    for t in range(1, 8):
+        checkpoints.save_block(tmp_path, 0, 2, {"w": np.full(2, t)}, {"t": t})
+        if t <= 3:
+            checkpoints.save_run(tmp_path, {"kept": [t]})
+    assert sorted(path.name for path in tmp_path.glob("block-*")) == [f"block-0-2.{t}.safetensors" for t in (3, 6, 7)]
+    assert checkpoints.load_block(tmp_path, 0, 2, 3)[0]["w"].tolist() == [3, 3]
 
 
 def test_options_are_checked_by_name(toy):
+    with pytest.raises(ValueError, match=r"engine_options must be a dictionary such as \{'actors': 4\}, got \[2\]"):
+        fitted(toy, "ray", engine_options=[2])
     with pytest.raises(ValueError, match="Did you mean 'actors'"):
         fitted(toy, "ray", engine_options={"actor": 2})
     with pytest.raises(ValueError, match="at least 1, got 0"):

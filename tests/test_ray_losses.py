@@ -316,9 +316,16 @@ def test_a_restart_that_does_not_come_is_ended_and_tried_again(toy, tmp_path, mo
     assert runtimes[-1].here().all()
 
 
-def test_the_pause_after_a_failure_doubles(monkeypatch):
-    """On a clock of its own: 5 seconds, 10 and so on to 300; only the first attempt is waited for."""
-    dead, waits, begun, clock = type("Dead", (Exception,), {}), [], [], [0]
+@pytest.mark.parametrize("why", ["Dead", "did not hear"])
+def test_the_pause_after_a_failure_doubles(monkeypatch, why):
+    """On a clock of its own: 5 seconds, 10 and so on to 300; only the first attempt is waited for. An actor dies, or
+    the cluster's head does not hear that it is to be made."""
+    dead, waits, made, clock = type("Dead", (Exception,), {}), [], [], [0]
+
+    def make(source, seconds):  # noqa: ARG001
+        made.append(clock[0])
+        if why == "did not hear":
+            raise TimeoutError(why)
 
     def fail(ref, timeout):  # noqa: ARG001
         raise dead
@@ -332,16 +339,16 @@ def test_the_pause_after_a_failure_doubles(monkeypatch):
     )
     crew = SimpleNamespace(
         ray=stand_in, options=SimpleNamespace(timeout=7, start_timeout=9), sources=["rows"], end=lambda _: None,
-        cluster=SimpleNamespace(make=lambda _: "actor"),
+        cluster=SimpleNamespace(make=make),
     )  # fmt: skip
     monkeypatch.setattr(ray_restarts, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     failures = []
-    restarts = ray_restarts.Restarts(crew, lambda *_: begun.append(clock[0]), None, lambda _, why: failures.append(why))
+    restarts = ray_restarts.Restarts(crew, lambda *_: "answer", None, lambda _, why: failures.append(why))
     for clock[0] in range(1000):
         restarts.step([0])
-    assert np.diff(begun).tolist() == [5, 10, 20, 40, 80, 160, 300, 300]
-    assert failures == ["Dead"] * len(begun)
-    assert waits == [7] + [0] * len(begun)
+    assert np.diff(made).tolist() == [5, 10, 20, 40, 80, 160, 300, 300]
+    assert failures == [why] * len(made)
+    assert waits == ([7] + [0] * len(made) if why == "Dead" else [])
 
 
 def test_one_that_is_not_in_yet_ends_with_the_run(toy, runtimes, tmp_path):

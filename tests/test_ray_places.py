@@ -1,7 +1,11 @@
 """Where actors read shards from: paths, web servers, S3; and what Ray is asked for that may not answer."""
 
+import atexit
+import base64
 import socket
 import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 from urllib.parse import quote
 
 import numpy as np
@@ -10,8 +14,8 @@ import pytest
 from gadget_svm import GadgetSVC
 from gadget_svm.data.files import DataFileError
 from gadget_svm.estimator.places import read_place, scheme_of, shard_names, shown
-from gadget_svm.runtimes import ray_cluster
-from ray_kit import LAM, files_of, own_ray, ray
+from gadget_svm.runtimes import ray_cluster, ray_limits
+from ray_kit import LAM, files_of, own_ray, ray, until
 from web_kit import Web
 
 SETTINGS = {"lam": LAM, "random_state": 1, "stopping": None, "max_iter": 20}
@@ -56,6 +60,7 @@ def test_a_file_uri_is_decoded(toy, tmp_path):
         ("file:///data/part#1.svm", "write %3F and %23"),
         ("https://key:word@example.org/", "https://example.org/ names no file, so its format cannot be told"),
         ("s3://bucket", "s3://bucket names no file"),
+        ("s3://key:sec/ret@bucket/part.svm", "^a s3:// shard has something after a ':' that is no port"),
     ],
 )
 def test_places_that_are_refused_before_anything_starts(place, said):
@@ -86,6 +91,40 @@ def test_a_shard_that_the_server_does_not_have(toy, tmp_path):
         places = [web.url(path.name) for path in paths[:-1]] + [web.url("absent.svm?key=secret")]
         with pytest.raises(FileNotFoundError, match=r"http://127.0.0.1:\d+/absent.svm \(the server answers 404"):
             on_ray().fit_shards(places)
+
+
+class Gate(BaseHTTPRequestHandler):
+    """Lets in who knows the password, and sends on to another place."""
+
+    heard: ClassVar[list[str | None]] = []
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        self.heard.append(self.headers.get("Authorization"))
+        if self.path == "/beyond.svm":
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"1 1:2\n0 1:3\n")
+            return
+        known = self.heard[-1] == "Basic " + base64.b64encode(b"us er:w:rd@").decode()
+        self.send_response(302 if known else 401)
+        self.send_header("Location", "/beyond.svm")
+        self.end_headers()
+
+
+def test_a_password_goes_to_its_server_and_nowhere_else():
+    """As basic authentication: where the server sends us on to does not hear of it, nor does who reads an error."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Gate) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        place = f"127.0.0.1:{server.server_port}/part.svm"
+        assert read_place(f"http://us%20er:w%3Ard%40@{place}").y.tolist() == [1, 0]
+        with pytest.raises(OSError, match=rf"^http://{place} cannot be read: the server answers 401") as refused:
+            read_place(f"http://us%20er:wrong@{place}")
+        server.shutdown()
+    assert [each is not None for each in Gate.heard] == [True, False, True]
+    assert "wrong" not in str(refused.value)
 
 
 def test_what_a_server_may_do_wrong(toy, tmp_path):
@@ -145,8 +184,24 @@ def closed():
         return server.getsockname()[1]
 
 
+@pytest.fixture
+def silent():
+    """A port that takes connections and never says a word."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(8)
+        yield server.getsockname()[1]
+
+
+@pytest.fixture
+def other(tmp_path):
+    """A server of another kind."""
+    with Web(tmp_path) as web:
+        yield web.port
+
+
 @pytest.mark.parametrize("kind", ["127.0.0.1:{}", "ray://127.0.0.1:{}", "auto"])
-@pytest.mark.parametrize("way", ["mute", "closed"])
+@pytest.mark.parametrize("way", ["mute", "closed", "silent", "other"])
 def test_an_address_where_nobody_answers(toy, monkeypatch, request, kind, way):
     port = request.getfixturevalue(way)
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
@@ -161,6 +216,67 @@ def test_an_address_that_is_none(toy, monkeypatch):
     for address in ("10.0.0.5", "10.0.0.5:port", ":6379"):
         with pytest.raises(ValueError, match="address must be HOST:PORT"):
             on_ray(address=address).fit(toy.X, toy.y)
+
+
+def test_an_address_where_ray_answers():
+    """The one these tests run on."""
+    ray_cluster.reach(ray.get_runtime_context().gcs_address, 20)
+
+
+@pytest.fixture
+def stuck(monkeypatch):
+    """Calls of Ray that never come back, until the test is over."""
+    free = threading.Event()
+
+    def make(name):
+        monkeypatch.setattr(ray, name, lambda *_, **__: free.wait(60))
+
+    monkeypatch.setattr(atexit, "unregister", lambda _: None)
+    yield make
+    free.set()
+    until(lambda: not ray_limits.hanging(), 20)
+
+
+def test_a_cluster_that_does_not_let_us_in(toy, monkeypatch, stuck):
+    """The error names address and limit. As long as Ray is at it, no other training may ask it for anything."""
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray_cluster, "reach", lambda *_: None)
+    stuck("init")
+    stuck("shutdown")
+    with pytest.raises(TimeoutError, match=r"not connected to 10\.0\.0\.5:6379 within start_timeout=0\.5 s"):
+        on_ray(address="10.0.0.5:6379", start_timeout=0.5).fit(toy.X, toy.y)
+    with pytest.raises(RuntimeError, match="start a new one"):
+        on_ray(address="10.0.0.5:6379").fit(toy.X, toy.y)
+
+
+def test_a_cluster_that_does_not_answer_to_a_farewell(toy, monkeypatch, stuck):
+    """The models are there all the same."""
+    close = ray_cluster.Cluster.close
+
+    def leave(self):
+        self.own = True
+        stuck("shutdown")
+        close(self)
+
+    monkeypatch.setattr(ray_cluster.Cluster, "close", leave)
+    monkeypatch.setattr(ray_cluster, "FAREWELL", 0.5)
+    monkeypatch.setattr(ray_cluster, "_kill_own", lambda: True)
+    with pytest.warns(UserWarning, match="no longer answers, so it was left without a farewell"):
+        model = on_ray().fit(toy.X, toy.y)
+    assert model.n_iter_ == SETTINGS["max_iter"]
+
+
+def test_a_cluster_that_does_not_hear_of_new_actors(toy, monkeypatch):
+    class Deaf:
+        def options(self, **_):
+            return self
+
+        def remote(self, _):
+            threading.Event().wait()
+
+    monkeypatch.setattr(ray, "remote", lambda _: Deaf())
+    with pytest.raises(TimeoutError, match=r"within 0\.5 s that it has heard of a new actor"):
+        on_ray(start_timeout=0.5).fit(toy.X, toy.y)
 
 
 def test_a_cluster_that_does_not_say_what_it_has(toy, monkeypatch):

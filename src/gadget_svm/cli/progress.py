@@ -115,10 +115,11 @@ def meter(console: "Console", max_iter: int, max_seconds: float | None, quiet: b
 
 
 class Interruption:
-    """The first Ctrl-C asks for a clean stop, the second aborts; afterwards Ctrl-C means what it meant before."""
+    """The first Ctrl-C asks for a clean stop, the second aborts, as does the first while nobody listens; afterwards
+    Ctrl-C means what it meant before."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.asked, self.heeded = False, True
         self._before: Any = None
 
     def __enter__(self) -> Self:
@@ -133,7 +134,7 @@ class Interruption:
             signal.signal(signal.SIGINT, self._before)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        if self.asked:
+        if self.asked or not self.heeded:
             raise KeyboardInterrupt
         self.asked = True
 

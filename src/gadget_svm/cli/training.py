@@ -91,8 +91,10 @@ def fit(model: GadgetSVC, data: Dataset, sites: Any, judge: Judge, shown: Any) -
 
     with Interruption() as ctrl_c, shown, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # said in words below the table
+        ctrl_c.heeded = False  # nothing is learned yet, and a start that waits for room in a cluster asks nobody
 
         def should_stop() -> bool:
+            ctrl_c.heeded = True
             shown.tick()
             return ctrl_c.asked
 

@@ -3,6 +3,7 @@
 What cannot be read is an error that names the shard, without the secrets a URI may carry.
 """
 
+import base64
 import re
 import shutil
 import tempfile
@@ -41,6 +42,13 @@ def _checked(place: str) -> str:
         return str(Path(place).resolve())
     if scheme == "file":
         return str(_local(place))
+    try:
+        urlsplit(place).port  # noqa: B018 - it raises
+    except ValueError:
+        raise ValueError(
+            f"a {scheme}:// shard has something after a ':' that is no port: in a name or a password write %3A, %2F, "
+            "%3F, %23 and %40 for : / ? # @"
+        ) from None
     file_name(place)
     return place
 
@@ -110,9 +118,22 @@ def fetch(place: str, target: Any) -> None:
         _fetch_fsspec(place, target)
 
 
+def _request(place: str) -> urllib.request.Request:
+    """What a name and password in a URI ask for is basic authentication; another server that we are sent on to does
+    not get them."""
+    parts = urlsplit(place)
+    user, at, host = parts.netloc.rpartition("@")
+    request = urllib.request.Request(parts._replace(netloc=host).geturl())
+    if at:
+        name, _, word = user.partition(":")
+        said = base64.b64encode(f"{unquote(name)}:{unquote(word)}".encode()).decode()
+        request.add_unredirected_header("Authorization", f"Basic {said}")
+    return request
+
+
 def _fetch_web(place: str, target: Any) -> None:
     try:
-        with urllib.request.urlopen(place, timeout=PATIENCE) as source:
+        with urllib.request.urlopen(_request(place), timeout=PATIENCE) as source:
             shutil.copyfileobj(source, target)
             said, came = source.headers.get("Content-Length"), target.tell()
     except urllib.error.HTTPError as error:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 Arrays = dict[str, NDArray[Any]]
 RUN = "run.json"
 KEPT = 2
-"""Generations that are kept: the last complete one, and the one before or the one being written."""
+"""Generations that are kept: the last complete one, and the one before or the one being written. If some blocks could
+not be written since, the last complete one may be older, and is kept as well."""
 
 
 def block_file(folder: Path, first: int, last: int, t: int) -> Path:
@@ -23,7 +24,7 @@ def block_file(folder: Path, first: int, last: int, t: int) -> Path:
 
 
 def save_block(folder: Path, first: int, last: int, arrays: Arrays, counters: dict[str, int]) -> Path:
-    """Write a block's state, and let go of generations before the last two."""
+    """Write a block's state, and let go of generations before the last two that no run would be resumed from."""
     from safetensors.numpy import save
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -31,10 +32,20 @@ def save_block(folder: Path, first: int, last: int, arrays: Arrays, counters: di
     tensors = {name: np.ascontiguousarray(value) for name, value in arrays.items()}
     write(target, save(tensors, metadata={"counters": json.dumps(counters)}))
     generations = sorted(folder.glob(f"block-{first}-{last}.*.safetensors"), key=lambda path: int(path.suffixes[0][1:]))
-    for old in generations[:-KEPT]:
-        if old != target:
+    spare = [old for old in generations[:-KEPT] if old != target]
+    needed = _needed(folder) if spare else []
+    for old in spare:
+        if int(old.suffixes[0][1:]) not in needed:
             old.unlink(missing_ok=True)
     return target
+
+
+def _needed(folder: Path) -> list[int | None]:
+    """The generations of the last complete checkpoint; none before the first."""
+    try:
+        return list(load_run(folder)["kept"])
+    except FileNotFoundError:
+        return []
 
 
 def load_block(folder: Path, first: int, last: int, t: int) -> tuple[Arrays, dict[str, int]]:
@@ -56,8 +67,10 @@ def save_run(folder: Path, about: dict[str, Any]) -> None:
     write(folder / RUN, json.dumps(about).encode())
 
 
-def check_folder(folder: Path) -> None:
-    """See that something can be written there, before hours of work depend on it."""
+def check(folder: Path, resume: bool) -> None:
+    """Before anything starts: that there is something to resume, and that something can be written there."""
+    if resume:
+        load_run(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -83,7 +96,9 @@ def load_run(folder: Path) -> dict[str, Any]:
     """What `save_run` said."""
     path = folder / RUN
     if not path.is_file():
-        raise FileNotFoundError(f"no checkpoint in {folder}: it has no {RUN}; start without resume")
+        raise FileNotFoundError(
+            f"nothing to resume: {path} does not exist; name the folder of the run, or start without resume"
+        )
     try:
         about: dict[str, Any] = json.loads(path.read_bytes())
     except json.JSONDecodeError as error:

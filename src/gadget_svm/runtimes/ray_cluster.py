@@ -3,13 +3,12 @@
 The only module that imports Ray, and only when it is used.
 """
 
+import atexit
 import numbers
 import os
-import socket
 import tempfile
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future, wait
+import warnings
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from pathlib import Path
@@ -20,8 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm.names import lookup
+from gadget_svm.runtimes import checkpoints
 from gadget_svm.runtimes.ray_host import Host
+from gadget_svm.runtimes.ray_limits import Call, greet, hanging, within
 
+__all__ = ["Cluster", "RayOptions", "reach", "the_ray", "within"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -32,9 +34,12 @@ so and through the object store: 300 KB 2.5 and 3.6 ms, 1 MB 6 and 5 ms, 4 MB 16
 
 PATIENCE = 30.0
 """Seconds to wait for a cluster's address to answer."""
+FAREWELL = 15.0
+"""Seconds for Ray to let us go."""
 CLIENT_PORT = 10001
 """Where ray:// leads unless it says."""
-
+NO_FAREWELL = "the cluster no longer answers, so it was left without a farewell; what was learned is whole"
+STILL_HANGING = "A call to Ray still goes on that was given up, so this process cannot use Ray again: start a new one"
 
 _KINDS: tuple[tuple[tuple[str, ...], Any, str], ...] = (
     (("address",), str, "a text such as '10.0.0.5:6379'"),
@@ -66,6 +71,8 @@ class RayOptions:
     @classmethod
     def of(cls, given: dict[str, Any] | None) -> "RayOptions":
         """Checked by name and by kind."""
+        if not isinstance(given, dict | None):
+            raise ValueError(f"engine_options must be a dictionary such as {{'actors': 4}}, got {given!r}")
         known = {item.name: item for item in fields(cls)}
         for name in given or {}:
             lookup("option of engine 'ray'", name, known)
@@ -98,25 +105,8 @@ def the_ray() -> Any:
     return ray
 
 
-def within(seconds: float, what: str, call: Callable[[], Any]) -> Any:
-    """The call's result, or its error; a TimeoutError if it takes longer. What Ray gives no timeout for, goes on."""
-    found: Future[Any] = Future()
-
-    def work() -> None:
-        try:
-            found.set_result(call())
-        except BaseException as error:
-            found.set_exception(error)
-
-    threading.Thread(target=work, daemon=True).start()
-    wait([found], timeout=seconds)
-    if not found.done():
-        raise TimeoutError(f"Ray did not say within {seconds:g} s {what}")
-    return found.result()
-
-
 def reach(address: str, seconds: float) -> None:
-    """An error if nobody listens there; Ray itself would try for long, and may end the process."""
+    """An error if no Ray listens there; Ray itself would try for long, and may end the process."""
     scheme, _, place = address.rpartition("://")
     if scheme not in ("", "ray"):
         return  # an address of some other kind, that Ray knows of
@@ -126,8 +116,10 @@ def reach(address: str, seconds: float) -> None:
         host, port = None, None
     if host is None or port is None:
         raise ValueError(f"engine option address must be HOST:PORT, 'auto' or 'local', got {address!r}")
+    if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
+        return  # a greeting that is not encrypted would not be answered
     try:
-        within(seconds, "whether it is there", lambda: socket.create_connection((host, port), seconds).close())
+        within(seconds + 1, "whether it is there", lambda: greet(host, port, seconds))
     except OSError as error:
         raise ConnectionError(
             f"no Ray answers at {address} ({error}): check that its head runs ('ray status' there), that this is the "
@@ -147,6 +139,10 @@ class Cluster:
     """A connection to Ray: one that was there, one by address, or a small one of our own that ends with us."""
 
     def __init__(self, options: RayOptions) -> None:
+        if options.checkpoint_dir is not None:
+            checkpoints.check(Path(options.checkpoint_dir), options.resume)
+        if hanging():
+            raise RuntimeError(STILL_HANGING)
         self.ray, self.options, self.own = the_ray(), options, False
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         if not self.ray.is_initialized():
@@ -157,7 +153,7 @@ class Cluster:
         self.own = True
         if options.address is not None and options.address != "local":
             reach(_address(options.address), min(options.start_timeout, PATIENCE))
-            self.ray.init(address=options.address, **quiet)
+            self._join(options.address, quiet)
             return
         cores = os.cpu_count() or 1
         needed = int(np.ceil((options.actors or 1) * options.num_cpus))
@@ -172,6 +168,34 @@ class Cluster:
                 _temp_dir=options.temp_dir or (self._temporary.name if self._temporary else None), **settings, **quiet,
             )  # fmt: skip
 
+    def _join(self, address: str, quiet: dict[str, Any]) -> None:
+        """Connect to a cluster. In a thread: Ray may wait for ever. (Not so where Ray is started: its processes would
+        end with the thread that started them.)"""
+        too_late, limit = threading.Event(), self.options.start_timeout
+
+        def init() -> None:
+            self.ray.init(address=address, **quiet)
+            if too_late.is_set():
+                self.ray.shutdown()
+
+        joining = Call(init)
+        try:
+            if not joining.over(limit):
+                raise TimeoutError(
+                    f"Ray is not connected to {address} within start_timeout={limit:g} s, though something answers "
+                    "there: check that its head is well ('ray status' there), or give it longer"
+                )
+        finally:
+            if not joining.found.done():
+                too_late.set()
+                self._give_up(joining)
+        joining.found.result()
+
+    def _give_up(self, call: Call) -> None:
+        """Ray's own farewell at the end of the process would wait for this call."""
+        call.give_up()
+        atexit.unregister(self.ray.shutdown)
+
     def actors(self, nodes: int) -> int:
         """How many actors for so many nodes."""
         most = self.options.actors
@@ -184,22 +208,56 @@ class Cluster:
         found = within(self.options.timeout, "how many CPUs the cluster has", self.ray.cluster_resources)
         return float(found.get("CPU", 0))
 
-    def make(self, source: Any) -> Any:
-        """An actor."""
+    def make(self, source: Any, seconds: float | None = None) -> Any:
+        """An actor. A cluster whose head hangs would not answer: a TimeoutError after so many seconds, else after
+        ``start_timeout``."""
         options = self.options
         wishes = {"num_cpus": options.num_cpus, "resources": options.resources, "memory": options.memory}
         wishes["runtime_env"] = options.runtime_env
         given = {name: value for name, value in wishes.items() if value is not None}
-        return self.ray.remote(Host).options(max_concurrency=8, max_restarts=0, **given).remote(source)
+        kind = self.ray.remote(Host).options(max_concurrency=8, max_restarts=0, **given)
+        limit = options.start_timeout if seconds is None else seconds
+        return within(limit, "that it has heard of a new actor", lambda: kind.remote(source))
 
     def close(self) -> None:
-        """End what we started."""
+        """End what we started. If the cluster does not answer, a warning says so: what was learned is not at stake."""
         if self.own:
-            self.ray.shutdown()
             self.own = False
+            self._leave()
         if self._temporary is not None:
             self._temporary.cleanup()
             self._temporary = None
+
+    def _leave(self) -> None:
+        leaving = Call(self.ray.shutdown)
+        try:
+            if not leaving.over(FAREWELL):
+                (leaving if _kill_own() else Call(_hang_up)).over(FAREWELL)
+        finally:
+            if not leaving.found.done():
+                self._give_up(leaving)
+                warnings.warn(f"{NO_FAREWELL}. {STILL_HANGING}", stacklevel=2)
+        if leaving.found.done():
+            leaving.found.result()
+
+
+def _kill_own() -> bool:
+    """End the processes of a Ray of our own, one of which may hang; whether there are any."""
+    worker: Any = import_module("ray._private.worker")
+    node = worker._global_node
+    own = [each for found in list(node.all_processes.values()) for each in found] if node is not None else []
+    for each in own:
+        each.process.kill()
+    return bool(own)
+
+
+def _hang_up() -> None:
+    """What Ray's farewell would do next if the cluster answered: without it the process crashes at its end."""
+    worker: Any = import_module("ray._private.worker").global_worker
+    if worker.connected and hasattr(worker, "core_worker"):
+        core = worker.core_worker
+        del worker.core_worker  # not a second time, should the farewell go on one day
+        core.shutdown_driver()
 
 
 class _Environment:

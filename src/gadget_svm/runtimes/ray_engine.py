@@ -6,8 +6,8 @@ and keeps account of who was lost and came back. Mail never passes here.
 
 import hashlib
 import time
+import warnings
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,8 @@ class RayRuntime:
         self._given_up: set[int] = set()
         self.gone: dict[int, int] = {}  # who is away, and since which iteration
         self.t = self.messages = self.nbytes = self.spared = self.certificates = 0
-        self._saved, self._saved_at = 0, time.monotonic()
+        self._saved, self._tried, self._tried_at = 0, 0, time.monotonic()
+        self._unsaved = False  # whether the last checkpoint failed
         self._kept: dict[int, int] = {}  # the last generation of every actor's block on disk
         self._mass = 0.0  # Push-Sum's, of those who are here
         self._rows: list[str] = []  # digests of every node's rows, where they may be needed
@@ -90,8 +91,6 @@ class RayRuntime:
         )
         self.pids, self._rows = [each.pid for each in begun], [digest for each in begun for digest in each.digests]
         self._mass = float(sizes.sum())
-        if self.options.checkpoint_dir is not None:
-            checkpoints.check_folder(Path(self.options.checkpoint_dir))
         if self.options.checkpoint_dir is not None and not self.options.resume:
             checkpoints.set_aside(Path(self.options.checkpoint_dir))
         back = self._resume() if self.options.resume else []
@@ -114,9 +113,9 @@ class RayRuntime:
         messages = sum(part[0] for part in sent.values())
         self._count(messages, sum(part[1] for part in sent.values()))
         self._weigh()
-        due = self.t - self._saved >= self.options.checkpoint_every or time.monotonic() - self._saved_at > A_WHILE
+        due = self.t - self._tried >= self.options.checkpoint_every or time.monotonic() - self._tried_at > A_WHILE
         if self.options.checkpoint_dir is not None and due:
-            self.save()
+            self._try_to_save()
 
     def certify(self) -> Certificate:
         """As `LocalRuntime.certify`: of those who are here, by an exchange of their own."""
@@ -176,7 +175,7 @@ class RayRuntime:
         return int(next(iter(self.crew.all("exchanges").values())))
 
     def events(self) -> list[dict[str, Any]]:
-        """Who was lost and who came back since this was last asked for."""
+        """Who was lost, who came back and what could not be saved since this was last asked for."""
         self._weigh()
         happened, self._happened = self._happened, []
         return happened
@@ -197,8 +196,10 @@ class RayRuntime:
     def close(self) -> None:
         """Save what was not saved yet, end the actors, and Ray if we started it."""
         if self.options.checkpoint_dir is not None and self.t > self._saved and self.crew.live():
-            with suppress(RuntimeError, OSError, self.ray.exceptions.RayError):  # no model is at stake
-                self.save()
+            try:
+                self._try_to_save()
+            except (RuntimeError, self.ray.exceptions.RayError) as error:  # no model is at stake
+                warnings.warn(f"the end of the run is not saved: {error}", stacklevel=2)
         self._restarts.close()
         self.crew.close()
         self.cluster.close()
@@ -220,7 +221,24 @@ class RayRuntime:
         about |= {"kept": [self._kept.get(index) for index in range(len(self.crew.actors))], "fingerprint": self._print}
         about["rows"] = self._rows
         checkpoints.save_run(Path(folder), about)
-        self._saved, self._saved_at = self.t, time.monotonic()
+        self._saved = self.t
+
+    def _try_to_save(self) -> None:
+        """A checkpoint that cannot be written is told of and, when the next is due, tried again."""
+        self._tried, self._tried_at = self.t, time.monotonic()
+        try:
+            self.save()
+            self._unsaved = False
+        except OSError as error:
+            about = {"nodes": [0, int(self.bounds[-1]) - 1], "iteration": self.t, "why": str(error)[:MOST_SAID]}
+            self._happened.append({"event": "checkpoint failed", "actor": None, **about})
+            if not self._unsaved:
+                warnings.warn(
+                    f"the checkpoint of iteration {self.t} could not be written ({error}); the run goes on, and would "
+                    f"be resumed from iteration {self._saved}",
+                    stacklevel=2,
+                )
+            self._unsaved = True
 
     def _resume(self) -> list[int]:
         """Go on from the checkpoint. Actors that had been lost are back, as far as theirs goes; which, is returned."""
@@ -228,7 +246,8 @@ class RayRuntime:
         about = checkpoints.load_run(Path(folder))
         self._check_same(about, folder)
         self.t, self.messages, self.nbytes = about["t"], about["messages"], about["nbytes"]
-        self.certificates, self._saved = about["certificates"], about["t"]
+        self.certificates = about["certificates"]
+        self._saved = self._tried = about["t"]
         self._kept = {index: t for index, t in enumerate(about["kept"]) if t is not None}
         whole = [index for index in range(len(self.crew.actors)) if self._kept.get(index) == self.t]
         back = [index for index in range(len(self.crew.actors)) if index not in whole]

@@ -44,13 +44,21 @@ class Restarts:
         first = [index for index in due if index not in self._due or now >= self._due[index] + LONGEST]
         self._pause |= dict.fromkeys(first, FIRST)
         for index in due:
-            actor = self.crew.cluster.make(self.crew.sources[index])
-            self.under_way[index] = Attempt(actor, self._begin(index, actor), now)
-        if first:
-            refs = [self.under_way[index].ref for index in first]
+            self._make(index, now)
+        refs = [self.under_way[index].ref for index in first if index in self.under_way]
+        if refs:
             self.ray.wait(refs, num_returns=len(refs), timeout=self.options.timeout)
         for index in list(self.under_way):
             self._look(index)
+
+    def _make(self, index: int, now: float) -> None:
+        try:
+            actor = self.crew.cluster.make(self.crew.sources[index], self.options.timeout)
+        except TimeoutError as error:
+            self._rest(index)
+            self._failed(index, str(error))
+        else:
+            self.under_way[index] = Attempt(actor, self._begin(index, actor), now)
 
     def _look(self, index: int) -> None:
         attempt, wait = self.under_way[index], self.options.start_timeout
