@@ -302,6 +302,9 @@ def test_absences_in_one_line():
         "actor 1 with nodes 2 to 3 was lost at iteration 2,000 (no answer), not back."
     )
     assert told(*({**lost, "actor": i} for i in range(30))).endswith("; and 10 more.")
+    assert told({**event("checkpoint failed", 0, 60, why="no space left"), "actor": None}) == (
+        "On the way: a checkpoint could not be written at iteration 60 (no space left)."
+    )
 
 
 def train(data, out, *options):

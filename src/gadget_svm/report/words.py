@@ -50,7 +50,7 @@ def size(nbytes: Any) -> str:
 
 
 def absences(history: Iterable[Mapping[str, Any]]) -> str:
-    """Who was lost on the way and who came back, in one line; nothing if nobody was."""
+    """Who was lost on the way and who came back, and what could not be saved, in one line; nothing if nothing was."""
     said: list[str] = []
     away: dict[int, int] = {}  # actors, and where it is said of them
     for event in (event for record in history for event in record.get("events", [])):
@@ -63,6 +63,8 @@ def absences(history: Iterable[Mapping[str, Any]]) -> str:
             said[away.pop(actor)] += f", back {at}"
         elif event["event"] == "restarted":  # lost before the run was resumed
             said.append(f"{who} came back {at}")
+        elif event["event"] == "checkpoint failed":
+            said.append(f"a checkpoint could not be written {at} ({event['why']})")
     for place in away.values():
         said[place] += ", not back"
     more = f"; and {len(said) - MOST_EVENTS:,} more" if len(said) > MOST_EVENTS else ""
