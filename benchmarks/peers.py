@@ -147,7 +147,11 @@ def _snapml_chains() -> Iterator[Sequence[Try]]:
 
 LINEAR = Peer("LinearSVC", _linear_chains, f"tol from {TOLS[0]:.2g} to {TOLS[-1]:.2g}; max_iter from 1 to {PASSES[-1]}")
 SGD = Peer("SGDClassifier", _sgd_chains, "five learning rates, with averaging and without, 1 to 100 epochs")
-OFFICIAL = Peer("liblinear-official", _official_chains, f"-e from {TOLS[0]:.2g} to {TOLS[-1]:.2g}")
+OFFICIAL = Peer(
+    "liblinear-official",
+    _official_chains,
+    f"-e from {TOLS[0]:.2g} to {TOLS[-1]:.2g}; how many passes it makes at most is its own affair",
+)
 SNAPML = Peer("snapml", _snapml_chains, "tol alike, one thread and two")
 OPTIONAL = {"liblinear.liblinearutil": OFFICIAL, "snapml": SNAPML}
 
