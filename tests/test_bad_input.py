@@ -96,7 +96,7 @@ def test_lam_that_is_no_positive_number(toy, lam):
         ({"record_every": -1}, "record_every must be a whole number"),
         ({"n_jobs": 0}, "no thread at all"),
         ({"fit_intercept": "no"}, "fit_intercept must be True or False"),
-        ({"engine_options": ["blocks"]}, "engine_options must be a dict"),
+        ({"engine_options": ["blocks"]}, "engine_options must be a dictionary such as"),
         ({"n_jobs": 1.5}, "n_jobs must be a whole number of threads"),
         ({"n_jobs": "a"}, "n_jobs must be a whole number of threads"),
         ({"lam": 1e-320}, "beyond what numbers of double precision"),

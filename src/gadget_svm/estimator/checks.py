@@ -39,7 +39,7 @@ def check_parameters(model: Any) -> None:
     """What no other part checks: numbers in their range, and an engine that exists."""
     check_options = lookup("engine", model.engine, ENGINES)
     if not isinstance(model.engine_options, dict | None):
-        raise ValueError(f"engine_options must be a dict by name, or None, got {model.engine_options!r}")
+        raise ValueError(f"engine_options must be a dictionary such as {{'actors': 4}}, got {model.engine_options!r}")
     check_options(model.engine_options or {}, model)
     _positive(model.lam, "lam", "the regulariser's weight, for example 1e-4")
     if not LEAST_LAM <= model.lam <= 1 / LEAST_LAM:
