@@ -21,7 +21,9 @@ Bytes = NDArray[np.uint8]
 NEAR = 8192
 """Numbers of all nodes' w that are worked on at a time: they and what is made of them stay in a near cache."""
 LEAST, MOST = 16, 512
-"""Features at a time, whatever the number of nodes."""
+"""Features at a time. With so many nodes that it would be fewer, nothing stays near anyway ..."""
+FAR = 2048
+"""... and it is so many: short pieces of rows that lie far apart take longest to find."""
 
 
 @compiled
@@ -69,7 +71,8 @@ def broadcasts(
     """``count`` ticks: all solve, settle on penalties, and listen; ``said`` is rho as each end was when it spoke."""
     width = nodes.w.shape[1]
     begins, ends = width * party.number // party.size, width * (party.number + 1) // party.size
-    stretch = max(LEAST, min(MOST, NEAR // max(len(nodes.w), 1)))
+    near = NEAR // max(len(nodes.w), 1)
+    stretch = min(MOST, near) if near >= LEAST else FAR
     room, ys = np.empty((len(nodes.w), stretch)), np.empty((2, stretch))
     for step in range(count):
         solve(lo, hi, nodes, edges, w, dual, rest, turn, rows, passes, seed, clock + step)
