@@ -57,8 +57,9 @@ def _local(place: str) -> Path:
     """The path that a file: URI means."""
     parts = urlsplit(place)
     if parts.netloc not in ("", "localhost"):
+        host = parts.netloc.rpartition("@")[2]
         raise ValueError(
-            f"{place} is a file of the machine {parts.netloc!r}, which actors elsewhere cannot read: write "
+            f"file://{host}{parts.path} is a file of the machine {host!r}, which actors elsewhere cannot read: write "
             f"file://{parts.path} if all machines have it under that name"
         )
     if parts.query or parts.fragment:
@@ -81,8 +82,8 @@ def shown(place: str) -> str:
     """A place as it may be printed: a URI without the keys in it."""
     if scheme_of(place) in ("", "file"):
         return place
-    parts = urlsplit(place)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+    scheme, _, rest = urlsplit(place)._replace(query="", fragment="").geturl().partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"  # a password with a / in it looks like a path
 
 
 def read_place(place: str) -> Raw:

@@ -9,12 +9,18 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gadget_svm.data.formats import read_tables
+from gadget_svm.estimator.places import scheme_of, shown
 
 
 def stack_shards(shards: Iterable[Any]) -> tuple[sp.csr_matrix, NDArray[Any], NDArray[np.int64]]:
     """All rows, all labels, and the node of each row. A shard is (X, y) or a path."""
     shards = list(shards)
     files = [fspath(shard) for shard in shards if isinstance(shard, str | PathLike)]
+    for file in files:
+        if scheme_of(file):
+            raise ValueError(
+                f"{shown(file)} is a URI, which actors read: use engine='ray', or fetch it and give a path"
+            )
     tables = iter(read_tables(files) if files else [])
     pairs = [next(tables) if isinstance(shard, str | PathLike) else _pair(i, shard) for i, shard in enumerate(shards)]
     if not pairs:

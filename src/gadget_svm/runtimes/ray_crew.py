@@ -9,6 +9,9 @@ from typing import Any
 
 from gadget_svm.runtimes.ray_cluster import Cluster
 
+HEARING = 5.0
+"""Seconds in which others may end what one of them failed at."""
+
 
 class Crew:
     """Actors by their number, with None in the place of one that is lost. ``heard(index, why)`` is told of a loss."""
@@ -65,7 +68,11 @@ class Crew:
             for ref in ready:
                 index = pending.pop(ref)
                 if self.actors[index] is not None:
-                    self._take(ref, index, answers)
+                    try:
+                        self._take(ref, index, answers)
+                    except BaseException:
+                        self._hear_out(list(pending))
+                        raise
             if not ready:
                 before = self._probe(set(pending.values()), before)
             pending = {ref: index for ref, index in pending.items() if self.actors[index] is not None}
@@ -81,6 +88,14 @@ class Crew:
             raise cause(error) from None
         except (exceptions.RayError, exceptions.GetTimeoutError) as error:
             self.lose(index, type(error).__name__)
+
+    def _hear_out(self, refs: list[Any]) -> None:
+        """One has failed. The others may still be at it, and what nobody asks for Ray would print."""
+        if refs:
+            ready, _ = self.ray.wait(refs, num_returns=len(refs), timeout=min(HEARING, self.options.timeout / 2))
+            for ref in ready:
+                with suppress(Exception):
+                    self.ray.get(ref, timeout=self.options.timeout)
 
     def _probe(self, pending: set[int], before: dict[int, Any]) -> dict[int, Any]:
         """Nobody has answered for long. Who does not say what it does is lost; if all wait for one another, one is."""
