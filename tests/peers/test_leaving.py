@@ -728,6 +728,21 @@ def test_one_who_finds_no_heir_leaves_all_the_same_and_says_why(town, hinders, m
     assert words[hinders] in said.fields["why"]
 
 
+def test_weights_that_are_not_what_they_are_made_of_are_worked_out_anew(town):
+    async def main():
+        a, b = of(town, "ab")
+        async with living(a, b):
+            await settled("ab", a, b)
+            async with a._between_ticks:
+                before = a.learner.block.flat[0].copy()
+                a.learner.refresh()
+                np.testing.assert_allclose(a.learner.block.flat[0], before, rtol=1e-9, atol=1e-12)
+                a.learner.block.flat[0] += 3.0
+            await stays("ab", a, b)
+
+    asyncio.run(main())
+
+
 def test_one_whose_answer_got_lost_is_no_heir(town, monkeypatch):
     """The leaver asks another one then, and only that one keeps what was taught."""
     apart("abc", "ab")

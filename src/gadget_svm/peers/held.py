@@ -65,6 +65,12 @@ def spare_turns(block: Block, kept: frozenset[int], turn: int) -> None:
         block.edge["due"][here[turn % len(here)]] = True
 
 
+def pulled(block: Block) -> Floats:
+    """sum A z over the open edges."""
+    parts = [_sign(block, j) * block.edge["z"][e] for j, e in _open_ends(block).items()]
+    return np.sum(parts, axis=0) if parts else np.zeros(block.s.shape[1])
+
+
 def _open_ends(block: Block, some: frozenset[int] | None = None) -> dict[int, int]:
     """Where the open edges to these are, or all of them."""
     is_open = block.edge.get("open")

@@ -16,7 +16,7 @@ from gadget_svm.gossip import Round
 from gadget_svm.mail import Delivery, Mail
 from gadget_svm.network import Network
 from gadget_svm.peers.charter import Charter
-from gadget_svm.peers.held import held, spare_turns
+from gadget_svm.peers.held import held, pulled, spare_turns
 from gadget_svm.rows import Rows, Shares
 from gadget_svm.topologies import build
 
@@ -131,6 +131,18 @@ class Learner:
             except StopIteration:
                 return
         raise RuntimeError("an algorithm of several rounds cannot run on a clock of its own")
+
+    def refresh(self) -> None:
+        """Work w out anew from what it is made of: kappa w = sum alpha y x - sum A z.
+
+        It moves along with alpha and z, step by step, so that whatever once puts it off would stay for good. A guard:
+        it was seen to be off twice, after a neighbour was killed and began anew, and why was not found.
+        """
+        self._between()
+        edge, alpha = self.block.edge, self.duals
+        if alpha is not None:
+            pull = np.asarray((self.X.T @ (alpha.T * self._signs())).T).ravel()
+            self.block.flat[0] = (pull - pulled(self.block)) / (edge["curve"][0] + edge["R"][0])
 
     def model(self) -> Floats:
         """The weights to answer with: outputs x width."""

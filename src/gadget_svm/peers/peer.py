@@ -47,6 +47,8 @@ Floats = NDArray[np.float64]
 
 WITHDRAW = "withdraw"
 """To be asked to stop like this is to leave nothing of what our rows have taught the others."""
+REFRESH = 64
+"""Ticks after which w is worked out anew."""
 STUCK = 60.0
 """Seconds without a tick after which a peer no longer says that it is well."""
 
@@ -318,6 +320,8 @@ class Peer(Company):
         assert learner is not None
         assert discretion is not None
         names = {node_id(name): name for name in self.contacts}
+        if learner.t % REFRESH == REFRESH - 1:
+            learner.refresh()
         outgoing = [
             (parcel._replace(vector=vector), names[parcel.other])
             for parcel in learner.solve()
