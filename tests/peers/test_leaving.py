@@ -6,71 +6,29 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 pytest.importorskip("pydantic")
 pytest.importorskip("prometheus_client")
 from kit import Caller, goes_on, letter, living, refused, until
+from sites import LAM, SITES, above, apart, excess
 
-from gadget_svm.experiments.baselines.optimum import certified_optimum
 from gadget_svm.peers import leaving, vault
-from gadget_svm.peers.charter import Charter
-from gadget_svm.peers.discretion import Discretion
 from gadget_svm.peers.envelope import decode_ack, encode_letter, encode_notice
-from gadget_svm.peers.learner import Learner, Parcel
+from gadget_svm.peers.learner import Parcel
 from gadget_svm.peers.leaving import Bequest, Legacy, has_room, names_in
 from gadget_svm.peers.messages import KEPT, Kept, Notice, Status
 from gadget_svm.peers.overlay import node_id
 from gadget_svm.peers.peer import WITHDRAW, Peer, PeerError
 from gadget_svm.peers.post import Contact, Line, Unreachable
 
-LAM = 0.01
-WITHIN, APART = 0.01, 0.03
-
-
-def site(name, n=60, d=12):
-    """Rows of a rule of the site's own: who takes part makes a difference."""
-    rng = np.random.default_rng([13, ord(name)])
-    X = rng.normal(size=(n, d)) + 0.3 * rng.normal(size=d)
-    y = np.where(X @ rng.normal(size=d) + 0.3 * rng.normal(size=n) > 0, 1, -1)
-    y[:2] = (-1, 1)
-    return sp.csr_matrix(X), y
-
-
-SITES = {name: site(name) for name in "abcd"}
-_best: dict[str, float] = {}
-
-
-def pooled(names):
-    X = sp.vstack([SITES[name][0] for name in names])
-    return sp.csr_matrix(sp.hstack([X, np.ones((X.shape[0], 1))])), np.concatenate([SITES[name][1] for name in names])
-
-
-def excess(names, w):
-    """How far a model is above the optimum of the rows of ``names``, as a part of it."""
-    X, y = pooled(names)
-    if names not in _best:
-        _best[names] = certified_optimum(X, y, LAM, 1e-5).bound
-    return float(0.5 * LAM * w @ w + np.maximum(0.0, 1.0 - y * (X @ w)).mean()) / _best[names] - 1.0
+WITHIN = 0.01
 
 
 def gap(names, *peers):
     """That of the worst of these peers' models."""
     return max(excess(names, peer.learner.model()[0]) for peer in peers)
-
-
-def above(names, others):
-    """How far the optimum of others' rows is above that of ``names``, on these: what a peer gone astray would show."""
-    return excess(names, certified_optimum(*pooled(others), LAM, 1e-5).w)
-
-
-def apart(*groups):
-    """The optimum of each group of sites is no good for any of the others: else a test could not fail."""
-    for some in groups:
-        for other in groups:
-            assert some == other or above(some, other) > APART
 
 
 def of(town, names, **values):
@@ -824,124 +782,3 @@ def test_with_running_sums_there_is_nothing_to_keep(town, algorithm):
             assert refused(a) == {}
 
     asyncio.run(main())
-
-
-# Without wires: what a kept edge does to a node, and what is done to it
-
-
-class Net:
-    """Learners that hear each other at once."""
-
-    def __init__(self, names):
-        self.learners = {i: self.learner(i, name) for i, name in enumerate(names)}
-        for i, learner in self.learners.items():
-            learner.relink([j for j in self.learners if j != i])
-
-    def learner(self, i, name):
-        X, y = SITES[name]
-        terms = Charter("test", "pdmm", LAM, 12, "none", (-1.0, 1.0), True, "none")
-        return Learner(X, (y > 0).astype(np.int32), terms, i, seed=i)
-
-    def run(self, ticks, *some):
-        waiting = {i: [] for i in some or self.learners}
-        for _ in range(ticks):
-            sent = {i: self.learners[i].solve() for i in waiting}
-            for i in waiting:
-                self.learners[i].absorb(waiting[i])
-                waiting[i] = []
-            for i, parcels in sent.items():
-                for parcel in parcels:
-                    if parcel.other in waiting:
-                        waiting[parcel.other].append(parcel._replace(other=i, vector=parcel.vector.copy()))
-
-    def leave(self, leaver, heir):
-        gone, stays = self.learners[leaver], self.learners[heir]
-        gone.relink([heir, *gone.kept])
-        word = leaving._last_word(gone, Discretion(gone.X, 1), heir)
-        stays.kept |= {leaver}
-        stays.solve()
-        w = stays.model()
-        strained = word._replace(other=leaver, note=3 * word.weight)  # so much asks for another penalty
-        stays.absorb([strained])
-        for i in gone.neighbours + [j for j in self.learners if j not in (leaver, heir)]:
-            if leaver in self.learners[i].neighbours and i != heir:
-                self.drop(i, leaver)
-        return w
-
-    def drop(self, i, other):
-        learner = self.learners[i]
-        learner.relink([j for j in learner.neighbours if j != other])
-
-
-def assert_balanced(learner):
-    """(n lam + R) w + sum A z = v: what every move of PDMM keeps true."""
-    edge, w = learner.block.edge, learner.block.flat[0]
-    sign = np.where(learner.node < learner.block.links.target, 1.0, -1.0)
-    left = (edge["curve"][0] + edge["R"][0]) * w + (sign * edge["open"]) @ edge["z"]
-    v = learner.X.T @ (learner.duals[0] * np.where(learner.label == 1, 1.0, -1.0))
-    np.testing.assert_allclose(left, v, atol=1e-9 * np.abs(v).max())
-
-
-def z_of(learner, other):
-    [at] = np.flatnonzero(learner.block.links.target == other)
-    return learner.block.edge["z"][at].copy()
-
-
-@pytest.mark.parametrize("names", ["ab", "abc", "abcd"])
-@pytest.mark.parametrize("heir", [0, 1])
-def test_a_last_letter_moves_nobody(names, heir):
-    """Whether the heir's number is the lower one and it owns the penalty, or not."""
-    leaver = 1 - heir
-    net = Net(names)
-    net.run(800)
-    before = net.leave(leaver, heir)
-    after = net.learners[heir].model()
-    np.testing.assert_allclose(after, before, atol=2e-3 * np.abs(before).max())
-    staying = [i for i in net.learners if i != leaver]
-    for i in staying:
-        assert_balanced(net.learners[i])
-    net.run(400, *staying)
-    for i in staying:
-        assert_balanced(net.learners[i])
-        assert excess(names, net.learners[i].model()[0]) < 3e-4
-
-
-@pytest.mark.parametrize("others", [0, 1])
-def test_what_an_edge_pulled_that_is_closed_is_not_put_on_a_kept_one(others):
-    """With another edge it goes there, and w stays; without one, w goes where its own rows and what is kept have it."""
-    net = Net("abc" if not others else "abcd")
-    net.run(800)
-    net.leave(1, 0)
-    learner = net.learners[0]
-    kept, before = z_of(learner, 1), learner.model()
-    net.drop(0, 2)
-    np.testing.assert_array_equal(z_of(learner, 1), kept)
-    assert_balanced(learner)
-    assert np.allclose(learner.model(), before) == bool(others)
-
-
-def test_nothing_is_said_to_one_who_is_away():
-    net = Net("abcd")
-    net.run(50)
-    net.leave(1, 0)
-    learner, receivers = net.learners[0], []
-    for _ in range(12):
-        receivers += [parcel.other for parcel in learner.solve()]
-        learner.absorb([])
-    assert receivers.count(2) == receivers.count(3) == 6
-
-
-def test_one_who_is_heard_anew_puts_nothing_on_a_kept_edge():
-    """Its letter of a higher epoch closes its edge and opens it again, within a tick."""
-    net = Net("abcd")
-    net.run(800)
-    net.leave(1, 0)
-    kept = z_of(net.learners[0], 1)
-    net.drop(2, 0)
-    net.learners[2].relink([0, 3])
-    net.run(1000, 0, 2, 3)
-    assert net.learners[0].block.edge["epoch"][1] == 2  # it was: closed and opened
-    np.testing.assert_array_equal(z_of(net.learners[0], 1), kept)
-    assert_balanced(net.learners[0])
-    for i in (0, 2, 3):
-        assert excess("abcd", net.learners[i].model()[0]) < 3e-4

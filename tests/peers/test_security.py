@@ -29,7 +29,8 @@ from gadget_svm.peers.envelope import (
     encode_statistics,
 )
 from gadget_svm.peers.identity import IdentityError
-from gadget_svm.peers.member import Member
+from gadget_svm.peers.member import Member, State
+from gadget_svm.peers.membership import Changes
 from gadget_svm.peers.messages import METHODS, SERVICE, Hello, Notice, Statistics, Status
 from gadget_svm.peers.peer import PeerError
 
@@ -294,11 +295,26 @@ def test_an_old_incarnations_letters_are_over(town):
         hello = Hello("b", "127.0.0.1:9", 1000, bytes(32), peer.charter.text())
         assert not decode_hello_reply(await call("Hello", encode_hello(hello))).accepted
         await call("Leave", encode_notice(Notice("b", 1000)))
-        assert "b" in peer.members.alive()  # an old goodbye is over, too
+        assert peer.members.known("b").state is not State.LEFT  # an old goodbye is over, too
         await goes_on(peer)
         assert all(parcel.seq != 8 for parcel in taken)
 
     with_caller(town, attack)
+
+
+@pytest.mark.parametrize("heard", ["letter", "membership"])
+def test_a_letter_that_waits_is_dropped_when_its_sender_began_anew(town, heard):
+    """Its number would hide all letters of the new incarnation up to it."""
+    peer = town.peer("a")
+    peer.received(letter("b", peer, incarnation=1000, seq=90_000), "b")
+    assert peer._inbox["b"].seq == 90_000
+    if heard == "letter":
+        peer.received(letter("b", peer, incarnation=1001, vector=None), "b")
+    else:
+        asyncio.run(peer._apply(Changes(renewed=["b"])))
+    assert not peer._inbox
+    peer.received(letter("b", peer, incarnation=1001, seq=0), "b")
+    assert peer._inbox["b"].seq == 0
 
 
 def test_a_letter_to_a_former_incarnation_or_to_another_is_not_used(town):

@@ -290,11 +290,16 @@ def settle(
 ) -> tuple[float, float, float, float]:
     """The edge's penalty after a message, and what `turn_to` has to know of it: shift, lack, kappa, after.
 
-    The end with the lower id owns the penalty: it meets the other's first wish halfway and adapts.
+    The end with the lower id owns the penalty: it meets the other's first wish halfway and adapts. It takes over one
+    that is more than one change above its own: the other end began anew, or went back to what it was. What it says
+    would be turned by (theirs - mine) w here, and w by more than itself, with every letter until it hears of ours.
     """
     own, mine, shift, after = nodes.first + i < edges.target[e], edges.rho[e], 0.0, 0.0
     if not own:
         shift = set_penalty(nodes, edges, i, e, theirs)
+    elif edges.agreed[e] and theirs > 2.0 * mine:
+        shift = set_penalty(nodes, edges, i, e, theirs)
+        edges.changes[e] = 0
     elif not edges.agreed[e]:
         shift = set_penalty(nodes, edges, i, e, 0.5 * (mine + theirs))
     edges.agreed[e], edges.strain[e] = True, tau

@@ -193,6 +193,11 @@ class Company:
             for name in set(told) - set(here):
                 del told[name]
 
+    def begun_anew(self, name: str) -> None:
+        """Somebody was started anew and numbers its letters from the beginning: an old one would hide them all."""
+        self._renewed.add(name)
+        self._inbox.pop(name, None)
+
     def _asks(self, name: str) -> bool:
         """Whether somebody has me among its chosen, and still says so: one who changes its mind just stops writing."""
         heard = self.heard.get(name)
@@ -329,7 +334,7 @@ class Company:
         heard = self.heard.get(name)
         if heard is None or letter.incarnation > heard.incarnation:
             if heard is not None:
-                self._renewed.add(name)
+                self.begun_anew(name)
             heard = self.heard[name] = Heard(letter.incarnation)
             self._relink = True
         heard.at = time.monotonic()

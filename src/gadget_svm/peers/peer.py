@@ -412,7 +412,7 @@ class Peer(Company):
 
     async def _apply(self, changes: Changes) -> None:
         for name in changes.renewed:
-            self._renewed.add(name)
+            self.begun_anew(name)
             if name in self.contacts:
                 self.contacts[name].regreet()
         if changes.joined or changes.left or changes.renewed:

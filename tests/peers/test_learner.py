@@ -1,0 +1,193 @@
+"""Learners without wires: what a kept edge does to a node and what is done to it, and neighbours that begin anew."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("grpc")
+pytest.importorskip("cryptography")
+pytest.importorskip("pydantic")
+pytest.importorskip("prometheus_client")
+from sites import LAM, SITES, excess
+
+from gadget_svm.peers import leaving
+from gadget_svm.peers.charter import Charter
+from gadget_svm.peers.discretion import Discretion
+from gadget_svm.peers.learner import Learner
+
+
+class Net:
+    """Learners that hear each other at once."""
+
+    def __init__(self, names):
+        self.learners = {i: self.learner(i, name) for i, name in enumerate(names)}
+        for i, learner in self.learners.items():
+            learner.relink([j for j in self.learners if j != i])
+
+    def learner(self, i, name):
+        X, y = SITES[name]
+        terms = Charter("test", "pdmm", LAM, 12, "none", (-1.0, 1.0), True, "none")
+        return Learner(X, (y > 0).astype(np.int32), terms, i, seed=i)
+
+    def run(self, ticks, *some):
+        waiting = {i: [] for i in some or self.learners}
+        for _ in range(ticks):
+            sent = {i: self.learners[i].solve() for i in waiting}
+            for i in waiting:
+                self.learners[i].absorb(waiting[i])
+                waiting[i] = []
+            for i, parcels in sent.items():
+                for parcel in parcels:
+                    if parcel.other in waiting:
+                        waiting[parcel.other].append(parcel._replace(other=i, vector=parcel.vector.copy()))
+
+    def leave(self, leaver, heir):
+        gone, stays = self.learners[leaver], self.learners[heir]
+        gone.relink([heir, *gone.kept])
+        word = leaving._last_word(gone, Discretion(gone.X, 1), heir)
+        stays.kept |= {leaver}
+        stays.solve()
+        w = stays.model()
+        strained = word._replace(other=leaver, note=3 * word.weight)  # so much asks for another penalty
+        stays.absorb([strained])
+        for i in gone.neighbours + [j for j in self.learners if j not in (leaver, heir)]:
+            if leaver in self.learners[i].neighbours and i != heir:
+                self.drop(i, leaver)
+        return w
+
+    def drop(self, i, other):
+        learner = self.learners[i]
+        learner.relink([j for j in learner.neighbours if j != other])
+
+
+def assert_balanced(learner):
+    """(n lam + R) w + sum A z = v: what every move of PDMM keeps true."""
+    edge, w = learner.block.edge, learner.block.flat[0]
+    sign = np.where(learner.node < learner.block.links.target, 1.0, -1.0)
+    left = (edge["curve"][0] + edge["R"][0]) * w + (sign * edge["open"]) @ edge["z"]
+    v = learner.X.T @ (learner.duals[0] * np.where(learner.label == 1, 1.0, -1.0))
+    np.testing.assert_allclose(left, v, atol=1e-9 * np.abs(v).max())
+
+
+def z_of(learner, other):
+    [at] = np.flatnonzero(learner.block.links.target == other)
+    return learner.block.edge["z"][at].copy()
+
+
+@pytest.mark.parametrize("names", ["ab", "abc", "abcd"])
+@pytest.mark.parametrize("heir", [0, 1])
+def test_a_last_letter_moves_nobody(names, heir):
+    """Whether the heir's number is the lower one and it owns the penalty, or not."""
+    leaver = 1 - heir
+    net = Net(names)
+    net.run(800)
+    before = net.leave(leaver, heir)
+    after = net.learners[heir].model()
+    np.testing.assert_allclose(after, before, atol=2e-3 * np.abs(before).max())
+    staying = [i for i in net.learners if i != leaver]
+    for i in staying:
+        assert_balanced(net.learners[i])
+    net.run(400, *staying)
+    for i in staying:
+        assert_balanced(net.learners[i])
+        assert excess(names, net.learners[i].model()[0]) < 3e-4
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_what_an_edge_pulled_that_is_closed_is_not_put_on_a_kept_one(others):
+    """With another edge it goes there, and w stays; without one, w goes where its own rows and what is kept have it."""
+    net = Net("abc" if not others else "abcd")
+    net.run(800)
+    net.leave(1, 0)
+    learner = net.learners[0]
+    kept, before = z_of(learner, 1), learner.model()
+    net.drop(0, 2)
+    np.testing.assert_array_equal(z_of(learner, 1), kept)
+    assert_balanced(learner)
+    assert np.allclose(learner.model(), before) == bool(others)
+
+
+def test_nothing_is_said_to_one_who_is_away():
+    net = Net("abcd")
+    net.run(50)
+    net.leave(1, 0)
+    learner, receivers = net.learners[0], []
+    for _ in range(12):
+        receivers += [parcel.other for parcel in learner.solve()]
+        learner.absorb([])
+    assert receivers.count(2) == receivers.count(3) == 6
+
+
+def test_one_who_is_heard_anew_puts_nothing_on_a_kept_edge():
+    """Its letter of a higher epoch closes its edge and opens it again, within a tick."""
+    net = Net("abcd")
+    net.run(800)
+    net.leave(1, 0)
+    kept = z_of(net.learners[0], 1)
+    net.drop(2, 0)
+    net.learners[2].relink([0, 3])
+    net.run(1000, 0, 2, 3)
+    assert net.learners[0].block.edge["epoch"][1] == 2  # it was: closed and opened
+    np.testing.assert_array_equal(z_of(net.learners[0], 1), kept)
+    assert_balanced(net.learners[0])
+    for i in (0, 2, 3):
+        assert excess("abcd", net.learners[i].model()[0]) < 3e-4
+
+
+def speaks_alone(speaker, hearer, ticks):
+    """One hears the other and not the other way round; how large the weights of the hearer were in between."""
+    largest = 0.0
+    for _ in range(ticks):
+        said = [parcel._replace(other=speaker.node, vector=parcel.vector.copy()) for parcel in speaker.solve()]
+        speaker.absorb([])
+        hearer.solve()
+        hearer.absorb(said)
+        largest = max(largest, np.abs(hearer.model()).max())
+    return largest
+
+
+def stiffen(learner, times):
+    """Another penalty on all edges, whatever the other ends think."""
+    learner.block.edge["rho"] *= times
+    learner.block.edge["R"] *= times
+    learner.refresh()
+
+
+def assert_at_the_optimum(net, names):
+    for learner in net.learners.values():
+        assert_balanced(learner)
+        assert excess(names, learner.model()[0]) < 3e-4
+
+
+@pytest.mark.parametrize("fresh", [0, 1])
+@pytest.mark.parametrize("deaf", [0, 3, 30, 60])
+@pytest.mark.parametrize("stiffer", [0.01, 1.0, 100.0])
+def test_one_who_begins_anew_and_hears_nothing_at_first_moves_nobody_far(fresh, deaf, stiffer):
+    """It wishes for another penalty than its edge had come to, and says so until it hears of it."""
+    net = Net("ab")
+    net.run(200)
+    stays, before = net.learners[1 - fresh], np.abs(net.learners[fresh].model()).max()
+    begun = net.learners[fresh] = net.learner(fresh, "ab"[fresh])
+    begun.relink([1 - fresh])
+    stays.renew(fresh)
+    begun.solve()
+    begun.absorb([])
+    stiffen(begun, stiffer)
+    assert speaks_alone(begun, stays, deaf) < 20 * before
+    net.run(800)
+    assert_at_the_optimum(net, "ab")
+
+
+def test_one_who_goes_back_to_a_penalty_of_long_ago_moves_nobody_far():
+    """As from an old checkpoint: its edge has come to another penalty since."""
+    net = Net("ab")
+    net.run(4)
+    arrays, about = net.learners[1].state()
+    old = {name: np.array(value) for name, value in arrays.items()}
+    net.run(200)
+    before = np.abs(net.learners[0].model()).max()
+    net.learners[1].restore(old, about)
+    net.learners[0].renew(1)
+    stiffen(net.learners[1], 64.0)
+    assert speaks_alone(net.learners[1], net.learners[0], 30) < 20 * before
+    net.run(800)
+    assert_at_the_optimum(net, "ab")
