@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gadget_svm.block import Block
-from gadget_svm.gossip.protocol import Round, arranged, draw_edges, post, take_in
+from gadget_svm.gossip.protocol import Floats, Ints, Round, arranged, draw_edges, post, take_in
 from gadget_svm.kernels import gossip as moves
 from gadget_svm.mail import Mail
 
@@ -26,9 +26,7 @@ class PushSum:
     def round(self, block: Block, time: int, since: int) -> Round:
         """One message from every node (steps 4 and 5 of Algorithm 1), and what arrives is summed (2 and 3)."""
         edges = draw_edges(block)
-        vector, weight = np.empty_like(block.s), np.empty(block.k)
-        block.team.run(moves.halve, block.k, block.s.shape[1], edges, block.s, block.phi, vector, weight)
-        delivery = yield post(block, time, None, edges, vector, weight)
+        delivery = yield post(block, time, None, edges, *_halves(block, edges))
         block.note_presence(delivery)
         absorb(block, delivery.mail, since)
 
@@ -48,15 +46,29 @@ class Diffusion:
         links, flag = block.links, block.edge.get("flag")
         senders = np.repeat(np.arange(block.k), np.diff(links.indptr))
         edges = np.where(block.alive[senders], np.arange(len(senders)), -1)
-        vector, weight = np.empty((len(edges), block.s.shape[1])), np.empty(len(edges))
-        block.team.run(
-            moves.share_out, block.k, block.s.shape[1], block.alive, links.indptr, links.share, links.keep,
-            block.s, block.phi, vector, weight,
-        )  # fmt: skip
         note = None if flag is None else flag[senders]
-        delivery = yield post(block, time, senders + block.first, edges, vector, weight, note)
+        delivery = yield post(block, time, senders + block.first, edges, *_shares(block), note)
         block.note_presence(delivery)
         absorb(block, delivery.mail, since)
+
+
+def _halves(block: Block, edges: Ints) -> tuple[Floats, Floats]:
+    """Half of the sum and weight of every node that sends. No name is left here for what is sent: who sends it on a
+    wire may let go of it before the answers come."""
+    vector, weight = np.empty_like(block.s), np.empty(block.k)
+    block.team.run(moves.halve, block.k, block.s.shape[1], edges, block.s, block.phi, vector, weight)
+    return vector, weight
+
+
+def _shares(block: Block) -> tuple[Floats, Floats]:
+    """The share of every edge, likewise."""
+    links, count = block.links, len(block.links.target)
+    vector, weight = np.empty((count, block.s.shape[1])), np.empty(count)
+    block.team.run(
+        moves.share_out, block.k, block.s.shape[1], block.alive, links.indptr, links.share, links.keep,
+        block.s, block.phi, vector, weight,
+    )  # fmt: skip
+    return vector, weight
 
 
 def absorb(block: Block, mail: Mail, since: int) -> None:

@@ -154,11 +154,14 @@ class Worker:
                 return
             self._count(mail.n_messages, mail.nbytes)
             key = (LEARN, self.t, turn)
-            own = self._send(mail, key)
-            batches = self._collect(key)
+            batches = [self._send(mail, key)]
+            mail = None  # on its way: of a vector a node there is one copy at a time, as far as that goes
+            batches += [batch.mail for batch in self._collect(key)]
             left, joined = self._presence()
-            received = Mail.merge([own, *(batch.mail for batch in batches)])
+            received = Mail.merge(batches)
+            batches.clear()
             mail = _answer(party, Delivery(received, joined, left))
+            del received
             if left:
                 self._sever(left)
 
