@@ -2,15 +2,15 @@
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
+from gadget_svm.algorithms.choices import Choices
 from gadget_svm.algorithms.contract import Algorithm, Run
 from gadget_svm.algorithms.pdmm import Pdmm
 from gadget_svm.algorithms.settings import Gadget
 from gadget_svm.network import Network
 
 
-class Auto(BaseEstimator):  # type: ignore[misc]
+class Auto(Choices):
     """PDMM, which brings every node to the pooled optimum; GADGET with implicit steps where PDMM does not apply.
 
     All neighbours are pushed to in every tick, which takes the least time; ``Pdmm()`` by itself pushes to one, which

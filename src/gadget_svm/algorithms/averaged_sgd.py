@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from gadget_svm import gossip
+from gadget_svm.algorithms.choices import Choices
 from gadget_svm.algorithms.gadget import GadgetRun, pick
 from gadget_svm.algorithms.settings import Gadget
 from gadget_svm.block import Block
@@ -220,7 +220,7 @@ class AveragedSgdRun(GadgetRun):
         block.edge["eta0"] = eta0
 
 
-class AveragedSgd(BaseEstimator):  # type: ignore[misc]
+class AveragedSgd(Choices):
     """Averaged stochastic gradient descent, with a pass of local steps between two exchanges of GADGET's Push-Sum.
 
     Parameters

@@ -26,9 +26,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from gadget_svm import gossip, spectral
+from gadget_svm.algorithms.choices import Choices
 from gadget_svm.block import Block
 from gadget_svm.gossip.protocol import arranged, post
 from gadget_svm.kernels import mom_dsvm as moves
@@ -155,7 +155,7 @@ def lower_bound(blocks: Sequence[Block], lam: float) -> Floats:
     return value
 
 
-class MomDsvm(BaseEstimator):  # type: ignore[misc]
+class MomDsvm(Choices):
     """MoM-DSVM, the consensus SVM by the alternating direction method of multipliers.
 
     Parameters

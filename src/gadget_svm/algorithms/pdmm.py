@@ -28,9 +28,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from gadget_svm import gossip, spectral
+from gadget_svm.algorithms.choices import Choices
 from gadget_svm.block import Block, Links
 from gadget_svm.gossip.protocol import arranged, post
 from gadget_svm.kernels import pdmm as moves
@@ -289,7 +289,7 @@ def _drop(nodes: moves.Nodes, edges: moves.Edges, i: int, e: int) -> None:
     edges.epoch[e] += 1
 
 
-class Pdmm(BaseEstimator):  # type: ignore[misc]
+class Pdmm(Choices):
     """The primal-dual method of multipliers over gossip push: every node at the optimum of the pooled rows.
 
     Parameters

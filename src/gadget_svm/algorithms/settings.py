@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from sklearn.base import BaseEstimator
-
 from gadget_svm import gossip, spectral
+from gadget_svm.algorithms.choices import Choices
 from gadget_svm.algorithms.gadget import GadgetRun
 from gadget_svm.names import lookup, unknown
 from gadget_svm.network import Floats, Network
@@ -16,7 +15,7 @@ FEW = 6
 PROJECTIONS = {"both": (True, True), "local": (True, False), "mixed": (False, True), "none": (False, False)}
 
 
-class Gadget(BaseEstimator):  # type: ignore[misc]
+class Gadget(Choices):
     """GADGET SVM, the paper's Algorithm 2.
 
     Parameters

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from gadget_svm import gossip
+from gadget_svm.algorithms.choices import Choices
 from gadget_svm.algorithms.gadget import GadgetRun, pick, settle
 from gadget_svm.algorithms.settings import Gadget
 from gadget_svm.block import Block
@@ -97,7 +97,7 @@ class TwoPushSumRun(GadgetRun):
         gossip.estimate(block)
 
 
-class TwoPushSum(BaseEstimator):  # type: ignore[misc]
+class TwoPushSum(Choices):
     """The older GADGET, with one Push-Sum call for the models and one for the loss vectors.
 
     Parameters

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.class_weight import compute_class_weight
 
 from gadget_svm.data.partition import are_counts, deal_by_sites, deal_evenly
 from gadget_svm.kernels import Team
@@ -80,6 +79,8 @@ def row_costs(class_weight: Any, classes: NDArray[Any], label: NDArray[np.int32]
     """c_r of every row, from the weight of its class; "balanced" counts rows by their multiplicity."""
     if class_weight is None:
         return np.ones(len(label))
+    from sklearn.utils.class_weight import compute_class_weight  # here, as actors do without scikit-learn
+
     per_class = compute_class_weight(class_weight, classes=classes, y=classes[label], sample_weight=times)
     if not (np.isfinite(per_class).all() and (per_class >= 0).all() and per_class.max() > 0):
         raise ValueError(f"class weights must be numbers, none negative and not all zero; got {class_weight!r}")

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils.multiclass import check_classification_targets
 
 from gadget_svm.data.columnar import read_arrow
 from gadget_svm.data.files import Raw, tidy_labels
@@ -191,6 +190,8 @@ class RemoteProblem:
 
 def pose(runtime: Any, class_weight: Any, intercept: bool) -> tuple[RemoteProblem, NDArray[Any]]:
     """The problem that the actors' shards make up, and its classes."""
+    from sklearn.utils.multiclass import check_classification_targets  # here, as actors do without scikit-learn
+
     names, looks = runtime.names, [look for part in runtime.ask("look") for look in part]
     width, shift = agreed_width(names, looks)
     classes, label = np.unique(np.concatenate([look.labels for look in looks]), return_inverse=True)
