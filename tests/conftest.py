@@ -17,7 +17,7 @@ settings.register_profile("patient", deadline=None)  # the first example may com
 settings.load_profile("patient")
 
 
-HEAVY = ("test_ray", "test_peer_network", "test_demo", "test_leaving")
+HEAVY = ("test_ray", "test_cli_shards", "test_peer_network", "test_demo", "test_leaving")
 """Files that start many processes, or wait for peers to learn: one after another, or they starve on a small machine."""
 
 

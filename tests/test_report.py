@@ -167,6 +167,9 @@ def test_nodes_are_compared_by_what_they_differ_in():
     assert quality(summary(3)["nodes"])[0].startswith("test accuracy")
     assert quality(summary(3, test_accuracy=0.9)["nodes"])[0] == "objective"
     assert quality(summary(3, test_accuracy=None)["nodes"]) == ("objective", [0.5, 1.5, 2.5])
+    unseen = summary(3, test_accuracy=None, train_objective=None)["nodes"]
+    assert quality(unseen) == ("number of rows", [float(node["rows"]) for node in unseen])
+    assert quality(summary(3, test_accuracy=0.9, train_objective=None)["nodes"]) == ("test accuracy, %", [90.0] * 3)
 
 
 def test_a_reference_is_a_level_line():

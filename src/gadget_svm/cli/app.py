@@ -88,7 +88,7 @@ def train(
     from gadget_svm.cli.order import Order
     from gadget_svm.cli.training import run_training
 
-    raise typer.Exit(run_training(Order(**order)))
+    raise typer.Exit(run_training(Order.of(**order)))
 
 
 @app.command()

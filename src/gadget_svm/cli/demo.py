@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from gadget_svm.cli.judging import Judge
+from gadget_svm.cli.judging import Outsider
 from gadget_svm.cli.order import Order
 from gadget_svm.cli.tables import say
 from gadget_svm.cli.training import run_training
@@ -38,7 +38,7 @@ def run_demo(out: Path) -> int:
     return run_training(order, one_machine)
 
 
-def one_machine(data: Dataset, model: GadgetSVC, judge: Judge) -> dict[str, Any]:
+def one_machine(data: Dataset, model: GadgetSVC, judge: Outsider) -> dict[str, Any]:
     """The optimum, found by scikit-learn where all rows are in one place: the same lam, no intercept."""
     from sklearn.svm import LinearSVC
 

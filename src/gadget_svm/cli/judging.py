@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,26 +20,16 @@ TOGETHER = 50
 
 
 @dataclass(frozen=True)
-class Judge:
-    """The training rows and, where there are some, the test rows, to measure models by."""
+class Outsider:
+    """The test rows, where there are some, to measure models by: the training rows are elsewhere, and of them is known
+    what the history says of the network average."""
 
-    train: Objective
     test: Objective | None
 
     @classmethod
-    def of(cls, data: Dataset, lam: float, intercept: bool, n_jobs: int | None = None) -> "Judge":
+    def of(cls, data: Dataset, lam: float, intercept: bool, n_jobs: int | None = None) -> Self:
         """Fails where the test rows have a label that no training row has."""
-        classes, team = np.unique(data.y), Team.of(n_jobs)
-        train = _objective(data.X, data.y, classes, lam, intercept, team)
-        if data.X_test is None or data.y_test is None:
-            return cls(train, None)
-        strangers = np.setdiff1d(data.y_test, classes)
-        if len(strangers):
-            raise ValueError(
-                f"the test rows have the label {strangers[0]!s}, which no training row has: the labels are "
-                f"{', '.join(map(str, classes[:20].tolist()))}"
-            )
-        return cls(train, _objective(data.X_test, data.y_test, classes, lam, intercept, team))
+        return cls(_test_objective(data, lam, intercept, Team.of(n_jobs)))
 
     def test_error(self, mean: Floats) -> float | None:
         """The zero-one error of one model (outputs x features) on the test rows."""
@@ -58,8 +48,10 @@ class Judge:
         return entries
 
     def average(self, model: GadgetSVC) -> dict[str, Any]:
-        """The network average's scores."""
-        return self.model(model.coef_, model.intercept_, model.fit_intercept)
+        """The network average's scores; of training rows that are elsewhere, those who have them told the last."""
+        last = model.history_[-1]
+        seen = {"train_objective": last["objective"], "train_accuracy": 1 - last["error"]}
+        return self.model(model.coef_, model.intercept_, model.fit_intercept) | seen
 
     def model(self, coef: Floats, bias: Floats, intercept: bool) -> dict[str, Any]:
         """The scores of any linear model (outputs x features)."""
@@ -67,11 +59,32 @@ class Judge:
         return next(self._scores(whole[None]))
 
     def _scores(self, models: Floats) -> Iterator[dict[str, Any]]:
+        for right in [None] * len(models) if self.test is None else (1 - self.test(models).error).tolist():
+            yield {"train_objective": None, "train_accuracy": None, "test_accuracy": right}
+
+
+@dataclass(frozen=True)
+class Judge(Outsider):
+    """The training rows and, where there are some, the test rows, to measure models by."""
+
+    train: Objective
+
+    @classmethod
+    def of(cls, data: Dataset, lam: float, intercept: bool, n_jobs: int | None = None) -> Self:
+        """Fails where the test rows have a label that no training row has."""
+        team = Team.of(n_jobs)
+        train = _objective(data.X, data.y, np.unique(data.y), lam, intercept, team)
+        return cls(_test_objective(data, lam, intercept, team), train)
+
+    def average(self, model: GadgetSVC) -> dict[str, Any]:
+        """The network average's scores."""
+        return self.model(model.coef_, model.intercept_, model.fit_intercept)
+
+    def _scores(self, models: Floats) -> Iterator[dict[str, Any]]:
         train: Scores = self.train(models)
-        test = [None] * len(models) if self.test is None else (1 - self.test(models).error).tolist()
-        accuracy = (1 - train.error).tolist()
-        for objective, right, test_right in zip(train.objective.tolist(), accuracy, test, strict=True):
-            yield {"train_objective": objective, "train_accuracy": right, "test_accuracy": test_right}
+        pairs = zip(train.objective.tolist(), (1 - train.error).tolist(), strict=True)
+        for scores, (objective, right) in zip(super()._scores(models), pairs, strict=True):
+            yield scores | {"train_objective": objective, "train_accuracy": right}
 
 
 def sampled(n_nodes: int) -> NDArray[np.int64]:
@@ -84,6 +97,19 @@ def rows_of_nodes(n_rows: int, n_nodes: int, sites: NDArray[Any] | None) -> NDAr
     if sites is not None:
         return np.bincount(sites, minlength=n_nodes)
     return n_rows // n_nodes + (np.arange(n_nodes) < n_rows % n_nodes)
+
+
+def _test_objective(data: Dataset, lam: float, intercept: bool, team: Team) -> Objective | None:
+    if data.X_test is None or data.y_test is None:
+        return None
+    classes = np.unique(data.y)
+    strangers = np.setdiff1d(data.y_test, classes)
+    if len(strangers):
+        raise ValueError(
+            f"the test rows have the label {strangers[0]!s}, which no training row has: the labels are "
+            f"{', '.join(map(str, classes[:20].tolist()))}"
+        )
+    return _objective(data.X_test, data.y_test, classes, lam, intercept, team)
 
 
 def _objective(X: Any, y: Any, classes: NDArray[Any], lam: float, intercept: bool, team: Team) -> Objective:

@@ -16,7 +16,12 @@ def _option(*names: str, panel: str, help: str, metavar: str | None = None) -> t
 
 
 Data = Annotated[
-    str, typer.Argument(help="A named data set (see: gadget data list) or a file: svmlight, CSV, Parquet, npz.")
+    list[str],
+    typer.Argument(
+        metavar="DATA",
+        help="A named data set (see: gadget data list) or a file: svmlight, CSV, Parquet, npz. Several files are "
+        "shards, one a node; with --engine ray the actors read them, also by URI (s3://, https://, ...).",
+    ),
 ]
 Test = Annotated[
     Path | None, _option("--test", panel=DATA, help="A file with test rows. Named data sets bring their own.")
@@ -34,7 +39,9 @@ Partition = Annotated[
     _option("--partition", panel=DATA, help="Who gets which rows: even, sorted, label-skew:0.1 or sizes:1,2,3."),
 ]
 
-Nodes = Annotated[int | None, _option("--nodes", panel=NETWORK, help="How many nodes. Default: min(10, rows).")]
+Nodes = Annotated[
+    int | None, _option("--nodes", panel=NETWORK, help="How many nodes. Default: min(10, rows), or one a shard.")
+]
 Topology = Annotated[
     str, _option("--topology", panel=NETWORK, help="Who gossips with whom, such as ring, k-out:20 or random-regular:4.")
 ]

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gadget_svm.names import unknown
 
@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gadget_svm.algorithms import Algorithm
-    from gadget_svm.data import Dataset
     from gadget_svm.estimator import GadgetSVC
 
 SETTINGS = {
@@ -31,7 +30,7 @@ WORDS: dict[str, Any] = {"true": True, "false": False, "none": None}
 class Order:
     """The options of one training, as given: None where the user said nothing."""
 
-    data: str
+    data: str  # a named data set or a file; or what the shards are called together
     test: Path | None = None
     positive: str | None = None
     label: str | None = None
@@ -64,6 +63,16 @@ class Order:
     report: Path | None = None
     record_every: int | None = None
     quiet: bool = False
+    shards: tuple[str, ...] = ()  # files or URIs, one a node
+
+    @classmethod
+    def of(cls, data: list[str], **options: Any) -> "Order":
+        """As typed: one name or file is data to be dealt out; several, or one URI, are shards."""
+        from gadget_svm.estimator.places import scheme_of
+
+        if len(data) == 1 and not scheme_of(data[0]):
+            return cls(data[0], **options)
+        return cls(f"{len(data):,} shard{'s' * (len(data) > 1)}", shards=tuple(data), **options)
 
     @property
     def fault_texts(self) -> list[str]:
@@ -71,7 +80,15 @@ class Order:
         return ([] if self.drop is None else [f"loss={self.drop}"]) + list(self.fault or [])
 
 
-def make_model(order: Order, data: "Dataset") -> "GadgetSVC":
+class HasLam(Protocol):
+    """Data, as far as it may have a lam of its own."""
+
+    @property
+    def lam(self) -> float | None:
+        """The paper's, where it has one."""
+
+
+def make_model(order: Order, data: HasLam) -> "GadgetSVC":
     """The estimator the order describes, for this data."""
     from gadget_svm.estimator import GadgetSVC
 
@@ -155,7 +172,7 @@ def _structure(text: str) -> Any:
         raise ValueError(f'{text} is not JSON ({error}): write for example resources={{"fast": 1}}') from None
 
 
-def lam_for(order: Order, data: "Dataset") -> float:
+def lam_for(order: Order, data: HasLam) -> float:
     """The one given, else the data set's own, else 1e-4."""
     if order.lam is not None:
         return order.lam
@@ -202,6 +219,6 @@ def _scheme_options(scheme: str, text: str) -> dict[str, Any]:
         raise ValueError(f"--partition {scheme}:{text}: write sizes:1,2,3 or label-skew:0.1") from error
 
 
-def with_nodes(order: Order, sites: "NDArray[Any] | None") -> Order:
+def with_nodes(order: Order, sites: int | None) -> Order:
     """The order with as many nodes as there are sites."""
-    return order if sites is None else replace(order, nodes=int(sites.max()) + 1)
+    return order if sites is None else replace(order, nodes=sites)

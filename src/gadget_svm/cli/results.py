@@ -14,16 +14,16 @@ from gadget_svm.report.words import at_most
 from gadget_svm.runtimes.stopping import stopping_rule
 
 Summary = dict[str, Any]
-NOT_PARAMETERS = ("data", "json", "out", "report", "quiet", "settings", "drop", "fault", "data_dir")
+NOT_PARAMETERS = ("data", "shards", "json", "out", "report", "quiet", "settings", "drop", "fault", "data_dir")
 
 
 def summarise(
-    order: Order, data: Dataset, model: GadgetSVC, nodes: list[dict[str, Any]], average: dict[str, Any]
+    order: Order, about: dict[str, Any], model: GadgetSVC, nodes: list[dict[str, Any]], average: dict[str, Any]
 ) -> Summary:
-    """Everything about a run but its history; only what JSON can hold."""
+    """Everything about a run but its history; only what JSON can hold. ``about`` describes the data."""
     last = model.history_[-1]
     summary = {
-        "dataset": describe_data(data),
+        "dataset": about,
         "parameters": parameters(order, model),
         "nodes": nodes,
         "nodes_judged": len(nodes),

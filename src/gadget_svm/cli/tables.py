@@ -56,7 +56,7 @@ def show_training(console: "Console", summary: dict[str, Any], history: Sequence
     """The table and the line below it."""
     console.print(nodes_table(summary))
     if summary["dataset"]["test_rows"] is None:
-        say(console, "No test rows (--test FILE gives some): accuracy is that on the training rows.")
+        say(console, f"No test rows (--test FILE gives some): accuracy is that on the training rows{whose(summary)}.")
     if "reference" in summary:
         say(console, f"For comparison, {summary['reference']['name']}: {summary['reference']['text']}.")
     say(console, summary["why"][0].upper() + summary["why"][1:] + ".")
@@ -69,6 +69,11 @@ def show_training(console: "Console", summary: dict[str, Any], history: Sequence
         say(console, missed)
     for hint in summary["hints"]:
         say(console, hint)
+
+
+def whose(summary: dict[str, Any]) -> str:
+    """Of shards that are read elsewhere only the average is measured."""
+    return ", of the average alone, as the rows are with the actors" * (summary["nodes"][0]["train_accuracy"] is None)
 
 
 def say(console: "Console", text: str) -> None:

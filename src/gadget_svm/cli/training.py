@@ -12,16 +12,19 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gadget_svm.cli.errors import INTERRUPTED
 from gadget_svm.cli.files import MODEL, check_targets, write_history, write_summary
-from gadget_svm.cli.judging import Judge, rows_of_nodes
+from gadget_svm.cli.judging import Outsider
 from gadget_svm.cli.order import Order, make_model, share_out, with_nodes
-from gadget_svm.cli.progress import Download, Interruption, meter
+from gadget_svm.cli.progress import Download, Interruption, Meter, meter
 from gadget_svm.cli.results import Summary, plain, summarise
+from gadget_svm.cli.shards import check_place, check_shards
+from gadget_svm.cli.sources import Known, Pooled, Source, shards_of
 from gadget_svm.cli.tables import say, show_training
 from gadget_svm.data import Dataset, load_dataset
+from gadget_svm.data.sources import ENTRIES
 from gadget_svm.estimator import GadgetSVC, save_model
 from gadget_svm.faults import make_faults
 
-Reference = Callable[[Dataset, GadgetSVC, Judge], dict[str, Any]]
+Reference = Callable[[Dataset, GadgetSVC, Outsider], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -44,22 +47,30 @@ def run_training(order: Order, reference: Reference | None = None) -> int:
 
 def train_models(order: Order, aside: Console, reference: Reference | None) -> Trained:
     """Load, train, save, judge: the model is on disk before anything is measured."""
-    data = load(order, aside)
-    sites = share_out(order, data.y)
-    order = with_nodes(order, sites)
-    model = make_model(order, data)
-    remark(data, model, aside)
-    judge = Judge.of(data, model.lam, model.fit_intercept, order.jobs)
-    fit(model, data, sites, judge, meter(aside, order.max_iter, order.max_seconds, order.quiet))
+    source = find(order, aside)
+    order = with_nodes(order, source.n_nodes)
+    model = make_model(order, source)
+    known = fit(model, source, aside, meter(aside, order.max_iter, order.max_seconds, order.quiet))
     history = [plain(record) for record in model.history_]
     if order.out is not None:
         save_model(model, order.out / MODEL)
         write_history(order.out, history)
-    rows = rows_of_nodes(len(data.y), len(model.node_coef_), sites)
-    summary = summarise(order, data, model, judge.nodes(model, rows), judge.average(model))
-    if reference is not None:
-        summary["reference"] = plain(reference(data, model, judge))
+    judge, rows = known.judge, known.rows(len(model.node_coef_))
+    summary = summarise(order, known.about, model, judge.nodes(model, rows), judge.average(model))
+    if reference is not None and known.data is not None:
+        summary["reference"] = plain(reference(known.data, model, judge))
     return Trained(model, history, summary)
+
+
+def find(order: Order, aside: Console) -> Source:
+    """Where the rows come from."""
+    if order.shards:
+        check_shards(order)
+        return shards_of(order)
+    if order.data not in ENTRIES:
+        check_place(order.data)
+    data = load(order, aside)
+    return Pooled(data, share_out(order, data.y))
 
 
 def load(order: Order, aside: Console) -> Dataset:
@@ -71,20 +82,26 @@ def load(order: Order, aside: Console) -> Dataset:
         )
 
 
-def remark(data: Dataset, model: GadgetSVC, aside: Console) -> None:
+def remark(about: dict[str, Any], model: GadgetSVC, aside: Console) -> None:
     """What a user would like to know before it begins."""
     lossy = any(fault.loses for fault in make_faults(model.faults))
-    say(aside, f"{data.name}: {data.X.shape[0]:,} rows, {data.X.shape[1]:,} features, lam {model.lam:g} ({data.note})")
+    size = f"{about['rows']:,} rows, {about['features']:,} features"
+    say(aside, f"{about['name']}: {size}, lam {model.lam:g} ({about['note']})")
     if lossy and getattr(model.algorithm, "gossip", None) == "auto":
         say(aside, "Messages get lost, so the nodes gossip by running sums, which a loss cannot corrupt "
             "(--gossip push-sum insists on the paper's form).")  # fmt: skip
 
 
-def fit(model: GadgetSVC, data: Dataset, sites: Any, judge: Judge, shown: Any) -> None:
-    """Train under observation; Ctrl-C ends it after the current leap."""
+def fit(model: GadgetSVC, source: Source, aside: Console, shown: Meter) -> Known:
+    """Train under observation; Ctrl-C ends it after the current leap. What was known of the rows before."""
+    known: list[Known] = []
+
+    def ready(found: Known) -> None:
+        known.append(found)
+        remark(found.about, model, aside)
 
     def observe(record: dict[str, Any], mean: Any) -> None:
-        error = judge.test_error(mean)
+        error = known[0].judge.test_error(mean)
         if error is not None:
             record["test_error"] = error
         shown.record(record)
@@ -98,7 +115,8 @@ def fit(model: GadgetSVC, data: Dataset, sites: Any, judge: Judge, shown: Any) -
             shown.tick()
             return ctrl_c.asked
 
-        model.fit_observed(data.X, data.y, sites=sites, observe=observe, should_stop=should_stop)
+        source.fit(model, ready, observe, should_stop)
+    return known[0]
 
 
 def show(order: Order, trained: Trained, aside: Console) -> None:

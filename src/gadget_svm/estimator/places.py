@@ -86,22 +86,23 @@ def shown(place: str) -> str:
     return f"{scheme}://{rest.rpartition('@')[2]}"  # a password with a / in it looks like a path
 
 
-def read_place(place: str) -> Raw:
-    """Read a file by its path, or by a URI of any file system that is at hand."""
+def read_place(place: str, label: str | None = None) -> Raw:
+    """Read a file by its path, or by a URI of any file system that is at hand; ``label`` is the label's column."""
     if scheme_of(place) in ("", "file"):
-        return read_raw(Path(_checked(place)))
+        return read_raw(Path(_checked(place)), label)
     with tempfile.TemporaryDirectory(prefix="gadget") as folder:
         copy = Path(folder) / file_name(place)
         try:
             with copy.open("wb") as target:
                 fetch(place, target)
-            return read_raw(copy)
+            return read_raw(copy, label)
         except FileNotFoundError as error:
             raise FileNotFoundError(f"no shard {shown(place)} ({_said(error, place)}): check the spelling") from None
         except (OSError, HTTPException) as error:
             raise OSError(f"{shown(place)} cannot be read: {_said(error, place)}") from None
-        except DataFileError as error:
-            raise DataFileError(str(error).replace(str(copy), shown(place))) from None
+        except ValueError as error:  # of what is in it, or of a label that is not
+            kind = DataFileError if isinstance(error, DataFileError) else ValueError
+            raise kind(_said(error, place).replace(str(copy), shown(place))) from None
 
 
 def _said(error: Exception, place: str) -> str:

@@ -14,11 +14,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from gadget_svm.data.catalog import against_rest
 from gadget_svm.data.columnar import read_arrow
 from gadget_svm.data.files import Raw, tidy_labels
 from gadget_svm.data.formats import agree
+from gadget_svm.data.paper import Parts
 from gadget_svm.estimator.places import read_place, shard_names, shown
 from gadget_svm.estimator.problem import WORTH_SPARING, as_csr, row_costs
+from gadget_svm.estimator.shards import Agreed
 from gadget_svm.kernels import Team
 from gadget_svm.rows import Rows, Shares
 from gadget_svm.runtimes import ray_cluster, ray_engine
@@ -49,9 +52,10 @@ class Terms(NamedTuple):
 
     width: int
     shift: bool  # whether svmlight ids count from 1
-    classes: NDArray[Any]
+    classes: NDArray[Any]  # the labels, each once
     cost: Floats  # of a row of each class
     intercept: bool
+    merged: Ints | None = None  # where several labels are one class: that of every label
 
 
 @dataclass
@@ -60,7 +64,7 @@ class Shards:
 
     names: list[str]
     tables: list[list[Any]] = field(default_factory=list)  # of a Ray Dataset: parts of every node's table
-    label: str | None = None
+    label: str | None = None  # its column
     _raws: list[Raw] = field(default_factory=list)
     _width: int = 0
     _rows: Rows | None = None
@@ -71,7 +75,7 @@ class Shards:
             pairs = zip(self.names, self.tables, strict=True)
             self._raws = [_from_tables(name, parts, self.label) for name, parts in pairs]
         else:
-            self._raws = [_slim(read_place(name)) for name in self.names]
+            self._raws = [_slim(read_place(name, self.label)) for name in self.names]
         return [_look(shown(name), raw) for name, raw in zip(self.names, self._raws, strict=True)]
 
     def settle(self, terms: Terms) -> NDArray[np.bool_]:
@@ -84,6 +88,7 @@ class Shards:
             del X
         start = np.cumsum([len(y) for y in labels])
         label = np.searchsorted(terms.classes, np.concatenate(labels)).astype(np.int32)
+        label = label if terms.merged is None else terms.merged[label].astype(np.int32)
         whole = _stacked(tables)
         self._width = whole.shape[1]
         self._rows = Rows.of(whole, label, terms.cost[label], Shares(np.arange(len(label)), start, ONCE))
@@ -188,35 +193,41 @@ class RemoteProblem:
         return lambda models: self.runtime.judge(models, lam)
 
 
-def pose(runtime: Any, class_weight: Any, intercept: bool) -> tuple[RemoteProblem, NDArray[Any]]:
-    """The problem that the actors' shards make up, and its classes."""
+def pose(
+    runtime: Any, class_weight: Any, intercept: bool, positive: str | None = None
+) -> tuple[RemoteProblem, NDArray[Any], Agreed]:
+    """The problem that the actors' shards make up, its classes, and what the shards agreed on."""
     from sklearn.utils.multiclass import check_classification_targets  # here, as actors do without scikit-learn
 
     names, looks = runtime.names, [look for part in runtime.ask("look") for look in part]
     width, shift = agreed_width(names, looks)
-    classes, label = np.unique(np.concatenate([look.labels for look in looks]), return_inverse=True)
+    labels, number = np.unique(np.concatenate([look.labels for look in looks]), return_inverse=True)
+    signs = against_rest(Parts(sp.csr_matrix((0, width)), labels), positive).y
+    classes, merged = np.unique(signs, return_inverse=True)
     check_classification_targets(classes)
     if len(classes) < 2:
         raise ValueError(
             f"the data has only one class, {classes.tolist()[0]!r}: a classifier needs rows of at least two"
         )
-    counts = np.bincount(label, np.concatenate([look.counts for look in looks])).astype(np.int64)
+    counts = np.bincount(merged[number], np.concatenate([look.counts for look in looks])).astype(np.int64)
     cost = np.ones(len(classes))
     if class_weight is not None:
         cost = row_costs(class_weight, classes, np.repeat(np.arange(len(classes)), counts), None)[np.cumsum(counts) - 1]
-    found = runtime.ask("settle", Terms(width, shift, classes, cost, intercept))
-    start = np.concatenate([[0], np.cumsum([look.rows for look in looks])]).astype(np.int64)
+    found = runtime.ask("settle", Terms(width, shift, labels, cost, intercept, None if positive is None else merged))
+    rows = np.array([look.rows for look in looks], dtype=np.int64)
+    start = np.concatenate([[0], np.cumsum(rows)])
     used = np.logical_or.reduce(found)
     problem = RemoteProblem(
         runtime, sp.csr_matrix((0, len(used))), Shares(np.empty(0, dtype=np.int64), start, ONCE),
         1 if len(classes) == 2 else len(classes), float(np.average(cost, weights=counts)), used,
     )  # fmt: skip
-    return problem, classes
+    zero_based = not shift if any(look.sparse_text for look in looks) else None
+    return problem, classes, Agreed(rows, width, zero_based, looks[0].columns, labels)
 
 
-def start_files(names: list[str], options: dict[str, Any]) -> Any:
+def start_files(names: list[str], options: dict[str, Any], label: str | None = None) -> Any:
     """Actors that will read these shards, one shard a node."""
-    return _start(names, options, lambda first, last: Shards(names[first:last]))
+    return _start(names, options, lambda first, last: Shards(names[first:last], label=label))
 
 
 def start_dataset(dataset: Any, nodes: int | None, label: str | None, options: dict[str, Any]) -> Any:

@@ -1,27 +1,53 @@
-"""One shard per node, given as arrays or as files, put side by side."""
+"""One shard per node, given as arrays or as files, put side by side; and what shards agree on, wherever they are."""
 
 from collections.abc import Iterable
 from os import PathLike, fspath
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from gadget_svm.data.formats import read_tables
+from gadget_svm.data.formats import agree, read_raw
 from gadget_svm.estimator.places import scheme_of, shown
 
 
-def stack_shards(shards: Iterable[Any]) -> tuple[sp.csr_matrix, NDArray[Any], NDArray[np.int64]]:
-    """All rows, all labels, and the node of each row. A shard is (X, y) or a path."""
+class Agreed(NamedTuple):
+    """What all shards agreed on: as much as is known of them without a row."""
+
+    rows: NDArray[np.int64]  # how many every node has
+    features: int
+    zero_based: bool | None  # whether svmlight ids count from 0; None where no shard is svmlight
+    columns: tuple[str, ...] | None  # the features' names, where they have some
+    labels: NDArray[Any]  # each once, as they are in the shards
+
+
+class Stack(NamedTuple):
+    """Shards one under another."""
+
+    X: sp.csr_matrix
+    y: NDArray[Any]
+    sites: NDArray[np.int64]  # the node of every row
+    zero_based: bool | None
+    columns: tuple[str, ...] | None
+
+    def agreed(self) -> Agreed:
+        """What these shards agreed on."""
+        return Agreed(np.bincount(self.sites), self.X.shape[1], self.zero_based, self.columns, np.unique(self.y))
+
+
+def stack_shards(shards: Iterable[Any], label: str | None = None) -> Stack:
+    """All rows, all labels, and the node of each row. A shard is (X, y) or a path; ``label`` is a file's column."""
     shards = list(shards)
     files = [fspath(shard) for shard in shards if isinstance(shard, str | PathLike)]
     for file in files:
         if scheme_of(file):
             raise ValueError(
-                f"{shown(file)} is a URI, which actors read: use engine='ray', or fetch it and give a path"
+                f"{shown(file)} is a URI, which actors read: use engine='ray' (--engine ray), or fetch it and give a path"
             )
-    tables = iter(read_tables(files) if files else [])
+    read, zero_based, columns = _read([Path(file) for file in files], label)
+    tables = iter(read)
     pairs = [next(tables) if isinstance(shard, str | PathLike) else _pair(i, shard) for i, shard in enumerate(shards)]
     if not pairs:
         raise ValueError("fit_shards got no shards: give one (X, y) pair or one file per node")
@@ -36,8 +62,19 @@ def stack_shards(shards: Iterable[Any]) -> tuple[sp.csr_matrix, NDArray[Any], ND
                 f"shard {i} has {X.shape[1]} features, another has {widest}: do the nodes share one set of features?"
             )
     sizes = [X.shape[0] for X, _ in pairs]
-    X = sp.vstack([X for X, _ in pairs], format="csr")
-    return X, np.concatenate([y for _, y in pairs]), np.repeat(np.arange(len(pairs)), sizes)
+    X, y = sp.vstack([X for X, _ in pairs], format="csr"), np.concatenate([y for _, y in pairs])
+    return Stack(X, y, np.repeat(np.arange(len(pairs)), sizes), zero_based, columns)
+
+
+def _read(
+    paths: list[Path], label: str | None
+) -> tuple[list[tuple[sp.csr_matrix, NDArray[Any]]], bool | None, tuple[str, ...] | None]:
+    """The tables of files, brought to one width; whether svmlight counts from 0, and the features' names."""
+    if not paths:
+        return [], None, None
+    raws = [read_raw(path, label) for path in paths]
+    from_zero = [bool((raw.X.indices == 0).any()) for raw in raws if raw.sparse_text]
+    return agree(paths, raws, None, None), any(from_zero) if from_zero else None, raws[0].columns
 
 
 def _pair(i: int, shard: Any) -> tuple[sp.csr_matrix, NDArray[Any]]:

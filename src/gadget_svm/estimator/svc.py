@@ -20,11 +20,13 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from gadget_svm import algorithms, topologies
 from gadget_svm.algorithms import Algorithm
+from gadget_svm.data.catalog import against_rest
+from gadget_svm.data.paper import Parts
 from gadget_svm.data.partition import deal_by_sites
 from gadget_svm.estimator.checks import check_parameters, not_converged, rule_for
 from gadget_svm.estimator.fitting import Fitted, Memory, Plan, Posed, fit_network
 from gadget_svm.estimator.problem import Problem, as_csr, checked_nodes, row_costs, share_batch, share_rows
-from gadget_svm.estimator.shards import are_places, is_dataset, stack_shards
+from gadget_svm.estimator.shards import Agreed, are_places, is_dataset, stack_shards
 from gadget_svm.network import Network
 from gadget_svm.runtimes.stopping import stopping_rule
 from gadget_svm.runtimes.training import Limits, Observe, Record, unobserved
@@ -181,21 +183,36 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._learn(X, label, times, shares, min(one_pass, self.max_iter), None)
         return self
 
-    def fit_shards(self, shards: Iterable[Any]) -> Self:
+    def fit_shards(
+        self,
+        shards: Iterable[Any],
+        *,
+        label: str | None = None,
+        positive: str | None = None,
+        agreed: Callable[[Agreed], None] | None = None,
+        observe: Observe = unobserved,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> Self:
         """Learn from one (X, y) pair, or one data file, per node.
 
         With engine="ray" files and URIs (s3://, https://, ...) are read by the actors, and no row passes through here.
-        A Ray Dataset is taken too: its rows in order, shared out evenly.
+        A Ray Dataset is taken too: its rows in order, shared out evenly. ``label`` is the label's column in files, by
+        name or number, and ``positive`` the label that becomes +1, and all others -1. ``agreed(what)`` is told what is
+        known of the shards before anything is learned; ``observe`` and ``should_stop`` are those of `fit_observed`.
         """
         if is_dataset(shards) or (self.engine == "ray" and are_places(shards := list(shards))):
             check_parameters(self)
-            return self._fit_remote(shards)
-        X, y, sites = stack_shards(shards)
-        return self.fit(X, y, sites=sites)
+            return self._fit_remote(shards, label, observe, should_stop, positive, agreed)
+        stack = stack_shards(shards, label)
+        y = against_rest(Parts(stack.X, stack.y), positive).y
+        if agreed is not None:
+            agreed(stack.agreed())
+        return self.fit_observed(stack.X, y, sites=stack.sites, observe=observe, should_stop=should_stop)
 
     def _fit_remote(
         self, shards: Any, label: str | None = None, observe: Observe = unobserved,
         should_stop: Callable[[], bool] = lambda: False,
+        positive: str | None = None, agreed: Callable[[Agreed], None] | None = None,
     ) -> Self:  # fmt: skip
         """Learn from shards that the actors of a cluster read."""
         if self.engine != "ray":
@@ -206,9 +223,11 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if is_dataset(shards):
             runtime = remote.start_dataset(shards, self._nodes(), label, options)
         else:
-            runtime = remote.start_files(remote.shard_names(shards), options)
+            runtime = remote.start_files(remote.shard_names(shards), options, label)
         try:
-            problem, self.classes_ = remote.pose(runtime, self.class_weight, self.fit_intercept)
+            problem, self.classes_, known = remote.pose(runtime, self.class_weight, self.fit_intercept, positive)
+            if agreed is not None:
+                agreed(known)
             self.n_features_in_ = problem.X.shape[1] - bool(self.fit_intercept)
             self.__dict__.pop("feature_names_in_", None)
             self.sites_ = list(range(len(problem.shares.start) - 1))

@@ -17,11 +17,16 @@ Node = dict[str, Any]
 
 
 def quality(nodes: Sequence[Node]) -> tuple[str, list[float | None]]:
-    """What nodes are compared by: test accuracy in per cent where they differ in it, else the objective."""
-    tested = len({finite(node.get("test_accuracy")) for node in nodes}) > 1
-    key, factor, words = ("test_accuracy", 100, "test accuracy, %") if tested else ("train_objective", 1, "objective")
-    values = [finite(node.get(key)) for node in nodes]
-    return words, [None if value is None else factor * value for value in values]
+    """What nodes are compared by: test accuracy in per cent where they differ in it, else the objective.
+
+    Of nodes whose rows are elsewhere the objective may not be known; without test rows they differ in rows alone.
+    """
+    accuracy, objective = ([finite(node.get(key)) for node in nodes] for key in ("test_accuracy", "train_objective"))
+    if len(set(accuracy)) > 1 or (accuracy.count(None) == 0 and objective.count(None) == len(nodes) > 0):
+        return "test accuracy, %", [None if value is None else 100 * value for value in accuracy]
+    if objective.count(None) == len(nodes) > 0:
+        return "number of rows", [finite(node.get("rows")) for node in nodes]
+    return "objective", objective
 
 
 def network_figure(network: Network, nodes: Sequence[Node]) -> Any:

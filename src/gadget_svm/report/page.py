@@ -158,7 +158,7 @@ def network_caption(summary: dict[str, Any], network: Network) -> str:
     if network.n > graph.MOST_DRAWN:
         return (
             f"{network.n:,} nodes: a drawing of more than {graph.MOST_DRAWN} nodes is a blot, so this shows how many "
-            f"nodes reach which {words.rstrip(', %')}."
+            f"nodes have which {words.rstrip(', %')}."
         )
     return f"Who gossips with whom. The colour is a node's {words.rstrip(', %')}; rest on a node for its details."
 
