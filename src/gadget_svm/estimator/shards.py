@@ -44,7 +44,8 @@ def stack_shards(shards: Iterable[Any], label: str | None = None) -> Stack:
     for file in files:
         if scheme_of(file):
             raise ValueError(
-                f"{shown(file)} is a URI, which actors read: use engine='ray' (--engine ray), or fetch it and give a path"
+                f"{shown(file)} is a URI, which actors read: use engine='ray' (--engine ray), or fetch it and give a "
+                "path"
             )
     read, zero_based, columns = _read([Path(file) for file in files], label)
     tables = iter(read)
