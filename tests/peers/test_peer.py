@@ -15,9 +15,10 @@ pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 pytest.importorskip("pydantic")
 pytest.importorskip("prometheus_client")
-from kit import Caller, goes_on, living, refused, rows, until
+from kit import Caller, goes_on, letter, living, refused, rows, until
 
 from gadget_svm.estimator.files import load_model
+from gadget_svm.kernels.gossip import EPOCH
 from gadget_svm.peers import checkpoint, running, vault
 from gadget_svm.peers.charter import Charter, disagreements, names_hash
 from gadget_svm.peers.config import ConfigError
@@ -26,6 +27,7 @@ from gadget_svm.peers.export import as_model, export
 from gadget_svm.peers.learner import Learner, Parcel
 from gadget_svm.peers.leaving import Legacy
 from gadget_svm.peers.messages import Entry, Kept, Notice, Statistics
+from gadget_svm.peers.overlay import node_id
 from gadget_svm.peers.peer import Peer, PeerError
 from gadget_svm.peers.post import Contact
 from gadget_svm.peers.scaling import Scaling, ScalingError, common_scale, digest_of, divided, statistics
@@ -326,6 +328,40 @@ def lived(peer, ticks=5):
 
     asyncio.run(main())
     return peer
+
+
+@pytest.mark.parametrize("algorithm", ["pdmm", "gadget"])
+@pytest.mark.parametrize("anew", [False, True])
+def test_one_who_goes_on_hears_a_neighbour_that_began_anew_while_it_was_down(town, algorithm, anew):
+    """The number of the last letter it heard is of the neighbour's former life, and would hide all of the new one."""
+    first = town.peer("a", algorithm=algorithm)
+    first._go_on(None)
+    first.learner.relink([node_id("b")])
+    first.received(letter("b", first, incarnation=1000, seq=90_000), "b")
+    first.learner.solve()
+    first.learner.absorb(list(first._inbox.values()))
+    asyncio.run(first._save())
+
+    second = Peer(first.config)
+    second._go_on(vault.recall(first.config.peer.state, second.charter, second._rows))
+    assert last_heard(second.learner) == 90_000
+    asyncio.run(second._save())  # before anybody was heard
+    second = Peer(first.config)
+    second._go_on(vault.recall(first.config.peer.state, second.charter, second._rows))
+    second.received(letter("b", second, incarnation=1000 + anew, seq=3), "b")
+    assert second._renewed == ({"b"} if anew else set())
+    for name in second._renewed:
+        second.learner.renew(node_id(name))
+    second.learner.solve()
+    second.learner.absorb(list(second._inbox.values()))
+    assert last_heard(second.learner) == (3 if anew and algorithm == "pdmm" else 90_000 if not anew else -1)
+
+
+def last_heard(learner):
+    """The number of the newest letter on its one edge, without the epoch; -1: of this epoch there is none."""
+    [seen] = learner.block.edge["seen" if "dual" in learner.block.edge else "seen_seq"]
+    epoch = int(learner.block.edge["epoch"][0]) << EPOCH
+    return int(seen) - epoch
 
 
 def test_a_restarted_peer_goes_on_with_a_higher_incarnation(town):

@@ -8,6 +8,7 @@ import logging
 import math
 import random
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,6 +87,7 @@ class Company:
         self._former: dict[str, str] = {}  # neighbours of before a restart, and where they were
         self._relink = True
         self._renewed: set[str] = set()
+        self._voices: dict[int, int] = {}  # by number: as which incarnation they were heard before a restart
         self._linked: dict[str, float] = {}  # since when somebody is a neighbour
         self._cut: dict[str, tuple[float, float]] = {}  # here by hearsay only: when to call, and the wait
         self._told: dict[str, float] = {}  # when a view last went along with a letter, and with an answer
@@ -197,6 +199,21 @@ class Company:
         """Somebody was started anew and numbers its letters from the beginning: an old one would hide them all."""
         self._renewed.add(name)
         self._inbox.pop(name, None)
+
+    def voices(self) -> dict[int, int]:
+        """As which incarnation the learner has heard everybody, by number; 0 if it is not known."""
+        heard = {node_id(name): 0 if name in self._renewed else each.incarnation for name, each in self.heard.items()}
+        return {**self._voices, **heard}
+
+    def recall_voices(self, voices: Mapping[int, int]) -> None:
+        """Go on with a learner that has heard letters before a restart of ours, on all its edges."""
+        assert self.learner is not None
+        self._voices = {int(j): voices.get(int(j), 0) for j in self.learner.block.links.target}
+
+    def _last_voice(self, name: str, unless: int) -> int:
+        """As which incarnation the learner has heard somebody, before a restart of ours too."""
+        heard = self.heard.get(name)
+        return self._voices.pop(node_id(name), unless) if heard is None else heard.incarnation
 
     def _asks(self, name: str) -> bool:
         """Whether somebody has me among its chosen, and still says so: one who changes its mind just stops writing."""
@@ -333,7 +350,7 @@ class Company:
             self.members.spoke(name, letter.incarnation)
         heard = self.heard.get(name)
         if heard is None or letter.incarnation > heard.incarnation:
-            if heard is not None:
+            if self._last_voice(name, letter.incarnation) != letter.incarnation:
                 self.begun_anew(name)
             heard = self.heard[name] = Heard(letter.incarnation)
             self._relink = True

@@ -200,6 +200,7 @@ class Peer(Company):
         assert self.discretion is not None
         vault.recall_sent(memory, self.discretion)
         linked, self.kept, self._went_on = set(self.learner.neighbours), dict(memory.kept), self.ticks > 0
+        self.recall_voices(memory.voices)
         for part in names_in(self.kept):
             self.members.leave(part.name, part.incarnation)
         self._former = {name: address for name, address in self._former.items() if node_id(name) in linked}
@@ -212,7 +213,7 @@ class Peer(Company):
         X = self.site.X if self.scaling.kind == "none" else divided(self.site.X, self.scaling.scale)
         self.learner = Learner(X, self.site.label, self.charter, node_id(self.name), seed=self.config.learn.seed)
         self.discretion = Discretion(self.learner.X, self.charter.outputs)
-        self._inbox, self._relink, self.kept, self.bequests = {}, True, {}, {}
+        self._inbox, self._relink, self.kept, self.bequests, self._voices = {}, True, {}, {}, {}
         for heard in self.heard.values():
             heard.seq, heard.last, heard.previous = -1, None, None
 
@@ -221,7 +222,8 @@ class Peer(Company):
         async with self._between_ticks:
             arrays, about = vault.pack(
                 self.charter, self._rows, self.members.me.incarnation, {**self._former, **addresses}, self.scaling,
-                self.learner, self.discretion, self.kept, self.members.numbers(), learned=not self._in_vain,
+                self.learner, self.discretion, self.kept, self.members.numbers(), self.voices(),
+                learned=not self._in_vain,
             )  # fmt: skip
         start = time.perf_counter()
         try:
@@ -345,6 +347,8 @@ class Peer(Company):
         if memory is not None and memory.learner is not None:
             self.learner.restore(memory.arrays, memory.learner)
             self.kept = dict(memory.kept)
+        for name in self.heard:
+            self.begun_anew(name)  # maybe it did, since then
         self.learner.block.exchanges = numbered  # to the others the next letter is newer than the last
         self.discretion = sent
 

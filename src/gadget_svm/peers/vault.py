@@ -35,6 +35,7 @@ class Memory:
     learner: Mapping[str, Any] | None
     kept: Mapping[str, Legacy]  # who has left, and still counts
     numbers: Mapping[str, int]  # the last incarnation known of everybody
+    voices: Mapping[int, int]  # and that of which the learner has heard letters, by the sender's number
     warnings: tuple[str, ...]
 
 
@@ -48,6 +49,7 @@ def pack(
     discretion: Discretion | None = None,
     kept: Mapping[str, Legacy] | None = None,
     numbers: Mapping[str, int] | None = None,
+    voices: Mapping[int, int] | None = None,
     *,
     learned: bool = True,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -64,6 +66,7 @@ def pack(
             for name, each in (kept or {}).items()
         },
         "numbers": dict(numbers or {}),
+        "voices": {str(number): incarnation for number, incarnation in (voices or {}).items()},
     }  # fmt: skip
     if not learned:
         return arrays, {**about, "kept": {}}
@@ -88,7 +91,8 @@ def recall(folder: Path, charter: Charter, rows: str) -> Memory | None:
         differing = disagreements(charter, Charter.parse(about["charter"]), "peer.toml", "the checkpoint")
         learned = bool(about["learner"] and about["learner"]["t"]) or "statistics" in found.arrays
         if not learned and (differing or about["rows"] != rows):  # as by one that was refused: only who it is counts
-            return Memory(found.path, int(about["incarnation"]), {}, None, "", {}, None, {}, {}, tuple(found.warnings))
+            who = int(about["incarnation"])
+            return Memory(found.path, who, {}, None, "", {}, None, {}, {}, {}, tuple(found.warnings))
         if differing:
             raise VaultError(f"the state in {folder} is of another run: {'; '.join(differing)}; {fresh}")
         if about["rows"] != rows:
@@ -101,7 +105,9 @@ def recall(folder: Path, charter: Charter, rows: str) -> Memory | None:
         return Memory(
             found.path, int(about["incarnation"]), dict(about["addresses"]), statistics, str(about["scaling"]),
             found.arrays, about["learner"], _legacies(about["kept"]),
-            {str(name): int(number) for name, number in about["numbers"].items()}, tuple(found.warnings),
+            {str(name): int(number) for name, number in about["numbers"].items()},
+            {int(number): int(incarnation) for number, incarnation in about.get("voices", {}).items()},
+            tuple(found.warnings),
         )  # fmt: skip
     except (AttributeError, KeyError, TypeError, ValueError, Malformed) as error:
         raise VaultError(f"the state in {folder} is of another version ({error!r}): {fresh}") from error
