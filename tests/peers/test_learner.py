@@ -191,3 +191,22 @@ def test_one_who_goes_back_to_a_penalty_of_long_ago_moves_nobody_far():
     assert speaks_alone(net.learners[1], net.learners[0], 30) < 20 * before
     net.run(800)
     assert_at_the_optimum(net, "ab")
+
+
+@pytest.mark.parametrize("every", [3, 5, 8])
+def test_a_slow_one_between_two_that_are_fast_settles(every):
+    """Most of what comes to it follows on letters that it never answered."""
+    net, waiting, rng = Net("abc"), {i: {} for i in range(3)}, np.random.default_rng(0)
+    net.learners[1].relink([0])
+    net.learners[2].relink([0])
+    for _ in range(3000):
+        for i, learner in net.learners.items():
+            if i == 0 and rng.integers(every):
+                continue
+            said = learner.solve()
+            learner.absorb([waiting[i][j] for j in sorted(waiting[i])])
+            waiting[i] = {}
+            for parcel in said:  # the newest says all there is to say
+                waiting[parcel.other][i] = parcel._replace(other=i, vector=parcel.vector.copy())
+    for learner in net.learners.values():
+        assert excess("abc", learner.model()[0]) < 1e-4

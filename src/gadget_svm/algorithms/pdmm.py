@@ -82,14 +82,23 @@ class PdmmRun:
             block.scratch["turn"], rows, self.passes, block.seed, block.exchanges,
         )  # fmt: skip
         delivery = yield self._push(block, t, nodes, edges)
-        mail, (order, start) = delivery.mail, arranged(block, delivery.mail)
+        self._listen(block, delivery.mail, nodes, edges, self.theta, self.again)
+        _presence(block, delivery, nodes, edges)
+        block.iterates[block.alive] += 1
+
+    def believe(self, block: Block, mail: Mail) -> None:
+        """Take in letters all the way, whatever theta is: those after which none will come."""
+        self._listen(block, mail, _nodes(block), _edges(block), 1.0, 1.0)
+
+    def _listen(
+        self, block: Block, mail: Mail, nodes: moves.Nodes, edges: moves.Edges, theta: float, again: float
+    ) -> None:
+        order, start = arranged(block, mail)
         note = mail.weight if mail.note is None else mail.note
         block.team.run(
             moves.listen, block.k, block.s.shape[1], nodes, edges, order, start, mail.sender, mail.seq, mail.vector,
-            mail.weight, note, self.theta, self.again, self.rho is None,
+            mail.weight, note, theta, again, self.rho is None,
         )  # fmt: skip
-        _presence(block, delivery, nodes, edges)
-        block.iterates[block.alive] += 1
 
     @property
     def pattern(self) -> str:

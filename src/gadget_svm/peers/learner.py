@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gadget_svm.algorithms import Gadget, Pdmm
 from gadget_svm.algorithms.contract import Elastic
+from gadget_svm.algorithms.pdmm import PdmmRun
 from gadget_svm.block import Block, Links
 from gadget_svm.estimator.problem import as_csr
 from gadget_svm.gossip import Round
@@ -23,6 +24,9 @@ from gadget_svm.topologies import build
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+THETA = 0.8
+"""How far to go towards a letter. On clocks of their own, senders that tick faster have heard little of an answer in
+between, whatever the number of their letter: all the way, and a slow node among them never settles."""
 _STATE = ("w", "s", "phi", "held", "w_sum", "iterates", "steps")
 
 
@@ -50,7 +54,7 @@ class Measures:
 def algorithm_of(charter: Charter, rows: int) -> Gadget | Pdmm:
     """What peers run: PDMM, or GADGET by running sums with a pass's worth of steps between two pushes."""
     if charter.algorithm == "pdmm":
-        return Pdmm()
+        return Pdmm(theta=THETA)
     return Gadget(gossip="running-sum", solver="implicit", local_steps=max(rows, 20))
 
 
@@ -125,10 +129,14 @@ class Learner:
         if self._running is None:
             raise RuntimeError("nothing was solved: absorb follows solve")
         running, self._running = self._running, None
+        last = [parcel for parcel in parcels if parcel.other in self.kept]
         with held(self.block, self.kept, frozenset(parcel.other for parcel in parcels)):
             try:
-                running.send(Delivery(self._mail(parcels)))
+                running.send(Delivery(self._mail([parcel for parcel in parcels if parcel.other not in self.kept])))
             except StopIteration:
+                if last:
+                    assert isinstance(self.run, PdmmRun)  # nobody else has edges that outlive their other end
+                    self.run.believe(self.block, self._mail(last))
                 return
         raise RuntimeError("an algorithm of several rounds cannot run on a clock of its own")
 

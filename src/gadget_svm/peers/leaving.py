@@ -147,13 +147,11 @@ async def _hand_to(peer: Peer, learner: Learner, discretion: Discretion, name: s
 
 
 def _last_word(learner: Learner, discretion: Discretion, number: int) -> Parcel | None:
-    """A letter along the one edge, not the first after the last one, which would be half believed.
-
-    None if all would say too much of a row: noise, as in other letters, would stay for good.
-    """
-    for turn in range(TURNS):
+    """A letter along the one edge. None if all would say too much of a row: noise, as in other letters, would stay for
+    good."""
+    for _ in range(TURNS):
         said = [parcel._replace(vector=parcel.vector.copy()) for parcel in learner.solve() if parcel.other == number]
         learner.absorb([])
-        if turn and said and discretion.allows(number, said[0].vector, learner.duals):
+        if said and discretion.allows(number, said[0].vector, learner.duals):
             return said[0]
     return None
