@@ -7,7 +7,7 @@ pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 pytest.importorskip("pydantic")
 pytest.importorskip("prometheus_client")
-from sites import LAM, SITES, excess
+from sites import LAM, SITES, above, excess
 
 from gadget_svm.peers import leaving
 from gadget_svm.peers.charter import Charter
@@ -18,14 +18,15 @@ from gadget_svm.peers.learner import Learner
 class Net:
     """Learners that hear each other at once."""
 
-    def __init__(self, names):
+    def __init__(self, names, algorithm="pdmm"):
+        self.algorithm = algorithm
         self.learners = {i: self.learner(i, name) for i, name in enumerate(names)}
         for i, learner in self.learners.items():
             learner.relink([j for j in self.learners if j != i])
 
     def learner(self, i, name):
         X, y = SITES[name]
-        terms = Charter("test", "pdmm", LAM, 12, "none", (-1.0, 1.0), True, "none")
+        terms = Charter("test", self.algorithm, LAM, 12, "none", (-1.0, 1.0), True, "none")
         return Learner(X, (y > 0).astype(np.int32), terms, i, seed=i)
 
     def run(self, ticks, *some):
@@ -34,6 +35,7 @@ class Net:
             sent = {i: self.learners[i].solve() for i in waiting}
             for i in waiting:
                 self.learners[i].absorb(waiting[i])
+                self.learners[i].weigh_recent()
                 waiting[i] = []
             for i, parcels in sent.items():
                 for parcel in parcels:
@@ -210,3 +212,19 @@ def test_a_slow_one_between_two_that_are_fast_settles(every):
                 waiting[parcel.other][i] = parcel._replace(other=i, vector=parcel.vector.copy())
     for learner in net.learners.values():
         assert excess("abc", learner.model()[0]) < 1e-4
+
+
+def test_gadget_forgets_one_who_is_gone_and_learns_with_one_who_comes():
+    """As soon as it learned at first, though it has been at it for long by then."""
+    net = Net("abc", "gadget")
+    net.run(1500)
+    assert max(excess("abc", learner.model()[0]) for learner in net.learners.values()) < 0.02
+    for i in (0, 1):
+        net.drop(i, 2)
+    net.run(700, 0, 1)
+    assert max(excess("ab", net.learners[i].model()[0]) for i in (0, 1)) < 0.03 < above("ab", "abc") / 2
+    net.learners[3] = net.learner(3, "d")
+    net.learners[3].relink([0])
+    net.learners[0].relink([1, 3])
+    net.run(700, 0, 1, 3)
+    assert max(excess("abd", net.learners[i].model()[0]) for i in (0, 1, 3)) < 0.05 < above("abd", "ab") / 2

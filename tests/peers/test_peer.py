@@ -330,6 +330,25 @@ def lived(peer, ticks=5):
     return peer
 
 
+def test_gadget_waits_for_mail_if_there_are_neighbours_and_not_for_long(town):
+    peer = town.peer("a", algorithm="gadget")
+    now = peer.ticked
+    peer._relink = False
+    assert not peer._waits(now)  # nobody to wait for
+    peer.contacts["b"] = None
+    assert peer._waits(now)
+    assert not peer._waits(now + peer.config.pace.heartbeat)
+    peer._inbox["c"] = peer._inbox["d"] = None  # not neighbours any more
+    assert peer._waits(now)
+    peer._inbox["b"] = None
+    assert not peer._waits(now)
+    peer._inbox, peer._relink = {}, True  # neighbours to be found
+    assert not peer._waits(now)
+    slow = town.peer("b", algorithm="pdmm")
+    slow._relink, slow.contacts["a"] = False, None
+    assert not slow._waits(slow.ticked)  # PDMM has a use for every tick
+
+
 @pytest.mark.parametrize("algorithm", ["pdmm", "gadget"])
 @pytest.mark.parametrize("anew", [False, True])
 def test_one_who_goes_on_hears_a_neighbour_that_began_anew_while_it_was_down(town, algorithm, anew):

@@ -20,6 +20,8 @@ pytest.importorskip("pydantic", reason="needs the extra: pip install 'gadget-svm
 from town import Hosts, Town
 
 LAM = 1e-3
+LAM_OF_FEW_STEPS = 1e-2
+SLOWLY = 0.04
 WITHIN = 0.01
 PARTED = 20.0  # seconds
 
@@ -86,14 +88,14 @@ def test_peers_are_killed_return_stay_away_and_join_late(tmp_path):
         assert not town.errors()
 
 
-def restarted(town, names, meanwhile=lambda: None):
+def restarted(town, names, meanwhile=lambda: None, within=WITHIN):
     """Kill peers with -9, start them again, wait for all to be well; they have new incarnations and old memories."""
     before = {name: town.starts(name) for name in names}
     for name in names:
         town.kill(name)
     meanwhile()
     town.start(*names)
-    town.settle()
+    town.settle(within=within)
     for name in names:
         incarnations = town.starts(name)
         assert len(incarnations) == len(before[name]) + 1
@@ -134,6 +136,31 @@ def test_hosts_lose_packets_and_are_parted(tmp_path):
         town.wait("all see each other", lambda: town.see_each_other(ten))
 
         assert set(town.terminate(*ten).values()) == {0}
+        assert not town.errors()
+
+
+@pytest.mark.usefixtures("one_town")
+def test_gadget_loses_packets_and_peers(tmp_path):
+    """By running sums: 20 % of all packets lost; one killed for good, one killed and started again. A stochastic method
+    takes its time, and is done when it is within 4 %."""
+    if missing := Hosts.missing(lossy=True):
+        pytest.skip(missing)
+    sites = differing_sites(4)
+    four = list(sites)
+    gone, three = four[-1], four[:-1]
+    with Hosts(4) as hosts, Town(tmp_path, sites, LAM_OF_FEW_STEPS, hosts, algorithm="gadget") as town:
+        hosts.lose(0.2)
+        town.open(*four)
+        town.settle(four, within=SLOWLY)
+        assert hosts.lost() > 0
+
+        assert town.above(town.optimum(four).w, three) > SLOWLY
+        town.kill(gone)
+        town.settle(three, within=SLOWLY)
+        hosts.lose(0)
+        restarted(town, three[:1], within=SLOWLY)
+
+        assert set(town.terminate(*three).values()) == {0}
         assert not town.errors()
 
 

@@ -47,8 +47,10 @@ ORPHANS_DIE = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execvp(
 class Town:
     """Peers by name, each with its own rows, on one machine or on a host each."""
 
-    def __init__(self, folder: Path, sites: Mapping[str, Any], lam: float, hosts: "Hosts | None" = None) -> None:
-        self.folder, self.sites, self.lam, self.hosts = folder, dict(sites), lam, hosts
+    def __init__(
+        self, folder: Path, sites: Mapping[str, Any], lam: float, hosts: "Hosts | None" = None, **terms: Any
+    ) -> None:
+        self.folder, self.sites, self.lam, self.hosts, self.terms = folder, dict(sites), lam, hosts, terms
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._optima: dict[frozenset[str], Optimum] = {}
         if hosts is not None:
@@ -80,6 +82,7 @@ class Town:
             text = template(
                 name, address=address, listen=address, join=[self.addresses[other] for other in names[:2]],
                 train="train.svm", features=width, zero_based=False, classes=[-1, 1], lam=self.lam, **PACE,
+                **self.terms,
             )  # fmt: skip
             (home / "peer.toml").write_text(text)
 

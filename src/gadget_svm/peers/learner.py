@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from gadget_svm.algorithms import Gadget, Pdmm
+from gadget_svm.algorithms import Gadget, GadgetRun, Pdmm
 from gadget_svm.algorithms.contract import Elastic
 from gadget_svm.algorithms.pdmm import PdmmRun
 from gadget_svm.block import Block, Links
@@ -18,6 +18,7 @@ from gadget_svm.mail import Delivery, Mail
 from gadget_svm.network import Network
 from gadget_svm.peers.charter import Charter
 from gadget_svm.peers.held import held, pulled, spare_turns
+from gadget_svm.peers.recency import Recency
 from gadget_svm.rows import Rows, Shares
 from gadget_svm.topologies import build
 
@@ -85,6 +86,7 @@ class Learner:
         self.t = 0
         self.kept: frozenset[int] = frozenset()  # neighbours that are away, and whose edges stay as they are
         self._running: Round | None = None
+        self._recency = Recency()
 
     @property
     def neighbours(self) -> list[int]:
@@ -101,8 +103,11 @@ class Learner:
     def relink(self, neighbours: Sequence[int]) -> None:
         """From now on the node gossips with these."""
         self._between()
+        new = set(neighbours).difference(self.block.links.target.tolist())
         with held(self.block, self.kept):
             self.run.relink(self.block, np.array(sorted(neighbours), dtype=np.int64))
+        if new and isinstance(self.run, GadgetRun):
+            self.run.renew(self.block, min(new))  # a new epoch: all are to hear of it, see `recency`
 
     def renew(self, other: int) -> None:
         """A neighbour was started anew."""
@@ -139,6 +144,12 @@ class Learner:
                     self.run.believe(self.block, self._mail(last))
                 return
         raise RuntimeError("an algorithm of several rounds cannot run on a clock of its own")
+
+    def weigh_recent(self) -> None:
+        """After a tick: GADGET's later iterates count for more, and those before a change of who is here no longer."""
+        self._between()
+        if isinstance(self.run, GadgetRun):
+            self._recency.after_tick(self.block, self.run.local_steps)
 
     def refresh(self) -> None:
         """Work w out anew from what it is made of: kappa w = sum alpha y x - sum A z.
