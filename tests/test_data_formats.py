@@ -146,6 +146,15 @@ def test_csv_that_cannot_be_used(tmp_path, content, message):
     assert "bad.csv" in str(caught.value)
 
 
+@pytest.mark.parametrize("empty", [0, 1])
+def test_of_two_files_the_one_that_is_a_header_alone_is_named(tmp_path, empty):
+    contents = [b"a,b,label\n1,2,0\n3,4,1\n"] * 2
+    contents[empty] = b"a,b,label\n"
+    paths = [written(tmp_path, f"part{i}.csv", content) for i, content in enumerate(contents)]
+    with pytest.raises(DataFileError, match=rf"part{empty}\.csv is empty: it has no rows"):
+        read_tables(paths)
+
+
 def test_csv_longer_than_one_block(tmp_path, monkeypatch):
     monkeypatch.setattr("gadget_svm.data.delimited._CELLS_PER_BLOCK", 7)
     rows = "\n".join(f"{i},{-i},{i % 2}" for i in range(1, 51))

@@ -1,5 +1,6 @@
 """`gadget peer demo`: real processes learn, one is killed and returns, all leave, and what they left is measured."""
 
+import errno
 import json
 import os
 import signal
@@ -169,6 +170,26 @@ def test_an_earlier_demo_whose_peers_still_run_is_not_touched(tmp_path):
     with Lock.acquire(tmp_path / "peer-1" / "state"), pytest.raises(CheckpointError):
         peer_sites.clear(tmp_path)
     assert (tmp_path / "peer-1" / "state").is_dir()
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="a place where no folder can be made, not even by root")
+def test_a_place_where_no_folder_can_be_made_is_a_sentence():
+    found = demo("--out", "/proc/nowhere", "--seconds", 5)
+    assert found.exit_code in (1, 2)
+    assert isinstance(found.exception, SystemExit)
+    assert "error: --out" in found.output
+    assert "/proc/nowhere" in found.output
+
+
+@pytest.mark.parametrize("step", ["clear", "set_up"])
+def test_a_full_disk_is_named_by_its_folder(tmp_path, monkeypatch, step):
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")  # as a write says it: without a file's name
+
+    monkeypatch.setattr(peer_demo, step, full)
+    found = demo("--out", tmp_path / "out", "--seconds", 5)
+    assert found.exit_code == 2
+    assert f"cannot write to --out {tmp_path / 'out'}: No space left" in " ".join(found.output.split())
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

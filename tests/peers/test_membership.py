@@ -243,7 +243,7 @@ def test_a_goodbye_by_hearsay_is_not_heard_soon_after_a_word_of_its_own_and_is_n
         a.view(9, Random(0))
     a.rumour(state=LEFT)
     for i in range(100):
-        a.rumour(f"p{i}")
+        a.direct(f"p{i}")
     first = [said.name for _ in range(50) for said in a.view(3, Random(0))[1:2]]
     assert "b" not in first
 
@@ -466,10 +466,72 @@ def test_the_number_of_members_is_bounded_and_who_spoke_stays():
         a.rumour(f"s{i}", state=DEAD)
         a.leave(f"t{i}", 1)
         a.rumour(f"u{i}")
-    assert len(a.alive()) == 20
+    assert a.alive() == ["a"]  # hearsay displaces nobody who spoke, not even the dead
     assert len(a._records) < 20
     assert len(a._graves) <= 20
-    assert set(a._news) <= set(a._records)
+    assert {*a._news, *a._rumours} <= set(a._records)
+
+
+def test_only_who_spoke_itself_was_met_and_stays_so_through_death_and_return_by_hearsay(a):
+    a.rumour("b")
+    a.direct("c")
+    a.leave("d", 1)  # of which nothing else was ever heard
+    a.rumour("d", 2)
+    assert a.alive() == ["a", "b", "c", "d"]
+    assert a.met() == ["c"]
+    assert [said.name for said in a.strange()] == ["b", "d"]
+    assert [name for name in "abcdx" if a.is_strange(line(name))] == ["b", "d", "x"]
+    a.wait(12)
+    assert a.met() == []
+    assert [a.has_met(name) for name in "bcx"] == [False, True, False]
+    a.rumour("c", incarnation=2)
+    assert a.met() == ["c"]
+    before = a.meetings
+    a.heard("b", 1, 7)
+    assert sorted(a.met()) == ["b", "c"]
+    a.direct("b", beat=8)
+    assert a.meetings == before + 1
+
+
+def test_the_invented_make_room_before_those_who_were_met_even_if_these_are_gone():
+    a = Watcher(limit=20)
+    for i in range(6):
+        a.direct(f"d{i}")
+    a.leave("d5", 1)
+    a.wait(12)
+    for i in range(4):
+        a.direct(f"d{i}", beat=2)
+    for i in range(1000):
+        a.rumour(f"x{i}")
+        a.rumour(f"y{i}", state=DEAD)
+    assert [said.name for said in a.lost()] == ["d4"]
+    a.direct("late")
+    assert sorted(a.met()) == ["d0", "d1", "d2", "d3", "late"]
+    assert [said.name for said in a.lost()] == ["d4"]
+    assert not a.accept("d5", 1)
+    for i in range(14):
+        a.direct(f"e{i}")
+    assert len(a.met()) == 19  # and these displace the gone
+    assert a.lost() == []
+    assert a.strange() == []
+
+
+def test_those_who_were_met_are_in_every_view_and_first_whatever_is_invented(a):
+    for name in "bcd":
+        a.direct(name)
+    for i in range(500):
+        a.rumour(f"x{i}")
+    rng, told = Random(0), Counter()
+    for _ in range(300):  # when news of those three has long become old
+        _, *others = [said.name for said in a.view(8, rng)]
+        spoke = [name for name in others if name in "bcd"]
+        assert others[: len(spoke)] == spoke != []
+        told.update(spoke)
+    assert set(told) == set("bcd")
+    a.direct("new")
+    assert all("new" in [said.name for said in a.view(8, rng)][:3] for _ in range(10))
+    a.direct("x7", beat=2)  # is news still, and now of one who was met
+    assert "x7" in [said.name for said in a.view(8, rng)][:4]
 
 
 def test_one_displaced_after_it_was_told_is_told_as_left():

@@ -1,6 +1,7 @@
 """Callers who are not who they say, messages that are none, and too many of them: refused, counted, learned past."""
 
 import asyncio
+import contextlib
 import json
 import struct
 import sys
@@ -670,3 +671,85 @@ def test_a_port_in_use_is_named(town):
         peer = town.peer("a", listen=place, address=f"127.0.0.1:{free_port()}")
         with pytest.raises(ListenError, match=place):
             asyncio.run(peer.live())
+
+
+# Names that somebody made up
+
+
+def invented(beat: int, number: int = 60) -> list[tuple[Member, ...]]:
+    """Views of members that are nowhere, each with a line of the liar's own, as of a beat."""
+    lines = [Member(f"x{i}", f"127.0.0.1:{9 + i % 3}", 1000, beat, rows=30.0, slack=-1.0) for i in range(number)]
+    me = Member("liar", "127.0.0.1:9", 1000, beat, rows=30.0, slack=-1.0)
+    return [(me, *lines[i : i + 30]) for i in range(0, number, 30)]
+
+
+async def lie(town: Town, *peers):
+    """Greet peers again and again, with members of which the beats advance: to them these are all alive."""
+    beat = 0
+    async with contextlib.AsyncExitStack() as stack:
+        credentials = town.identity("liar").channel_credentials()
+        calls = [await stack.enter_async_context(Caller(peer, credentials)) for peer in peers]
+        while True:
+            beat += 1
+            for view in invented(beat):
+                for peer, call in zip(peers, calls, strict=True):
+                    hello = Hello("liar", "127.0.0.1:9", 1000, bytes(32), peer.charter.text(), False, view)
+                    await call.code("Hello", encode_hello(hello))
+            await asyncio.sleep(0.1)
+
+
+def has_letters(peer, *senders: str) -> bool:
+    return all(name in peer.heard and peer.heard[name].letters for name in senders)
+
+
+def test_invented_members_displace_no_neighbour_and_keep_no_newcomer_out(town):
+    async def main():
+        *old, late = town.peers("abcd", **PATIENT)
+        async with living(*old):
+            await until(lambda: all(len(peer.contacts) == 2 for peer in old))
+            flood = asyncio.create_task(lie(town, *old, late))
+            try:
+                await until(lambda: all(len(peer.members.alive()) > 60 for peer in old))
+                for peer in old:
+                    await goes_on(peer)
+                    assert set("abc") - {peer.name} <= set(peer.contacts) <= {*"abc", "liar"}
+                async with living(late):
+                    await until(lambda: len(late.members.alive()) > 60)
+                    everybody = [*old, late]
+                    await until(lambda: all(set("abcd") - {p.name} <= set(p.contacts) for p in everybody))
+                    await until(lambda: has_letters(late, *"abc"))
+                    assert all(set(peer.contacts) <= {*"abcd", "liar"} for peer in everybody)
+            finally:
+                flood.cancel()
+                await asyncio.gather(flood, return_exceptions=True)
+
+    asyncio.run(main())
+
+
+def test_one_known_by_hearsay_is_called_and_a_neighbour_once_it_has_answered(town):
+    """Nobody joins anybody; a is told of b, of one who is nowhere, and of one where b is whose name b has not."""
+
+    async def main():
+        a, b = town.peer("a", rows(seed=0)), town.peer("b", rows(seed=1))
+        async with living(a, b):
+            told = (b.members.me, Member("x", "127.0.0.1:9", 1000, 1), Member("y", b.address, 1000, 1))
+            for member in told:
+                a.members.hear(member, direct=False)
+            await until(lambda: {"x", "y"} <= a._strangers._in_vain.keys())
+            await until(lambda: set(a.contacts) == {"b"} and set(b.contacts) == {"a"})
+            await until(lambda: has_letters(a, "b") and has_letters(b, "a"))
+            assert {"x", "y"} <= set(a.members.alive())
+            assert a._chosen == {"b"}
+            assert a.members.met() == ["b"]
+
+    asyncio.run(main())
+
+
+def test_a_seed_is_called_though_somebody_is_said_to_be_at_its_address(town):
+    async def main():
+        a, b = town.peers("ab", **PATIENT)
+        b.members.hear(Member("x", a.address, 1000, 1), direct=False)
+        async with living(a, b):
+            await until(lambda: "a" in b.contacts)
+
+    asyncio.run(main())

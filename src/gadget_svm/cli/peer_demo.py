@@ -21,14 +21,13 @@ from gadget_svm.cli.files import MODEL, SUMMARY, check_targets, write_summary
 from gadget_svm.cli.judging import Judge
 from gadget_svm.cli.order import Order, lam_for
 from gadget_svm.cli.peer_fleet import Ending, Fleet, FleetError, PeerProcess, Story
-from gadget_svm.cli.peer_sites import PACE, check_folder, check_rows, clear, set_up
+from gadget_svm.cli.peer_sites import PACE, check_folder, check_rows, clear, locked, set_up, writing
 from gadget_svm.cli.peer_verdict import measure, show
 from gadget_svm.cli.peers import peers_table
 from gadget_svm.cli.tables import say
 from gadget_svm.cli.training import load
 from gadget_svm.data import Dataset
 from gadget_svm.names import lookup
-from gadget_svm.peers.checkpoint import Lock
 from gadget_svm.report.words import number
 
 ALGORITHMS = dict.fromkeys(("pdmm", "gadget"))
@@ -49,12 +48,13 @@ def run_peer_demo(
     rows = with_plain_labels(load(order, aside))
     check_rows(rows, peers)
     judge = Judge.of(rows, lam_for(order, rows), intercept=False)
-    with Lock.acquire(out), Ending() as ending:
-        clear(out)
+    with locked(out), Ending() as ending:
         say(
             aside, f"{rows.name}: {len(rows.y):,} rows for {peers} peers in {out}, lam {judge.train.lam:g}, {algorithm}"
         )
-        folders = set_up(out, rows, peers, algorithm=algorithm, lam=judge.train.lam, seed=seed, seconds=seconds)
+        with writing(out):
+            clear(out)
+            folders = set_up(out, rows, peers, algorithm=algorithm, lam=judge.train.lam, seed=seed, seconds=seconds)
         try:
             story = demo.run([PeerProcess(folder) for folder in folders], ending)
         except (FleetError, OSError) as error:
@@ -65,7 +65,8 @@ def run_peer_demo(
             return ending.exit_code
         say(aside, "The peers have left. For comparison, the optimum of all rows in one place is computed.")
         summary = measure(story, demo.parameters(judge.train.lam), rows, judge)
-        write_summary(out, summary)
+        with writing(out):
+            write_summary(out, summary)
     show(Console(), summary)
     good = {one["name"] for one in summary["peers"] if one["in_good_order"]}
     demo.last_words([peer for peer in story.peers if peer.name not in good])

@@ -7,7 +7,8 @@ import json
 import random
 import shutil
 import socket
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,27 @@ def check_folder(out: Path) -> None:
     strange = sorted(path.name for path in there if not _ours(path))
     if strange:
         raise FileExistsError(f"--out {out} also holds {', '.join(strange[:5])}: move that, or name a new folder")
+
+
+def locked(out: Path) -> checkpoint.Lock:
+    """The folder for this demo alone, made if missing."""
+    try:
+        return checkpoint.Lock.acquire(out)
+    except checkpoint.CheckpointError as error:
+        raise OSError(f"--out {out}: {error}") from error
+
+
+@contextmanager
+def writing(out: Path) -> Iterator[None]:
+    """What goes wrong while the folder is written to names it: a full disk says nothing of where."""
+    try:
+        yield
+    except checkpoint.CheckpointError as error:
+        raise OSError(f"--out {out}: {error}") from error
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(f"cannot write to --out {out}: {error.strerror}; make room, or name another place") from error
 
 
 def clear(out: Path) -> None:

@@ -102,10 +102,15 @@ def stack_blocks(blocks: Iterable[NDArray[Any]]) -> csr_matrix:
     return vstack(parts, format="csr") if parts else csr_matrix((0, 0))
 
 
-def finish(path: Path, X: csr_matrix, y: Labels, n_features: int) -> tuple[csr_matrix, Labels]:
-    """A checked table: ``n_features`` wide, float64, sorted, finite, 32-bit indices where they fit."""
+def require_rows(path: Path, X: csr_matrix) -> None:
+    """A file without rows, say a header alone, has no width to speak of either."""
     if X.shape[0] == 0:
         raise DataFileError(f"{path} is empty: it has no rows")
+
+
+def finish(path: Path, X: csr_matrix, y: Labels, n_features: int) -> tuple[csr_matrix, Labels]:
+    """A checked table: ``n_features`` wide, float64, sorted, finite, 32-bit indices where they fit."""
+    require_rows(path, X)
     if n_features == 0:
         raise DataFileError(f"{path} has no features: every row is empty")
     if X.shape[1] > n_features:

@@ -22,6 +22,7 @@ from gadget_svm.data.files import (
     is_compressed,
     plain_name,
     require_file,
+    require_rows,
 )
 from gadget_svm.data.svmlight import looks_like_svmlight, read_svmlight
 
@@ -101,6 +102,8 @@ def agree(
     places: Sequence[Path], raws: list[Raw], n_features: int | None, zero_based: bool | None
 ) -> list[tuple[csr_matrix, Labels]]:
     """Give what was read from the files of one data set one width and one numbering, checked."""
+    for path, raw in zip(places, raws, strict=True):
+        require_rows(path, raw.X)
     raws = _from_zero(places, raws, zero_based)
     width = n_features if n_features is not None else _common_width(places, raws)
     return [finish(path, raw.X, raw.y, width) for path, raw in zip(places, raws, strict=True)]

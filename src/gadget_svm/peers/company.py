@@ -8,7 +8,7 @@ import logging
 import math
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +28,7 @@ from gadget_svm.peers.messages import MEMBERS, Ack, Hello, HelloReply, Kept, Let
 from gadget_svm.peers.metrics import Metrics
 from gadget_svm.peers.overlay import neighbours, node_id
 from gadget_svm.peers.post import Contact, Disagreement, Line, Unreachable, introduce, signed_reply
+from gadget_svm.peers.strangers import Strangers
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +91,9 @@ class Company:
         self._voices: dict[int, int] = {}  # by number: as which incarnation they were heard before a restart
         self._linked: dict[str, float] = {}  # since when somebody is a neighbour
         self._cut: dict[str, tuple[float, float]] = {}  # here by hearsay only: when to call, and the wait
+        self._strangers = Strangers(self.name, config.learn.degree, config.pace.heartbeat)
+        self._meetings = 0  # of the membership, when links were tended last
+        self.calls: set[asyncio.Task[None]] = set()  # to strangers, under way
         self._told: dict[str, float] = {}  # when a view last went along with a letter, and with an answer
         self._answered: dict[str, float] = {}
         self._said: dict[str, tuple[str, float]] = {}
@@ -158,18 +162,23 @@ class Company:
     # Neighbours
 
     async def tend_links(self) -> None:
-        """Between two ticks: gossip with whom the members now here make neighbours, and with those who ask for it."""
+        """Between two ticks: gossip with whom the members now here make neighbours, and with those who ask for it.
+
+        Only those who have spoken themselves are chosen. Those of before a restart have, if there is an edge to them.
+        """
         assert self.learner is not None
         while self._renewed:
             self.learner.renew(node_id(self._renewed.pop()))
-        if not self._relink:
+        if not self._relink and self._meetings == self.members.meetings:
             return
-        self._relink = False
+        self._relink, self._meetings = False, self.members.meetings
+        met = set(self.members.met())
         here = {name: self.members.get(name).address for name in self.members.alive() if name != self.name}
         if self._former and time.monotonic() < self.started + self.config.pace.suspect + self.config.pace.dead:
             here = {**self._former, **here}  # just back: nobody was heard of yet, and nobody is given up
+            met |= {name for name in self._former if node_id(name) in self.learner.neighbours}
         here = {name: address for name, address in here.items() if name not in self._cut}
-        chosen = set(neighbours(self.name, here, self.config.learn.degree))
+        chosen = set(neighbours(self.name, met & here.keys(), self.config.learn.degree))
         asking = sorted(name for name in here if name not in chosen and self._asks(name))
         wanted = chosen | set(asking[: CROWD * self.config.learn.degree])
         wanted -= self._doubles(wanted)
@@ -194,6 +203,7 @@ class Company:
         for told in (self._told, self._answered, self._linked):
             for name in set(told) - set(here):
                 del told[name]
+        self._call_strangers()
 
     def begun_anew(self, name: str) -> None:
         """Somebody was started anew and numbers its letters from the beginning: an old one would hide them all."""
@@ -254,9 +264,12 @@ class Company:
 
     async def probe(self) -> None:
         """Call those who should be here and are not: any answer brings their view."""
-        here = {self.members.get(name).address for name in self.members.alive()}
+        here = {self.address, *(self.members.get(name).address for name in self.members.met())}
         away = [address for address in sorted(self._seeds) if address not in here]
-        away += [member.address for member in (*self.members.doubtful(), *self.members.lost()) if member.address]
+        missed = [member for member in (*self.members.doubtful(), *self.members.lost()) if member.address]
+        away += [member.address for member in missed if self.members.has_met(member.name)]
+        rumoured = [(member.name, member.address) for member in missed if not self.members.has_met(member.name)]
+        self._call_strangers(self._rng.sample(rumoured, min(1, len(rumoured))))
         now = time.monotonic()
         out_of_reach = [name for name, (due, _) in self._cut.items() if now >= due]
         some = away if len(here) == 1 else self._rng.sample(away, min(1, len(away)))
@@ -292,6 +305,28 @@ class Company:
         finally:
             await line.close()
         return False
+
+    def _call_strangers(self, also: Iterable[tuple[str, str]] = ()) -> None:
+        """Greet some of those known by hearsay, in the background: who answers may become a neighbour."""
+        if self.stopping.is_set():
+            return
+        met = set(self.members.met()) - self._cut.keys()
+        strange = {member.name: member.address for member in self.members.strange()}
+        for name, address in (*self._strangers.take(met, strange, time.monotonic()), *also):
+            task = asyncio.create_task(self._meet(name, address))
+            self.calls.add(task)
+            task.add_done_callback(self.calls.discard)
+
+    async def _meet(self, name: str, address: str) -> None:
+        line, answered = Line(self.identity, address, self.dimension, name), False
+        try:
+            await introduce(self, line)
+            answered = self._agreed = True
+        except (Unreachable, Disagreement) as error:
+            log.debug("a stranger was called in vain", extra=fields(name=name, why=str(error)))
+        finally:
+            self._strangers.called(name, answered, time.monotonic())
+            await line.close()
 
     # What other peers say: see `desk.Host` and `post.Caller`
 
@@ -333,6 +368,8 @@ class Company:
         """Somebody's view; only what it says of itself is first-hand."""
         for member in members:
             self.members.hear(member, direct=member.name == speaker)
+        if any(member.name == speaker for member in members):  # else it is no view, but what it says of some
+            self._strangers.named(speaker, filter(self.members.is_strange, members))
         self._relink |= len(self._standing(self.kept)) < len(self.kept)
 
     def received(self, letter: Letter, name: str) -> Ack:

@@ -19,7 +19,11 @@ speaks (``direct``), nothing proves what is said of a third, so the rules are th
 6. The gone are forgotten after ``forget`` seconds, but not their numbers: old views bring nobody back. They are spoken
    of now and then, one in a view, so that who comes later knows what was their last incarnation too.
 
-What does not hold: one who has a certificate can invent names, up to ``limit``; they never displace one who spoke.
+7. Who has spoken itself, ever, is ``met``. The others make room first, and in a view come last and have a part only:
+   names are easily invented.
+
+What does not hold: one who has a certificate can invent names, up to ``limit``; they never displace one who spoke, but
+another of whom there is hearsay only finds no room then, until it speaks.
 Beats travel in views, so ``suspect`` has to grow with the crowd: by simulation, n members of whom one hears L lines a
 second want some 8 n / L seconds.
 """
@@ -65,6 +69,7 @@ class _Record:
     line: Member
     since: float  # the last sign of life
     spoke: float = -inf  # its last own word
+    met: bool = False  # whether it ever showed itself
     proven: int = 0  # the highest incarnation that spoke itself
     goodbye: int = 0  # the highest incarnation that took its leave itself
     parting: bool = False  # somebody says that it took its leave
@@ -101,8 +106,11 @@ class Membership:
         self._told: set[str] = set()  # joined, by the ticks so far
         self._touched: set[str] = set()  # may have come or gone since the last tick
         self._renewed: set[str] = set()
-        self._news: dict[str, int] = {}  # how often to pass it on first
+        self._news: dict[str, int] = {}  # how often to pass it on first; of those who were met
+        self._rumours: dict[str, int] = {}  # and of the others
         self._present: list[str] | None = []
+        self._met: list[str] | None = []  # of the present
+        self.meetings = 0  # how often somebody was met for the first time
         self._double: Member | None = None
         self._claim: Member | None = None
         self._claimed = 0.0
@@ -115,6 +123,27 @@ class Membership:
     def alive(self) -> list[str]:
         """Everyone present, me and the merely suspected included, sorted: those joined and not left."""
         return sorted([self.me.name, *self._here()])
+
+    def met(self) -> list[str]:
+        """Those others of the present who have spoken themselves, in this life of theirs or in an earlier one."""
+        if self._met is None:
+            self._met = [name for name in self._here() if self._records[name].met]
+        return list(self._met)
+
+    def strange(self) -> list[Member]:
+        """Those of the present of whom there is hearsay only, and where they are said to be."""
+        lines = [self._records[name].line for name in self._here() if not self._records[name].met]
+        return [line for line in lines if line.address]
+
+    def is_strange(self, member: Member) -> bool:
+        """Whether it is one of these, or one for whom there is no room."""
+        record = self._find(member.name)
+        return member.name != self.me.name and (record is None or (record.present and not record.met))
+
+    def has_met(self, name: str) -> bool:
+        """Whether somebody has spoken itself, ever, and was not forgotten since."""
+        record = self._find(name)
+        return record is not None and record.met
 
     def get(self, name: str) -> Member:
         """The line of a member, present or gone; KeyError for one never heard of or forgotten."""
@@ -156,13 +185,18 @@ class Membership:
         return record is None or (incarnation >= record.proven and incarnation > record.goodbye)
 
     def view(self, count: int, rng: Random) -> tuple[Member, ...]:
-        """At most ``count`` lines to send: me, news for up to half of them, any who are present, one of the gone."""
+        """At most ``count`` lines to send: me, news for up to half of them, any who are present, one of the gone.
+
+        An eighth of it, at least, and half of the news are of those I have met; they come before the others.
+        """
         names = self._take_news(count // 2)
         gone = [] if count < 4 else [line for line in self._one_gone(rng) if line.name not in names]
-        here, room = self._here(), count - 1 - len(names) - len(gone)
-        some = here if len(here) <= count - 1 else rng.sample(here, count - 1)
-        rest = [name for name in some if name not in names][: max(room, 0)]
-        return (self.me, *(self._spoken(self._records[name]) for name in (*names, *rest)), *gone)
+        room = max(count - 1 - len(names) - len(gone), 0)
+        some = [name for name in self._some(self.met(), count - 1, rng) if name not in names][: min(count // 8, room)]
+        told = {*names, *some}
+        some += [name for name in self._some(self._here(), count - 1, rng) if name not in told][: room - len(some)]
+        records = sorted((self._records[name] for name in (*names, *some)), key=lambda record: not record.met)
+        return (self.me, *map(self._spoken, records), *gone)
 
     # What the host tells
 
@@ -265,7 +299,15 @@ class Membership:
         if 0 < record.proven < member.incarnation:
             self._renewed.add(member.name)
         record.proven, record.spoke = member.incarnation, self._time
+        if not record.met:
+            self._meet(record)
         self._live(record)
+
+    def _meet(self, record: _Record) -> None:
+        record.met, self._met = True, None
+        self.meetings += 1
+        if record.line.name in self._rumours:
+            self._news[record.line.name] = self._rumours.pop(record.line.name)
 
     def _hear_rumour(self, member: Member) -> None:
         record = self._find(member.name)
@@ -377,7 +419,7 @@ class Membership:
 
     def _touch(self, record: _Record) -> None:
         self._touched.add(record.line.name)
-        self._present = None
+        self._present = self._met = None
         self._tell(record)
 
     def _admit(self, member: Member, direct: bool) -> _Record | None:
@@ -392,13 +434,14 @@ class Membership:
         return record
 
     def _make_room(self, direct: bool) -> bool:
-        """The gone make room for anyone, the merely rumoured for one who speaks."""
+        """The gone who were never met make room for anyone; for one who speaks all such do, and then the other gone."""
         if len(self._records) < self.limit - 1:
             return True
-        name = next(iter(self._gone), None)
+        name = next((gone for gone in self._gone if not self._records[gone].met), None)
         if name is None and direct:
-            rumoured = [record for record in self._records.values() if not record.proven]
-            name = min(rumoured, key=lambda record: record.since).line.name if rumoured else None
+            rumoured = [record for record in self._records.values() if not record.met]
+            oldest = min(rumoured, key=lambda record: record.since, default=None)
+            name = next(iter(self._gone), None) if oldest is None else oldest.line.name
         if name is not None:
             self._bury(name, self._records[name])
         return name is not None
@@ -409,9 +452,11 @@ class Membership:
         self._records.pop(name, None)
         self._gone.pop(name, None)
         self._news.pop(name, None)
+        self._rumours.pop(name, None)
         self._graves[name] = record
         if len(self._graves) > self.limit:
-            del self._graves[next(iter(self._graves))]
+            rumoured = (other for other, old in self._graves.items() if not old.proven)
+            del self._graves[next(rumoured, next(iter(self._graves)))]
 
     # Small things
 
@@ -428,16 +473,28 @@ class Membership:
 
     def _tell(self, record: _Record) -> None:
         """News goes out first, as often as it takes to reach everyone."""
-        self._news[record.line.name] = 3 * ceil(log2(len(self._records) + 2))
+        queue = self._news if record.met else self._rumours
+        queue[record.line.name] = 3 * ceil(log2(len(self._records) + 2))
 
     def _take_news(self, count: int) -> list[str]:
-        """The next in turn; whoever has turns left goes to the end of the queue."""
-        names = [name for name, _ in zip(self._news, range(count), strict=False)]
-        for name in names:
-            turns = self._news.pop(name)
-            if turns > 1:
-                self._news[name] = turns - 1
+        """Of those I have met and of the others, by halves if there is enough of both."""
+        names = self._next_of(self._news, max(count - count // 2, count - len(self._rumours)))
+        names += self._next_of(self._rumours, count - len(names))
         return [name for name in names if name in self._records]
+
+    @staticmethod
+    def _next_of(queue: dict[str, int], count: int) -> list[str]:
+        """The next in turn; whoever has turns left goes to the end of the queue."""
+        names = [name for name, _ in zip(queue, range(count), strict=False)]
+        for name in names:
+            turns = queue.pop(name)
+            if turns > 1:
+                queue[name] = turns - 1
+        return names
+
+    @staticmethod
+    def _some(names: list[str], count: int, rng: Random) -> list[str]:
+        return names if len(names) <= count else rng.sample(names, count)
 
     def _one_gone(self, rng: Random) -> list[Member]:
         """Any one of them: who starts later than they went has to hear of them too."""

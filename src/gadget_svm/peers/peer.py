@@ -130,6 +130,7 @@ class Peer(Company):
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self.stopping.wait(), self.config.pace.stop_after_seconds)
             finally:
+                jobs += self.calls
                 for job in jobs:
                     job.cancel()
                 try:
@@ -299,7 +300,7 @@ class Peer(Company):
                 )
                 async with self._between_ticks:
                     await loop.run_in_executor(self._worker, self._begin)
-            if self.learner is not None:
+            if self.learner is not None and not self._waits(start):
                 async with self._between_ticks:
                     await self.tend_links()
                     parcels = self.drain()
@@ -316,6 +317,13 @@ class Peer(Company):
                     self.stop("done")
             await asyncio.sleep(max(0.0, start + pace.tick - time.monotonic()))
 
+    def _waits(self, now: float) -> bool:
+        """GADGET's nodes drift apart, and run out of mass, while they hear nobody: if mail is late, so is the next
+        tick. Not for long: a sign of life is due, and nobody may ever answer."""
+        quiet = not self._relink and self._inbox.keys().isdisjoint(self.contacts)
+        late = bool(self.contacts) and quiet and now - self.ticked < self.config.pace.heartbeat
+        return late and self.charter.algorithm == "gadget"
+
     def _tick(self, parcels: list[Parcel]) -> list[tuple[Parcel, str]]:
         """In the worker: solve, look at what would be sent, absorb. Gives what may be sent, and to whom."""
         learner, discretion = self.learner, self.discretion
@@ -331,6 +339,7 @@ class Peer(Company):
             and (vector := discretion.released(parcel.other, parcel.vector, learner.duals)) is not None
         ]
         learner.absorb(parcels)
+        learner.weigh_recent()
         if learner.finite():
             self.absorbed = parcels
         else:
@@ -438,7 +447,7 @@ class Peer(Company):
 
     async def _share_statistics(self) -> None:
         """Pass on what is known for the scaler: to all who are here until it is settled, then now and then to one."""
-        contacts = [name for name in self.members.alive() if name != self.name]
+        contacts = self.members.met()
         some = contacts if not self.scaling.settled else self._rng.sample(contacts, min(1, len(contacts)))
         if self.scaling.settled and self._rng.random() > 0.2:
             return
