@@ -332,21 +332,35 @@ def lived(peer, ticks=5):
 
 def test_gadget_waits_for_mail_if_there_are_neighbours_and_not_for_long(town):
     peer = town.peer("a", algorithm="gadget")
-    now = peer.ticked
-    peer._relink = False
+    now, peer._relink, peer.turns = peer.ticked, False, 0
     assert not peer._waits(now)  # nobody to wait for
     peer.contacts["b"] = None
     assert peer._waits(now)
     assert not peer._waits(now + peer.config.pace.heartbeat)
-    peer._inbox["c"] = peer._inbox["d"] = None  # not neighbours any more
-    assert peer._waits(now)
-    peer._inbox["b"] = None
+    for seq in range(3):
+        peer.received(letter("b", peer, seq=seq), "b")
+    assert peer.turns == 3
+    peer._relink = False
+    peer._meetings = peer.members.meetings
     assert not peer._waits(now)
-    peer._inbox, peer._relink = {}, True  # neighbours to be found
+    peer.turns, peer._relink = 0, True  # neighbours to be found
     assert not peer._waits(now)
     slow = town.peer("b", algorithm="pdmm")
-    slow._relink, slow.contacts["a"] = False, None
+    slow._relink, slow.contacts["a"], slow.turns = False, None, 0
     assert not slow._waits(slow.ticked)  # PDMM has a use for every tick
+
+
+def test_a_gadget_peer_ticks_as_often_as_letters_come(town):
+    async def main():
+        a, b = town.peers("ab", algorithm="gadget", tick=0.01, heartbeat=1.9)
+        async with living(a, b):
+            await until(lambda: a.contacts and b.contacts)
+            before = a.ticks
+            await until(lambda: a.ticks > before + 40)
+        for peer, other in ((a, b), (b, a)):
+            assert peer.ticks <= peer.heard[other.name].letters + 20  # and some at first, before there was anybody
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("algorithm", ["pdmm", "gadget"])

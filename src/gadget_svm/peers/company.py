@@ -36,6 +36,8 @@ VIEW = 8
 """Members that ride on a message."""
 CROWD = 4
 """A peer lets itself be asked for by so many times the neighbours it wants itself, and no more."""
+FIRST_TURNS, MOST_TURNS = 2, 8
+"""Ticks of a GADGET peer before any letter has come, and for how many letters at most it takes them at its own pace."""
 QUIET = 60.0
 """Seconds between two complaints about one thing in the log."""
 
@@ -79,6 +81,7 @@ class Company:
         self._agreed = False  # whether anybody's terms were found to be the same
         self._refused = False  # whether they were found to be other ones, when there was nobody else
         self._inbox: dict[str, Parcel] = {}
+        self.turns = FIRST_TURNS  # ticks for which letters have come: see `Peer._waits`
         self._chosen: set[str] = set()
         self.kept: dict[str, Legacy] = {}  # who has left, and whose pull stays as it was then
         self.bequests: dict[str, Bequest] = {}  # and who will be kept once the learner has taken in its last letter
@@ -411,6 +414,7 @@ class Company:
         heard.letters += 1
         if not letter.last:
             self._inbox[name] = parcel  # the newest says all there is to say
+            self.turns = min(self.turns + 1, MOST_TURNS)
         self.metrics.messages_received.inc()
         return self._ack(name, Status.OK, news=news)
 

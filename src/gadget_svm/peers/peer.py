@@ -311,18 +311,18 @@ class Peer(Company):
                         measure_at = start + min(1.0, pace.heartbeat)
                 for parcel, target in outgoing:
                     self.send(target, parcel)
-                self.ticked = time.monotonic()
+                self.ticked, self.turns = time.monotonic(), max(self.turns - 1, 0)
                 self.metrics.ticks.inc()
                 if pace.stop_after_ticks is not None and self.ticks >= pace.stop_after_ticks:
                     self.stop("done")
             await asyncio.sleep(max(0.0, start + pace.tick - time.monotonic()))
 
     def _waits(self, now: float) -> bool:
-        """GADGET's nodes drift apart, and run out of mass, while they hear nobody: if mail is late, so is the next
-        tick. Not for long: a sign of life is due, and nobody may ever answer."""
-        quiet = not self._relink and self._inbox.keys().isdisjoint(self.contacts)
-        late = bool(self.contacts) and quiet and now - self.ticked < self.config.pace.heartbeat
-        return late and self.charter.algorithm == "gadget"
+        """GADGET's nodes drift apart, and run out of mass, while letters are late: so each letter is good for a tick.
+        Who hears nobody goes on at the pace of heartbeats, as nobody may ever answer."""
+        idle = not self._relink and self._meetings == self.members.meetings
+        late = bool(self.contacts) and not self.turns and now - self.ticked < self.config.pace.heartbeat
+        return idle and late and self.charter.algorithm == "gadget"
 
     def _tick(self, parcels: list[Parcel]) -> list[tuple[Parcel, str]]:
         """In the worker: solve, look at what would be sent, absorb. Gives what may be sent, and to whom."""
