@@ -220,6 +220,28 @@ def test_one_who_comes_back_with_nothing_begins_anew(town):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("late", [0, 100])
+def test_one_who_comes_back_with_nothing_outbids_its_former_self(town, monkeypatch, late):
+    """Without its state it counts incarnations by the clock, which may have been set back, or not have moved."""
+
+    async def main():
+        a, b, c = of(town, "abc")
+        async with living(a, b):
+            async with living(c):
+                await settled("abc", a, b, c)
+            vault.set_aside(c.config.peer.state)
+            then = c.members.me.incarnation - late
+            with monkeypatch.context() as clock:
+                clock.setattr("time.time", lambda: float(then))
+                back = again(c)
+            assert back.members.me.incarnation <= c.members.me.incarnation
+            async with living(back):
+                await settled("abc", a, b, back)
+            assert back.members.me.incarnation > c.members.me.incarnation
+
+    asyncio.run(main())
+
+
 # A legacy is of one incarnation
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from gadget_svm.peers import strangers
 from gadget_svm.peers.member import Member, State
 from gadget_svm.peers.overlay import neighbours
 from gadget_svm.peers.strangers import CALLS, LINES, SPEAKERS, Strangers
@@ -99,7 +100,7 @@ def test_the_gone_are_not_called(a):
 
 
 def test_what_is_kept_is_bounded(a, monkeypatch):
-    monkeypatch.setattr("gadget_svm.peers.strangers.MOST", 5)
+    monkeypatch.setattr(strangers, "MOST", 5)
     for i in range(100):
         a.named(f"s{i}", view(*CROWD))
         a.called(f"y{i}", False, 0.0)

@@ -35,6 +35,7 @@ def summarise(
         "gap_bound": model.gap_bound_,
         "gossip": model.gossip_,
         "hints": hints(model),
+        "events": [event for record in model.history_ for event in record.get("events", [])],
         "messages": last["messages"],
         "bytes": last["bytes"],
         "disagreement": last["disagreement"],

@@ -4,6 +4,7 @@ import json
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +41,8 @@ def run_training(order: Order, reference: Reference | None = None) -> int:
     """Train as ordered; the exit code. ``reference`` says what another method makes of the same data."""
     aside = Console(stderr=True, quiet=order.quiet)
     check_targets(order)
-    trained = train_models(order, aside, reference)
+    with redirect_stdout(sys.stderr):  # Ray, for one, prints what it has lost; what we have to say comes after
+        trained = train_models(order, aside, reference)
     show(order, trained, aside)
     return INTERRUPTED if trained.model.stopped_by_ == "interrupted" else 0
 

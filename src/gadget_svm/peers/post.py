@@ -185,9 +185,9 @@ async def introduce(caller: Caller, line: Line) -> HelloReply:
     differing = disagreements(caller.charter, theirs, caller.identity.name, reply.name)
     if differing:
         raise Disagreement("; ".join(differing))
+    caller.learn_of(reply.members, reply.name)  # also if declined: it says why, as what it knows of us
     if not reply.accepted:
         raise Unreachable(f"{reply.name} at {line.address} declines: {reply.text}")
-    caller.learn_of(reply.members, reply.name)
     return reply
 
 

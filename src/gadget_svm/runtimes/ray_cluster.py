@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from gadget_svm.names import lookup
 from gadget_svm.runtimes import checkpoints
 from gadget_svm.runtimes.ray_host import Host
-from gadget_svm.runtimes.ray_limits import Call, greet, hanging, within
+from gadget_svm.runtimes.ray_limits import Call, ClusterError, greet, hanging, within
 
 __all__ = ["Cluster", "RayOptions", "reach", "the_ray", "within"]
 Floats = NDArray[np.float64]
@@ -142,7 +142,7 @@ class Cluster:
         if options.checkpoint_dir is not None:
             checkpoints.check(Path(options.checkpoint_dir), options.resume)
         if hanging():
-            raise RuntimeError(STILL_HANGING)
+            raise ClusterError(STILL_HANGING)
         self.ray, self.options, self.own = the_ray(), options, False
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         if not self.ray.is_initialized():

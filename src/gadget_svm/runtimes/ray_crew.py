@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from gadget_svm.runtimes.ray_cluster import Cluster
+from gadget_svm.runtimes.ray_limits import ClusterError
 
 HEARING = 5.0
 """Seconds in which others may end what one of them failed at."""
@@ -77,7 +78,7 @@ class Crew:
                 before = self._probe(set(pending.values()), before)
             pending = {ref: index for ref, index in pending.items() if self.actors[index] is not None}
         if not self.live():
-            raise RuntimeError("all actors are lost: see Ray's logs; with checkpoint_dir the run can be resumed")
+            raise ClusterError("all actors are lost: see Ray's logs; with checkpoint_dir the run can be resumed")
         return {index: answers[index] for index in sorted(answers) if self.actors[index] is not None}
 
     def _take(self, ref: Any, index: int, answers: dict[int, Any]) -> None:

@@ -25,6 +25,7 @@ from gadget_svm.runtimes.local import FLEETING, UNCERTIFIABLE, certifiable
 from gadget_svm.runtimes.ray_cluster import Cluster
 from gadget_svm.runtimes.ray_crew import Crew
 from gadget_svm.runtimes.ray_host import Begun, Charge
+from gadget_svm.runtimes.ray_limits import ClusterError
 from gadget_svm.runtimes.ray_restarts import Restarts
 from gadget_svm.runtimes.worker import assemble, keeps_mass, refused, takes_back
 
@@ -284,7 +285,7 @@ class RayRuntime:
         self._happened.append(event)
         self._unweighed.append(event)
         if getattr(self.run, "still", None) is not None:
-            raise RuntimeError(
+            raise ClusterError(
                 f"actor {index} was lost ({why}); gossip_rounds='diameter' trusts that every flag arrives in its "
                 "round, so the run cannot go on: use a fixed number of rounds or 'mix'"
             )

@@ -13,6 +13,10 @@ HEAD, KIND, SETTINGS = 9, 3, 4
 """Bytes of a frame's head, which of them says what it is, and what a server's first frame must be."""
 
 
+class ClusterError(RuntimeError, ConnectionError):
+    """Why a run on a cluster cannot begin or go on, and what to do: for a user to read, not for a debugger."""
+
+
 class Call:
     """A call in a thread of its own, so that nobody need wait for it without end; it goes on, however long it takes."""
 
