@@ -18,6 +18,7 @@ from gadget_svm.cli.app import app
 from gadget_svm.cli.order import Order, make_algorithm, share_out, stopping_for, wants_intercept
 from gadget_svm.cli.progress import Bar, Interruption, Lines
 from gadget_svm.faults import make_faults
+from gadget_svm.runtimes.ray_limits import ClusterError
 
 SRC = Path(__file__).parent.parent / "src"
 QUICK = ["--nodes", "4", "--max-iter", "200", "--algorithm", "gadget", "--lam", "0.01"]
@@ -54,6 +55,29 @@ def trained(tmp_path_factory, train_file, test_file):
     result = gadget("train", train_file, "--test", test_file, *QUICK, "--json", "--out", out)
     assert result.exit_code == 0, result.stderr
     return result, out
+
+
+def test_what_others_print_while_nodes_learn_is_not_on_stdout(train_file, monkeypatch):
+    """Ray does, of actors that it has lost."""
+    real = GadgetSVC.fit_observed
+
+    def chatty(*args, **options):
+        print("(raylet) a worker died")
+        return real(*args, **options)
+
+    monkeypatch.setattr(GadgetSVC, "fit_observed", chatty)
+    result = gadget("train", train_file, *QUICK, "--json")
+    assert json.loads(result.stdout)["events"] == []
+    assert "a worker died" in result.stderr
+
+
+def test_a_cluster_that_cannot_go_on_says_so_in_a_line(train_file, monkeypatch):
+    def lost(*_, **__):
+        raise ClusterError("all actors are lost: see Ray's logs")
+
+    monkeypatch.setattr(GadgetSVC, "fit_observed", lost)
+    result = gadget("train", train_file, *QUICK)
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, "error: all actors are lost: see Ray's logs")
 
 
 def test_json_is_all_there_is_on_stdout(trained):
