@@ -59,7 +59,7 @@ async def _serve(folder: Path, pipe: Connection) -> None:
     from gadget_svm.peers.peer import Peer
 
     peer = Peer(load(folder / "site-1" / "peer.toml"))
-    peer._begin()
+    peer.study.begin()
     await peer._desk.open(peer.config.peer.listen)
     answer = b"x" * 20
 
@@ -75,7 +75,7 @@ async def _serve(folder: Path, pipe: Connection) -> None:
     while True:
         if await loop.run_in_executor(None, pipe.recv) is None:
             break
-        pipe.send((time.process_time(), peer.heard["site-0"].letters if "site-0" in peer.heard else 0))
+        pipe.send((time.process_time(), peer.mailbox.heard["site-0"].letters if "site-0" in peer.mailbox.heard else 0))
     await server.stop(None)
     await peer._desk.close(0.0)
 
@@ -104,7 +104,7 @@ async def measure(folder: Path, features: int, pipe: Connection, port: int, seco
     from gadget_svm.peers.post import Line, introduce
 
     peer = Peer(load(folder / "site-0" / "peer.toml"))
-    peer._begin()
+    peer.study.begin()
     other = load(folder / "site-1" / "peer.toml").peer
     line = Line(peer.identity, other.address, features, other.name)
     reply = await introduce(peer, line)

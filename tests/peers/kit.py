@@ -123,7 +123,7 @@ async def living(*peers: Peer) -> AsyncIterator[None]:
 
 def listening(peer: Peer) -> bool:
     """Whether it is up and has taken a step, if it can."""
-    return peer.saved > 0 and (peer.learner is None or peer.ticks > 0)
+    return peer.keeper.saved > 0 and (peer.learner is None or peer.ticks > 0)
 
 
 async def until(condition: Callable[[], Any], patience: float = 120.0) -> None:

@@ -151,11 +151,11 @@ def test_the_status_names_those_who_are_kept(town):
 
     from rich.console import Console
 
-    from gadget_svm.peers.leaving import Legacy
+    from gadget_svm.peers.legacies import Legacy
     from gadget_svm.peers.messages import Kept
 
     peer = town.peer("a")
-    peer.kept = {"east": Legacy(1, 5), "west": Legacy(2, 5, (Kept("south", 4),))}
+    peer.legacies.kept = {"east": Legacy(1, 5), "west": Legacy(2, 5, (Kept("south", 4),))}
     said = StringIO()
     Console(file=said, width=200).print(peer_table(json.loads(peer.status())))
     assert "keeps what east, west taught before leaving" in said.getvalue()

@@ -320,7 +320,7 @@ def test_a_peer_that_starts_again_knows_what_it_has_sent(town):
         async with living(a, b):
             await until(lambda: b.contacts and b.contacts["a"].sent > 5)
         again = Peer(b.config)
-        again._go_on(vault.recall(b.config.peer.state, again.charter, again._rows))
+        again.go_on_from(vault.recall(b.config.peer.state, again.charter, again.fingerprint))
         np.testing.assert_array_equal(again.discretion.sent(node_id("a")), b.discretion.sent(node_id("a")))
 
     asyncio.run(main())

@@ -14,13 +14,14 @@ pytest.importorskip("prometheus_client")
 from kit import Caller, goes_on, letter, living, refused, until
 from sites import LAM, SITES, above, apart, excess
 
-from gadget_svm.peers import leaving, vault
+from gadget_svm.peers import leaving, legacies, vault
+from gadget_svm.peers.calls import PeerError
 from gadget_svm.peers.envelope import decode_ack, encode_letter, encode_notice
 from gadget_svm.peers.learner import Parcel
-from gadget_svm.peers.leaving import Bequest, Legacy, has_room, names_in
+from gadget_svm.peers.legacies import Bequest, Legacy, has_room, names_in
 from gadget_svm.peers.messages import KEPT, Kept, Notice, Status
 from gadget_svm.peers.overlay import node_id
-from gadget_svm.peers.peer import WITHDRAW, Peer, PeerError
+from gadget_svm.peers.peer import WITHDRAW, Peer
 from gadget_svm.peers.post import Contact, Line, Unreachable
 
 WITHIN = 0.01
@@ -55,10 +56,10 @@ async def stays(names, *peers, ticks=300):
 
 async def without_a_word(peer):
     """Whatever `living` would do at the end: it is as if the process was killed, after its last save."""
-    await peer._save()
+    await peer.keeper.save()
 
     async def nothing():
-        peer._worker.shutdown()
+        peer.study.close()
         for contact in peer.contacts.values():
             await contact.close()
 
@@ -74,8 +75,8 @@ async def withdraws(peer, town):
 
 async def heir_of(name, *peers):
     """The one who keeps it, once the last letter is taken in: exactly one does."""
-    await until(lambda: not any(peer.bequests for peer in peers))
-    [found] = [peer for peer in peers if name in peer.kept]
+    await until(lambda: not any(peer.legacies.bequests for peer in peers))
+    [found] = [peer for peer in peers if name in peer.legacies.kept]
     assert node_id(name) in found.learner.neighbours
     return found
 
@@ -107,8 +108,8 @@ def test_what_one_who_withdraws_has_taught_goes(town):
                 await settled("abc", a, b, c)
                 await withdraws(c, town)
                 await until(lambda: "c" not in a.contacts and "c" not in b.contacts)
-            assert not a.kept
-            assert not b.kept
+            assert not a.legacies.kept
+            assert not b.legacies.kept
             await settled("ab", a, b)
             await stays("ab", a, b)
 
@@ -145,7 +146,7 @@ def test_what_is_kept_survives_a_restart_of_the_heir(town, killed):
         other = b if heir is a else a
         await until(lambda: "c" in saved(heir).kept)
         if killed:
-            heir._save = nothing_at_all
+            heir.keeper.save = nothing_at_all
             await without_a_word(heir)
         await lives.pop(heir).__aexit__(None, None, None)
         await until(lambda: heir.name not in other.contacts)
@@ -166,7 +167,7 @@ def left_as(peer):
 
 def saved(peer):
     """What it would go on from."""
-    return vault.recall(peer.config.peer.state, peer.charter, peer._rows)
+    return vault.recall(peer.config.peer.state, peer.charter, peer.fingerprint)
 
 
 async def nothing_at_all():
@@ -188,7 +189,7 @@ def test_one_who_comes_back_takes_its_edge_up_again(town):
             back = again(c)
             async with living(back):
                 await until(lambda: {"a", "b"} <= set(back.contacts))
-                await until(lambda: not a.kept and not b.kept)
+                await until(lambda: not a.legacies.kept and not b.legacies.kept)
                 await stays("abc", a, b, back)
                 assert edge(heir, "c", "epoch") == edge(back, heir.name, "epoch") == epoch  # never dropped
                 await withdraws(back, town)
@@ -203,8 +204,10 @@ def edge(peer, name, what):
     return peer.learner.block.edge[what][at]
 
 
-def test_one_who_comes_back_with_nothing_begins_anew(town):
-    """--fresh: it has forgotten its edges, the heir has not."""
+@pytest.mark.parametrize("late", [None, 0, 100])
+def test_one_who_comes_back_with_nothing_begins_anew(town, monkeypatch, late):
+    """--fresh: it has forgotten its edges, the heir has not. It counts incarnations by the clock, which may not have
+    moved, or have been set back: then it outbids its former self."""
 
     async def main():
         a, b, c = of(town, "abc")
@@ -212,31 +215,14 @@ def test_one_who_comes_back_with_nothing_begins_anew(town):
             async with living(c):
                 await settled("abc", a, b, c)
             vault.set_aside(c.config.peer.state)
-            back = again(c)
+            with monkeypatch.context() as clock:
+                if late is not None:
+                    clock.setattr("time.time", lambda: float(c.members.me.incarnation - late))
+                back = again(c)
+            assert late is None or back.members.me.incarnation <= c.members.me.incarnation
             async with living(back):
                 await settled("abc", a, b, back)
                 await stays("abc", a, b, back)
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize("late", [0, 100])
-def test_one_who_comes_back_with_nothing_outbids_its_former_self(town, monkeypatch, late):
-    """Without its state it counts incarnations by the clock, which may have been set back, or not have moved."""
-
-    async def main():
-        a, b, c = of(town, "abc")
-        async with living(a, b):
-            async with living(c):
-                await settled("abc", a, b, c)
-            vault.set_aside(c.config.peer.state)
-            then = c.members.me.incarnation - late
-            with monkeypatch.context() as clock:
-                clock.setattr("time.time", lambda: float(then))
-                back = again(c)
-            assert back.members.me.incarnation <= c.members.me.incarnation
-            async with living(back):
-                await settled("abc", a, b, back)
             assert back.members.me.incarnation > c.members.me.incarnation
 
     asyncio.run(main())
@@ -261,15 +247,15 @@ def test_a_legacy_does_not_revive_beside_a_later_one(town, monkeypatch):
             leaves_to(monkeypatch, "c", "a")
             back = again(c)
             async with living(back):
-                await until(lambda: "c" in a.contacts and "a" in back.contacts and not a.kept)
+                await until(lambda: "c" in a.contacts and "a" in back.contacts and not a.legacies.kept)
                 await settled("ac", a, back)
             assert await heir_of("c", a) is a
             late = again(b)
             async with living(late):
-                await until(lambda: "b" in a.contacts and not late.kept)
+                await until(lambda: "b" in a.contacts and not late.legacies.kept)
                 await goes_on(a, 300)
                 await goes_on(late, 300)
-                assert (await heir_of("c", a, late)).kept["c"].incarnation == back.members.me.incarnation
+                assert (await heir_of("c", a, late)).legacies.kept["c"].incarnation == back.members.me.incarnation
                 # The pull is that of the optimum without b.
                 assert gap("abc", a, late) < 0.5 * min(above("abc", of_all) for of_all in ("ab", "a"))
 
@@ -304,7 +290,7 @@ def test_a_legacy_does_not_revive_after_its_owner_has_withdrawn(town, witness, m
         late = again(b)
         assert "c" in saved(late).kept
         async with living(late):
-            await until(lambda: "b" in a.contacts and not late.kept)
+            await until(lambda: "b" in a.contacts and not late.legacies.kept)
             await settled("ab", a, late)
             await stays("ab", a, late)
         await life.__aexit__(None, None, None)
@@ -318,11 +304,13 @@ def test_a_goodbye_counts_for_the_incarnation_that_says_it(town, taken_in):
     peer = town.peer("a")
     for said, stays_here in ((6, True), (7, False), (8, False)):
         legacy = Legacy(0, 7)
-        peer.kept = {"c": legacy} if taken_in else {}
-        peer.bequests = {} if taken_in else {"c": Bequest(legacy, Parcel(node_id("c"), 1, np.zeros(12), 1.0, 1.0))}
+        peer.legacies.kept = {"c": legacy} if taken_in else {}
+        peer.legacies.bequests = (
+            {} if taken_in else {"c": Bequest(legacy, Parcel(node_id("c"), 1, np.zeros(12), 1.0, 1.0))}
+        )
         peer.members.leave("c", 7)
         peer.left(Notice("c", said), "c")
-        assert ("c" in {**peer.kept, **peer.bequests}) == stays_here
+        assert ("c" in {**peer.legacies.kept, **peer.legacies.bequests}) == stays_here
         assert peer.members.latest("c") == max(said, 7)
         assert not peer.members.accept("c", said)
 
@@ -341,7 +329,7 @@ def test_what_is_saved_before_the_last_letter_is_taken_in_is_without_the_legacy(
                 async with living(c):
                     await settled("abc", a, b, c)
                     b.drain = list  # it goes on, and hears nothing any more
-                await b._save()
+                await b.keeper.save()
                 await without_a_word(b)
                 assert not saved(b).kept
             await until(lambda: "b" not in a.contacts)
@@ -366,12 +354,12 @@ def test_what_is_saved_after_it_is_with_the_legacy(town, monkeypatch):
                 async with living(c):
                     await settled("abc", a, b, c)
                     b.drain = list
-                await until(lambda: b.bequests or b.kept)
+                await until(lambda: b.legacies.bequests or b.legacies.kept)
                 b.unsaved = False
-                await b._save()
+                await b.keeper.save()
                 del b.drain
                 await until(lambda: "c" in saved(b).kept)  # long before the next checkpoint
-                b._save = nothing_at_all
+                b.keeper.save = nothing_at_all
                 await without_a_word(b)
             await until(lambda: "b" not in a.contacts)
             back = again(b)
@@ -417,7 +405,7 @@ def test_one_refused_for_its_terms_corrects_them_and_starts(town):
     async def main():
         a = town.peer("a", SITES["a"])
         b = town.peer("b", SITES["b"], join=(a.address,), lam=0.02)
-        b._call = after_ticks(b)
+        b.calls.to = after_ticks(b)
         async with living(a):
             with pytest.raises(PeerError, match="lam"):
                 await b.live()
@@ -437,7 +425,7 @@ def test_one_refused_for_its_terms_keeps_what_it_had_learned_before(town):
         async with living(b):
             await goes_on(b, 5)
         late = town.peer("b", SITES["b"], join=(a.address,), lam=0.02)
-        late._call = after_ticks(late)
+        late.calls.to = after_ticks(late)
         async with living(a):
             with pytest.raises(PeerError, match="lam"):
                 await late.live()
@@ -448,7 +436,7 @@ def test_one_refused_for_its_terms_keeps_what_it_had_learned_before(town):
 
 def after_ticks(peer, ticks=3):
     """Its calls wait until it has learned for a while."""
-    real = peer._call
+    real = peer.calls.to
 
     async def call(address):
         await until(lambda: peer.ticks >= ticks)
@@ -470,8 +458,8 @@ def test_sites_stop_one_after_the_other_and_the_last_has_the_common_model(town):
                     await stays("abcd", a, b, c, ticks=60)
                 await stays("abcd", a, b, ticks=60)
             await stays("abcd", a)
-            assert set(names_in(a.kept)) == {left_as(b), left_as(c), left_as(d)}
-        assert set(saved(a).kept) == set(a.kept)
+            assert set(names_in(a.legacies.kept)) == {left_as(b), left_as(c), left_as(d)}
+        assert set(saved(a).kept) == set(a.legacies.kept)
 
     asyncio.run(main())
 
@@ -488,16 +476,16 @@ def test_one_who_is_part_of_a_legacy_does_not_count_twice(town, monkeypatch):
                 async with living(c):
                     await settled("abc", a, b, c)
                 assert await heir_of("c", a, b) is b
-            assert (await heir_of("b", a)).kept["b"].others == (left_as(c),)
+            assert (await heir_of("b", a)).legacies.kept["b"].others == (left_as(c),)
             back = again(c)
             async with living(back):
-                await until(lambda: "c" in a.contacts and not a.kept)
+                await until(lambda: "c" in a.contacts and not a.legacies.kept)
                 await settled("ac", a, back)
                 await stays("ac", a, back, ticks=600)
                 late = again(b)
                 async with living(late):
                     await settled("abc", a, back, late)
-                    assert not late.kept
+                    assert not late.legacies.kept
                     await stays("abc", a, back, late)
 
     asyncio.run(main())
@@ -522,11 +510,11 @@ def test_an_heir_that_leaves_in_the_same_moment_has_heard_the_last_letter(town, 
             async with living(b):
                 async with living(c):
                     await settled("abc", a, b, c)
-                    await b._between_ticks.acquire()  # b has no tick any more
-                assert "c" in b.bequests
+                    await b.study.between_ticks.acquire()  # b has no tick any more
+                assert "c" in b.legacies.bequests
                 b.stop("at once")
-                b._between_ticks.release()
-            assert (await heir_of("b", a)).kept["b"].others == (left_as(c),)
+                b.study.between_ticks.release()
+            assert (await heir_of("b", a)).legacies.kept["b"].others == (left_as(c),)
             await stays("abc", a)
 
     asyncio.run(main())
@@ -585,10 +573,10 @@ def test_nothing_is_kept_of_one_whose_certificate_is_revoked_afterwards(town):
             async with living(c):
                 await settled("abc", a, b, c)
             heir = await heir_of("c", a, b)
-            assert heir.kept["c"].serial == town.identity("c").serial
+            assert heir.legacies.kept["c"].serial == town.identity("c").serial
             await until(lambda: "c" in saved(heir).kept)
             town.revoke("c", "a", "b")
-            await until(lambda: not heir.kept)
+            await until(lambda: not heir.legacies.kept)
             await settled("ab", a, b)
             await stays("ab", a, b)
 
@@ -601,12 +589,12 @@ def test_at_a_restart_nothing_is_kept_of_one_whose_certificate_is_revoked(town):
         async with living(a):
             async with living(b):
                 await settled("ab", a, b)
-            await until(lambda: "b" in a.kept)
+            await until(lambda: "b" in a.legacies.kept)
         town.revoke("b", "a")
         back = again(a)
         async with living(back):
             await settled("a", back)
-            assert not back.kept
+            assert not back.legacies.kept
 
     asyncio.run(main())
 
@@ -618,7 +606,7 @@ def test_when_all_stop_at_once_nobody_inherits_and_all_go_on_where_they_were(tow
             await settled("abc", *peers)
             for peer in peers:
                 peer.stop("all at once")
-        assert not any(peer.kept for peer in peers)
+        assert not any(peer.legacies.kept for peer in peers)
         back = [again(peer) for peer in peers]
         async with living(*back):
             await until(lambda: all(len(peer.contacts) == 2 for peer in back))
@@ -638,20 +626,20 @@ def test_an_heir_has_to_have_an_edge_and_room(town):
             said = letter("g", a, last=True)
             assert decode_ack(await call("Push", encode_letter(said))).status is Status.REFUSED  # no neighbour of a's
             assert "g" in a.members.alive()  # it has not left by that
-            await a._between_ticks.acquire()
+            await a.study.between_ticks.acquire()
             said = letter("b", a, last=True, kept=(Kept("c", 5),), incarnation=b.members.me.incarnation)
             full, double = {f"n{i}": Legacy(0, 1) for i in range(KEPT - 1)}, {"x": Legacy(0, 1, (Kept("c", 4),))}
             for kept, back in ((full, 0), (double, 0), ({}, 6)):  # no room; c is here already; c has been back since
-                a.kept = kept
+                a.legacies.kept = kept
                 a.members.remember("c", back)
                 assert not a._inherits(said, "b", Parcel(node_id("b"), 0, said.vector, 1.0, 1.0))
             said = replace(said, kept=(Kept("c", 6),))
             assert a._inherits(said, "b", Parcel(node_id("b"), 1 << 20, said.vector, 1.0, 1.0))
             assert "b" not in a.members.alive()
-            assert not a.kept
-            a._between_ticks.release()
-            await until(lambda: a.kept)
-            assert a.kept == {"b": Legacy(town.identity("b").serial, said.incarnation, said.kept)}
+            assert not a.legacies.kept
+            a.study.between_ticks.release()
+            await until(lambda: a.legacies.kept)
+            assert a.legacies.kept == {"b": Legacy(town.identity("b").serial, said.incarnation, said.kept)}
 
     asyncio.run(main())
 
@@ -697,8 +685,8 @@ def test_one_who_finds_no_heir_leaves_all_the_same_and_says_why(town, hinders, m
                 monkeypatch.setitem(Peer._leave.__globals__, "hand_over", nobody)
             assert before == sorted(map(node_id, "ab"))
             assert sorted(c.learner.neighbours) == before
-            assert not a.kept
-            assert not b.kept
+            assert not a.legacies.kept
+            assert not b.legacies.kept
             await settled("ab", a, b)
 
     asyncio.run(main())
@@ -713,7 +701,7 @@ def test_weights_that_are_not_what_they_are_made_of_are_worked_out_anew(town):
         a, b = of(town, "ab")
         async with living(a, b):
             await settled("ab", a, b)
-            async with a._between_ticks:
+            async with a.study.between_ticks:
                 before = a.learner.block.flat[0].copy()
                 a.learner.refresh()
                 np.testing.assert_allclose(a.learner.block.flat[0], before, rtol=1e-9, atol=1e-12)
@@ -778,12 +766,12 @@ def test_of_two_who_keep_the_same_one_lets_go(town, monkeypatch):
                 await settled("abc", a, b, c)
                 monkeypatch.setattr(Contact, "hand", unheard)
                 monkeypatch.setattr(Line, "notice", mute)
-            await until(lambda: "c" in a.kept and "c" in b.kept)
+            await until(lambda: "c" in a.legacies.kept and "c" in b.legacies.kept)
             await goes_on(a, 50)
             await goes_on(b, 50)
-            assert a.kept == b.kept  # not at once
-            monkeypatch.setattr(leaving, "SURE", 0.0)
-            await until(lambda: "c" not in a.kept or "c" not in b.kept)
+            assert a.legacies.kept == b.legacies.kept  # not at once
+            monkeypatch.setattr(legacies, "SURE", 0.0)
+            await until(lambda: "c" not in a.legacies.kept or "c" not in b.legacies.kept)
             await stays("abc", a, b)
             assert await heir_of("c", a, b) is a
 
@@ -799,7 +787,7 @@ def test_with_running_sums_there_is_nothing_to_keep(town, algorithm):
                 await until(lambda: "b" in a.contacts and "a" in b.contacts)
                 await goes_on(b)
             await until(lambda: "b" not in a.contacts)
-            assert not a.kept
+            assert not a.legacies.kept
             await goes_on(a)
             assert refused(a) == {}
 

@@ -20,15 +20,16 @@ from kit import Caller, goes_on, letter, living, refused, rows, until
 from gadget_svm.estimator.files import load_model
 from gadget_svm.kernels.gossip import EPOCH
 from gadget_svm.peers import checkpoint, running, vault
+from gadget_svm.peers.calls import PeerError
 from gadget_svm.peers.charter import Charter, disagreements, names_hash
 from gadget_svm.peers.config import ConfigError
 from gadget_svm.peers.envelope import decode_status_reply, encode_notice
 from gadget_svm.peers.export import as_model, export
 from gadget_svm.peers.learner import Learner, Parcel
-from gadget_svm.peers.leaving import Legacy
+from gadget_svm.peers.legacies import Legacy
 from gadget_svm.peers.messages import Entry, Kept, Notice, Statistics
 from gadget_svm.peers.overlay import node_id
-from gadget_svm.peers.peer import Peer, PeerError
+from gadget_svm.peers.peer import Peer
 from gadget_svm.peers.post import Contact
 from gadget_svm.peers.scaling import Scaling, ScalingError, common_scale, digest_of, divided, statistics
 from gadget_svm.peers.site import LEAST_ROWS, SiteError, load_site
@@ -210,7 +211,7 @@ def test_three_sites_settle_on_one_scale_and_a_late_one_joins_it(town, kind):
             await until(lambda: all(peer.ticks > 20 for peer in (a, b, c)))
             late = town.peer("d", datas[3], join=(a.address,), scaling=kind, sites=3)
             async with living(late):
-                await until(lambda: late.ticks > 20 and all("d" in peer.heard for peer in (a, b, c)))
+                await until(lambda: late.ticks > 20 and all("d" in peer.mailbox.heard for peer in (a, b, c)))
                 pooled = sp.vstack([X for X, _ in datas[:3]]).toarray()
                 wanted = np.abs(pooled).max(axis=0) if kind == "max-abs" else pooled.std(axis=0)
                 for peer in (a, b, c, late):
@@ -332,22 +333,22 @@ def lived(peer, ticks=5):
 
 def test_gadget_waits_for_mail_if_there_are_neighbours_and_not_for_long(town):
     peer = town.peer("a", algorithm="gadget")
-    now, peer._relink, peer.turns = peer.ticked, False, 0
-    assert not peer._waits(now)  # nobody to wait for
+    now, peer.relink, peer.mailbox.turns = peer.study.ticked, False, 0
+    assert not peer.study._waits(now)  # nobody to wait for
     peer.contacts["b"] = None
-    assert peer._waits(now)
-    assert not peer._waits(now + peer.config.pace.heartbeat)
+    assert peer.study._waits(now)
+    assert not peer.study._waits(now + peer.config.pace.heartbeat)
     for seq in range(3):
         peer.received(letter("b", peer, seq=seq), "b")
-    assert peer.turns == 3
-    peer._relink = False
+    assert peer.mailbox.turns == 3
+    peer.relink = False
     peer._meetings = peer.members.meetings
-    assert not peer._waits(now)
-    peer.turns, peer._relink = 0, True  # neighbours to be found
-    assert not peer._waits(now)
+    assert not peer.study._waits(now)
+    peer.mailbox.turns, peer.relink = 0, True  # neighbours to be found
+    assert not peer.study._waits(now)
     slow = town.peer("b", algorithm="pdmm")
-    slow._relink, slow.contacts["a"], slow.turns = False, None, 0
-    assert not slow._waits(slow.ticked)  # PDMM has a use for every tick
+    slow.relink, slow.contacts["a"], slow.mailbox.turns = False, None, 0
+    assert not slow.study._waits(slow.study.ticked)  # PDMM has a use for every tick
 
 
 def test_a_gadget_peer_ticks_as_often_as_letters_come(town):
@@ -358,7 +359,9 @@ def test_a_gadget_peer_ticks_as_often_as_letters_come(town):
             before = a.ticks
             await until(lambda: a.ticks > before + 40)
         for peer, other in ((a, b), (b, a)):
-            assert peer.ticks <= peer.heard[other.name].letters + 20  # and some at first, before there was anybody
+            assert (
+                peer.ticks <= peer.mailbox.heard[other.name].letters + 20
+            )  # and some at first, before there was anybody
 
     asyncio.run(main())
 
@@ -368,25 +371,25 @@ def test_a_gadget_peer_ticks_as_often_as_letters_come(town):
 def test_one_who_goes_on_hears_a_neighbour_that_began_anew_while_it_was_down(town, algorithm, anew):
     """The number of the last letter it heard is of the neighbour's former life, and would hide all of the new one."""
     first = town.peer("a", algorithm=algorithm)
-    first._go_on(None)
+    first.go_on_from(None)
     first.learner.relink([node_id("b")])
     first.received(letter("b", first, incarnation=1000, seq=90_000), "b")
     first.learner.solve()
-    first.learner.absorb(list(first._inbox.values()))
-    asyncio.run(first._save())
+    first.learner.absorb(list(first.mailbox.waiting.values()))
+    asyncio.run(first.keeper.save())
 
     second = Peer(first.config)
-    second._go_on(vault.recall(first.config.peer.state, second.charter, second._rows))
+    second.go_on_from(vault.recall(first.config.peer.state, second.charter, second.fingerprint))
     assert last_heard(second.learner) == 90_000
-    asyncio.run(second._save())  # before anybody was heard
+    asyncio.run(second.keeper.save())  # before anybody was heard
     second = Peer(first.config)
-    second._go_on(vault.recall(first.config.peer.state, second.charter, second._rows))
+    second.go_on_from(vault.recall(first.config.peer.state, second.charter, second.fingerprint))
     second.received(letter("b", second, incarnation=1000 + anew, seq=3), "b")
-    assert second._renewed == ({"b"} if anew else set())
-    for name in second._renewed:
+    assert second.mailbox.renewed == ({"b"} if anew else set())
+    for name in second.mailbox.renewed:
         second.learner.renew(node_id(name))
     second.learner.solve()
-    second.learner.absorb(list(second._inbox.values()))
+    second.learner.absorb(list(second.mailbox.waiting.values()))
     assert last_heard(second.learner) == (3 if anew and algorithm == "pdmm" else 90_000 if not anew else -1)
 
 
@@ -401,7 +404,7 @@ def test_a_restarted_peer_goes_on_with_a_higher_incarnation(town):
     config = town.config("a")
     first = lived(Peer(config))
     second = Peer(config)
-    second._go_on(vault.recall(config.peer.state, second.charter, second._rows))
+    second.go_on_from(vault.recall(config.peer.state, second.charter, second.fingerprint))
     assert second.ticks == first.ticks > 0
     assert second.members.me.incarnation > first.members.me.incarnation
     np.testing.assert_array_equal(second.learner.model(), first.learner.model())
@@ -470,7 +473,7 @@ def test_weights_that_are_no_numbers_are_taken_back(town):
         peer = town.peer("a", checkpoint=0.1)
         async with living(peer):
             await until(lambda: peer.metrics.checkpoints._value.get() >= 2)
-            async with peer._between_ticks:
+            async with peer.study.between_ticks:
                 peer.learner.block.w[...] = np.nan
             await goes_on(peer, 5)
         assert np.isfinite(load_model(peer.config.peer.model).coef_).all()
@@ -551,7 +554,7 @@ def test_peers_come_to_agree_and_say_how_they_are(town):
     async def main():
         a, b, c = town.peers("abc", suspect=60.0, dead=60.0)
         async with living(a, b, c), Caller(a, town.identity("guest").channel_credentials()) as call:
-            await until(lambda: all(len(p.contacts) == 2 and p.measures for p in (a, b, c)))
+            await until(lambda: all(len(p.contacts) == 2 and p.study.measures for p in (a, b, c)))
             await until(lambda: json.loads(a.status())["network_rows"] == 120.0)  # the others' numbers ride on views
             await until(lambda: (json.loads(a.status())["gap_estimate"] or 1.0) < 0.01)
             found = json.loads(decode_status_reply(await call("Status", encode_notice(Notice("guest")))).text)

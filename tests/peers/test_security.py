@@ -20,6 +20,7 @@ import grpc
 from kit import Caller, Town, free_port, goes_on, letter, living, refused, rows, until
 
 from gadget_svm.peers import arrivals, certs, identity
+from gadget_svm.peers.calls import PeerError
 from gadget_svm.peers.desk import CALLS, CALLS_EACH, ListenError
 from gadget_svm.peers.envelope import (
     decode_ack,
@@ -33,7 +34,6 @@ from gadget_svm.peers.identity import IdentityError
 from gadget_svm.peers.member import Member, State
 from gadget_svm.peers.membership import Changes
 from gadget_svm.peers.messages import METHODS, SERVICE, Hello, Notice, Statistics, Status
-from gadget_svm.peers.peer import PeerError
 
 CODE = grpc.StatusCode
 DAY = 86_400.0
@@ -308,14 +308,14 @@ def test_a_letter_that_waits_is_dropped_when_its_sender_began_anew(town, heard):
     """Its number would hide all letters of the new incarnation up to it."""
     peer = town.peer("a")
     peer.received(letter("b", peer, incarnation=1000, seq=90_000), "b")
-    assert peer._inbox["b"].seq == 90_000
+    assert peer.mailbox.waiting["b"].seq == 90_000
     if heard == "letter":
         peer.received(letter("b", peer, incarnation=1001, vector=None), "b")
     else:
         asyncio.run(peer._apply(Changes(renewed=["b"])))
-    assert not peer._inbox
+    assert not peer.mailbox.waiting
     peer.received(letter("b", peer, incarnation=1001, seq=0), "b")
-    assert peer._inbox["b"].seq == 0
+    assert peer.mailbox.waiting["b"].seq == 0
 
 
 def test_a_letter_to_a_former_incarnation_or_to_another_is_not_used(town):
@@ -464,11 +464,11 @@ def test_a_flood_is_cut_off_and_keeps_nobody_else_out(town):
     async def main():
         a, c = town.peers("ac", message_rate=150.0, burst=150, **PATIENT)
         async with living(a, c):
-            await until(lambda: "c" in a.heard and a.heard["c"].letters > 5)
+            await until(lambda: "c" in a.mailbox.heard and a.mailbox.heard["c"].letters > 5)
             taken, before = absorbed(a), resident()
             callers = [Caller(a, town.identity("b").channel_credentials()) for _ in range(4)]
             data = [encode_letter(letter("b", a, seq=seq)) for seq in range(400)]
-            heard = a.heard["c"].letters
+            heard = a.mailbox.heard["c"].letters
 
             async def flood():
                 answers = []
@@ -481,11 +481,11 @@ def test_a_flood_is_cut_off_and_keeps_nobody_else_out(town):
             for caller in callers:
                 await caller.channel.close()
             assert most - before < 256 << 20  # the callers are in this process, too
-            assert len(a._inbox) <= 2
-            assert a.heard["c"].letters > heard
+            assert len(a.mailbox.waiting) <= 2
+            assert a.mailbox.heard["c"].letters > heard
             assert sum(parcel.vector.nbytes for parcel in taken[-1:]) == 8 * a.dimension
-            goal = a.heard["c"].letters + 10
-            await until(lambda: a.heard["c"].letters >= goal)
+            goal = a.mailbox.heard["c"].letters + 10
+            await until(lambda: a.mailbox.heard["c"].letters >= goal)
             await goes_on(a)
 
     asyncio.run(main())
@@ -497,13 +497,13 @@ def test_calls_that_never_end_keep_nobody_else_out(town):
     async def main():
         a, c = town.peers("ac", **PATIENT)
         async with living(a, c):
-            await until(lambda: "c" in a.heard and a.heard["c"].letters > 5)
+            await until(lambda: "c" in a.mailbox.heard and a.mailbox.heard["c"].letters > 5)
             callers = [Caller(a, town.identity("b").channel_credentials()) for _ in range(CALLS // 32 + 1)]
             held = [caller.channel.stream_unary(f"/{SERVICE}/Push")() for caller in callers for _ in range(32)]
             await asyncio.gather(*(call.wait_for_connection() for call in held), return_exceptions=True)
             await until(lambda: refused(a).get("busy", 0) >= len(held) - CALLS_EACH)
-            goal = a.heard["c"].letters + 20
-            await until(lambda: a.heard["c"].letters >= goal)
+            goal = a.mailbox.heard["c"].letters + 20
+            await until(lambda: a.mailbox.heard["c"].letters >= goal)
             assert sum(not call.done() for call in held) <= CALLS_EACH
             for caller in callers:
                 await caller.channel.close()
@@ -516,7 +516,7 @@ def test_invented_members_do_not_displace_those_who_spoke_nor_fill_memory(town):
     async def main():
         a, c = town.peers("ac", members=20)
         async with living(a, c), Caller(a, town.identity("b").channel_credentials()) as call:
-            await until(lambda: "c" in a.heard)
+            await until(lambda: "c" in a.mailbox.heard)
             for k in range(20):
                 crowd = tuple(Member(f"x{k}-{i}", "127.0.0.1:9", 1000, 1) for i in range(31))
                 await call("Push", encode_letter(letter("b", a, vector=None, members=crowd)))
@@ -620,7 +620,7 @@ def test_peers_of_other_terms_part_with_a_sentence(town, term):
             assert "b has" in a.trouble["terms"]
             assert "b" not in a.members.alive()
             await goes_on(a)
-            assert not a.heard
+            assert not a.mailbox.heard
 
     asyncio.run(main())
 
@@ -639,7 +639,7 @@ def test_one_seed_of_other_terms_does_not_end_a_peer_that_has_company(town):
         b = town.peer("b", join=(a.address, odd.address))
         async with living(odd, a):
             task = asyncio.create_task(b.live())
-            await until(lambda: task.done() or ("a" in b.heard and "terms" in b.trouble), 60)
+            await until(lambda: task.done() or ("a" in b.mailbox.heard and "terms" in b.trouble), 60)
             assert not task.done()
             await goes_on(b)
             b.stop("the test is over")
@@ -699,7 +699,7 @@ async def lie(town: Town, *peers):
 
 
 def has_letters(peer, *senders: str) -> bool:
-    return all(name in peer.heard and peer.heard[name].letters for name in senders)
+    return all(name in peer.mailbox.heard and peer.mailbox.heard[name].letters for name in senders)
 
 
 def test_invented_members_displace_no_neighbour_and_keep_no_newcomer_out(town):
@@ -735,7 +735,7 @@ def test_one_known_by_hearsay_is_called_and_a_neighbour_once_it_has_answered(tow
             told = (b.members.me, Member("x", "127.0.0.1:9", 1000, 1), Member("y", b.address, 1000, 1))
             for member in told:
                 a.members.hear(member, direct=False)
-            await until(lambda: {"x", "y"} <= a._strangers._in_vain.keys())
+            await until(lambda: {"x", "y"} <= a.calls.strangers._in_vain.keys())
             await until(lambda: set(a.contacts) == {"b"} and set(b.contacts) == {"a"})
             await until(lambda: has_letters(a, "b") and has_letters(b, "a"))
             assert {"x", "y"} <= set(a.members.alive())

@@ -149,8 +149,8 @@ def stop(
 def export_model(config: Toml = Path("peer.toml")) -> None:
     """Write the model of the last checkpoint, whether the peer runs or not."""
     need_peers()
+    from gadget_svm.peers.calls import PeerError
     from gadget_svm.peers.checkpoint import CheckpointError
-    from gadget_svm.peers.company import PeerError
     from gadget_svm.peers.running import export_saved
     from gadget_svm.peers.vault import VaultError
 

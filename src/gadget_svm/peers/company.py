@@ -1,6 +1,7 @@
 """Whom a peer knows and talks to: members, neighbours, letters. Knows of learning only that there is somebody to link.
 
-Answers other peers (see `desk.Host`) and calls them (see `post.Caller`). What is learned, kept and shown is `peer`'s.
+Answers other peers (see `desk.Host`) and calls them (see `post.Caller`). What came by letter
+is in the `mailbox`; what is learned, written and shown is `peer`'s.
 """
 
 import asyncio
@@ -8,27 +9,25 @@ import logging
 import math
 import random
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gadget_svm.peers import leaving
+from gadget_svm.peers.calls import Calls
 from gadget_svm.peers.charter import Charter, disagreements
 from gadget_svm.peers.config import PeerConfig
 from gadget_svm.peers.discretion import Discretion
 from gadget_svm.peers.identity import Identity, Verifier
 from gadget_svm.peers.learner import Learner, Parcel
-from gadget_svm.peers.leaving import Bequest, Legacy, has_room, names_in, standing
+from gadget_svm.peers.legacies import Legacies
 from gadget_svm.peers.logs import fields
+from gadget_svm.peers.mailbox import Mailbox
 from gadget_svm.peers.member import Member, State
 from gadget_svm.peers.membership import Membership
 from gadget_svm.peers.messages import MEMBERS, Ack, Hello, HelloReply, Kept, Letter, Status, plain
 from gadget_svm.peers.metrics import Metrics
 from gadget_svm.peers.overlay import neighbours, node_id
-from gadget_svm.peers.post import Contact, Disagreement, Line, Unreachable, introduce, signed_reply
-from gadget_svm.peers.strangers import Strangers
+from gadget_svm.peers.post import Contact, signed_reply
 
 log = logging.getLogger(__name__)
 
@@ -36,27 +35,8 @@ VIEW = 8
 """Members that ride on a message."""
 CROWD = 4
 """A peer lets itself be asked for by so many times the neighbours it wants itself, and no more."""
-FIRST_TURNS, MOST_TURNS = 2, 8
-"""Ticks of a GADGET peer before any letter has come, and for how many letters at most it takes them at its own pace."""
 QUIET = 60.0
 """Seconds between two complaints about one thing in the log."""
-
-
-class PeerError(ValueError):
-    """Why a peer cannot start or go on, and what to do about it."""
-
-
-@dataclass
-class Heard:
-    """What is kept of one who sends letters, beside the algorithm's own state."""
-
-    incarnation: int
-    seq: int = -1
-    at: float = -math.inf
-    letters: int = 0
-    wanted: bool = False  # whether it has me among the neighbours it chose
-    last: Parcel | None = None
-    previous: Parcel | None = None
 
 
 class Company:
@@ -70,37 +50,27 @@ class Company:
         self.metrics = Metrics()
         self.rows = rows
         self.members = self._membership(0)
-        self.heard: dict[str, Heard] = {}
         self.contacts: dict[str, Contact] = {}
         self.learner: Learner | None = None
         self.discretion: Discretion | None = None
         self.trouble: dict[str, str] = {}  # what is wrong, by what it is about
         self.started = time.monotonic()
         self.stopping = asyncio.Event()
-        self._seeds = {address for address in config.peer.join if address != self.address}
-        self._agreed = False  # whether anybody's terms were found to be the same
-        self._refused = False  # whether they were found to be other ones, when there was nobody else
-        self._inbox: dict[str, Parcel] = {}
-        self.turns = FIRST_TURNS  # ticks for which letters have come: see `Peer._waits`
         self._chosen: set[str] = set()
-        self.kept: dict[str, Legacy] = {}  # who has left, and whose pull stays as it was then
-        self.bequests: dict[str, Bequest] = {}  # and who will be kept once the learner has taken in its last letter
-        self._inherited: dict[str, float] = {}  # since when
         self.absorbed: list[Parcel] = []  # what the learner took in last
         self.unsaved = False  # whether there is something that should not wait for the next checkpoint
-        self._former: dict[str, str] = {}  # neighbours of before a restart, and where they were
-        self._relink = True
-        self._renewed: set[str] = set()
-        self._voices: dict[int, int] = {}  # by number: as which incarnation they were heard before a restart
+        self.former: dict[str, str] = {}  # neighbours of before a restart, and where they were
+        self.relink = True  # see `links_due`
         self._linked: dict[str, float] = {}  # since when somebody is a neighbour
         self._cut: dict[str, tuple[float, float]] = {}  # here by hearsay only: when to call, and the wait
-        self._strangers = Strangers(self.name, config.learn.degree, config.pace.heartbeat)
         self._meetings = 0  # of the membership, when links were tended last
-        self.calls: set[asyncio.Task[None]] = set()  # to strangers, under way
         self._told: dict[str, float] = {}  # when a view last went along with a letter, and with an answer
         self._answered: dict[str, float] = {}
         self._said: dict[str, tuple[str, float]] = {}
-        self._rng = random.Random()
+        self.rng = random.Random()
+        self.mailbox = Mailbox()
+        self.legacies = Legacies(lambda name: self.members.latest(name), self.verifier)
+        self.calls = Calls(self)
 
     @property
     def ticks(self) -> int:
@@ -122,20 +92,11 @@ class Company:
     def drain(self) -> list[Parcel]:
         """What came since, of those with an edge here. Last letters come first and alone: see `held`."""
         held = frozenset() if self.learner is None else self.learner.kept
-        last = [bequest.parcel for bequest in self.bequests.values() if bequest.parcel.other in held]
-        if last:
-            return sorted(last, key=lambda parcel: parcel.other)
-        found = [self._inbox[name] for name in sorted(self._inbox.keys() & self.contacts.keys(), key=node_id)]
-        self._inbox = {}
-        return found
+        return self.legacies.last_letters(held) or self.mailbox.take(self.contacts)
 
     def taken_in(self) -> None:
         """What last letters say that the learner has now is kept from here on, and to be saved soon."""
-        for name, bequest in list(self.bequests.items()):
-            if any(parcel is bequest.parcel for parcel in self.absorbed):
-                del self.bequests[name]
-                self.kept[name], self._inherited[name] = bequest.legacy, time.monotonic()
-                self.unsaved = True
+        self.unsaved |= self.legacies.taken_in(self.absorbed)
         self.absorbed = []
 
     def send(self, name: str, parcel: Parcel | None) -> None:
@@ -151,7 +112,7 @@ class Company:
         view = self._view_for(name, self._told)
         return Letter(
             self.run, self.name, me.incarnation, name, contact.incarnation, seq, self.ticks, vector, weight, note,
-            chosen, view, kept=names_in(self.kept) if view else (),
+            chosen, view, kept=self.legacies.names if view else (),
         )  # fmt: skip
 
     def _view_for(self, name: str, told: dict[str, float]) -> tuple[Member, ...]:
@@ -160,9 +121,14 @@ class Company:
         if now - told.get(name, -math.inf) < self.config.pace.heartbeat / 4:
             return ()
         told[name] = now
-        return self.members.view(VIEW, self._rng)
+        return self.members.view(VIEW, self.rng)
 
     # Neighbours
+
+    @property
+    def links_due(self) -> bool:
+        """Whether somebody came, went or changed its mind since links were tended."""
+        return self.relink or self._meetings != self.members.meetings
 
     async def tend_links(self) -> None:
         """Between two ticks: gossip with whom the members now here make neighbours, and with those who ask for it.
@@ -170,22 +136,22 @@ class Company:
         Only those who have spoken themselves are chosen. Those of before a restart have, if there is an edge to them.
         """
         assert self.learner is not None
-        while self._renewed:
-            self.learner.renew(node_id(self._renewed.pop()))
-        if not self._relink and self._meetings == self.members.meetings:
+        while self.mailbox.renewed:
+            self.learner.renew(node_id(self.mailbox.renewed.pop()))
+        if not self.links_due:
             return
-        self._relink, self._meetings = False, self.members.meetings
+        self.relink, self._meetings = False, self.members.meetings
         met = set(self.members.met())
         here = {name: self.members.get(name).address for name in self.members.alive() if name != self.name}
-        if self._former and time.monotonic() < self.started + self.config.pace.suspect + self.config.pace.dead:
-            here = {**self._former, **here}  # just back: nobody was heard of yet, and nobody is given up
-            met |= {name for name in self._former if node_id(name) in self.learner.neighbours}
+        if self.former and time.monotonic() < self.started + self.config.pace.suspect + self.config.pace.dead:
+            here = {**self.former, **here}  # just back: nobody was heard of yet, and nobody is given up
+            met |= {name for name in self.former if node_id(name) in self.learner.neighbours}
         here = {name: address for name, address in here.items() if name not in self._cut}
         chosen = set(neighbours(self.name, met & here.keys(), self.config.learn.degree))
-        asking = sorted(name for name in here if name not in chosen and self._asks(name))
+        asking = sorted(name for name in here.keys() - chosen if self._asks(name))
         wanted = chosen | set(asking[: CROWD * self.config.learn.degree])
         wanted -= self._doubles(wanted)
-        self._keep_what_stands()
+        self.changed_legacies(self.legacies.settle())
         self._chosen = chosen & wanted
         for name in [name for name, contact in self.contacts.items() if here.get(name) != contact.address]:
             await self.contacts.pop(name).close()
@@ -194,44 +160,21 @@ class Company:
         for name in sorted(wanted - set(self.contacts)):
             self.contacts[name] = Contact(self, name, here[name], self._narrow)
             self._linked[name] = time.monotonic()
-        self.learner.kept = frozenset(map(node_id, (*self.kept, *self.bequests)))
+        self.learner.kept = self.legacies.numbers
         numbers = sorted({*map(node_id, wanted), *self.learner.kept})
         if numbers != sorted(self.learner.neighbours):
             self.learner.relink(numbers)
             if self.discretion is not None:
                 self.discretion.forget(set(numbers))
             log.info("neighbours", extra=fields(names=sorted(wanted)))
-        for name in set(self.heard) - set(here):
-            del self.heard[name]
+        self.mailbox.forget(set(self.mailbox.heard) - set(here))
         for told in (self._told, self._answered, self._linked):
             for name in set(told) - set(here):
                 del told[name]
-        self._call_strangers()
-
-    def begun_anew(self, name: str) -> None:
-        """Somebody was started anew and numbers its letters from the beginning: an old one would hide them all."""
-        self._renewed.add(name)
-        self._inbox.pop(name, None)
-
-    def voices(self) -> dict[int, int]:
-        """As which incarnation the learner has heard everybody, by number; 0 if it is not known."""
-        heard = {node_id(name): 0 if name in self._renewed else each.incarnation for name, each in self.heard.items()}
-        return {**self._voices, **heard}
-
-    def recall_voices(self, voices: Mapping[int, int]) -> None:
-        """Go on with a learner that has heard letters before a restart of ours, on all its edges."""
-        assert self.learner is not None
-        self._voices = {int(j): voices.get(int(j), 0) for j in self.learner.block.links.target}
-
-    def _last_voice(self, name: str, unless: int) -> int:
-        """As which incarnation the learner has heard somebody, before a restart of ours too."""
-        heard = self.heard.get(name)
-        return self._voices.pop(node_id(name), unless) if heard is None else heard.incarnation
+        self.calls.to_strangers()
 
     def _asks(self, name: str) -> bool:
-        """Whether somebody has me among its chosen, and still says so: one who changes its mind just stops writing."""
-        heard = self.heard.get(name)
-        return heard is not None and heard.wanted and time.monotonic() - heard.at < self.config.pace.suspect
+        return self.mailbox.asks(name, self.config.pace.suspect)
 
     def _doubles(self, wanted: set[str]) -> set[str]:
         """Names with the number of another: the later in the alphabet is left out."""
@@ -249,87 +192,35 @@ class Company:
     def watch_link(self, name: str, now: float) -> None:
         """An edge counts only while its ends hear each other, whatever third ones say: else it pulls for nothing."""
         if name not in self._chosen:
-            self._relink |= not self._asks(name)
+            self.relink |= not self._asks(name)
             return
         pace = self.config.pace
-        heard, patience = self.heard.get(name), pace.suspect + pace.dead + 3 * pace.heartbeat  # the dead are gone first
+        heard = self.mailbox.heard.get(name)
+        patience = pace.suspect + pace.dead + 3 * pace.heartbeat  # the dead are gone first
         if now - max(self._linked.get(name, now), heard.at if heard else -math.inf) > patience:
             wait = 2 * self._cut[name][1] if name in self._cut else patience
-            self._cut[name], self._relink = (now + wait, min(wait, 30 * patience)), True
+            self._cut[name], self.relink = (now + wait, min(wait, 30 * patience)), True
             self.complain("links", f"{name} is said to be here, but sends no letter: can it reach {self.address}?")
 
     def _mend(self, name: str) -> None:
         """Somebody believed to be out of reach was heard."""
         if self._cut.pop(name, None) is not None:
-            self._relink = True
+            self.relink = True
             if not self._cut:
                 self.trouble.pop("links", None)
 
-    async def probe(self) -> None:
-        """Call those who should be here and are not: any answer brings their view."""
-        here = {self.address, *(self.members.get(name).address for name in self.members.met())}
-        away = [address for address in sorted(self._seeds) if address not in here]
-        missed = [member for member in (*self.members.doubtful(), *self.members.lost()) if member.address]
-        away += [member.address for member in missed if self.members.has_met(member.name)]
-        rumoured = [(member.name, member.address) for member in missed if not self.members.has_met(member.name)]
-        self._call_strangers(self._rng.sample(rumoured, min(1, len(rumoured))))
-        now = time.monotonic()
-        out_of_reach = [name for name, (due, _) in self._cut.items() if now >= due]
-        some = away if len(here) == 1 else self._rng.sample(away, min(1, len(away)))
-        for name in out_of_reach:
+    def in_reach(self) -> set[str]:
+        """Those who have spoken themselves, and whose letters arrive."""
+        return set(self.members.met()) - self._cut.keys()
+
+    async def look_for_the_cut(self) -> None:
+        """Call those out of reach, each when it is time: who answers may be a neighbour again."""
+        for name in [name for name, (due, _) in self._cut.items() if time.monotonic() >= due]:
             known = self.members.known(name)
-            if known is None or known.state >= State.DEAD or await self._call(known.address):
+            if known is None or known.state >= State.DEAD or await self.calls.to(known.address):
                 self._mend(name)
-            else:
-                self._cut[name] = (now + self._cut[name][1], self._cut[name][1])
-        calls = (self._call(address) for address in dict.fromkeys(some[:16]))
-        outcomes = await asyncio.gather(*calls, return_exceptions=True)
-        errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-        if errors and (not any(outcome is True for outcome in outcomes) or not isinstance(errors[0], PeerError)):
-            raise errors[0]  # one seed of other terms among several is their affair, if another one agrees
-
-    async def _call(self, address: str) -> bool:
-        """Greet whoever is at an address; whether it answered and learns the same."""
-        line = Line(self.identity, address, self.dimension)
-        try:
-            await introduce(self, line)
-            self._agreed = True
-            self.trouble.pop("terms", None)
-            self.trouble.pop("join", None)
-            return True
-        except Disagreement as error:
-            self.complain("terms", str(error))
-            if not self._agreed and len(self.members.alive()) == 1:
-                self._refused = True
-                raise PeerError(f"cannot learn together with {address}: {error}") from error
-        except Unreachable as error:
-            if len(self.members.alive()) == 1:
-                self.complain("join", str(error))
-        finally:
-            await line.close()
-        return False
-
-    def _call_strangers(self, also: Iterable[tuple[str, str]] = ()) -> None:
-        """Greet some of those known by hearsay, in the background: who answers may become a neighbour."""
-        if self.stopping.is_set():
-            return
-        met = set(self.members.met()) - self._cut.keys()
-        strange = {member.name: member.address for member in self.members.strange()}
-        for name, address in (*self._strangers.take(met, strange, time.monotonic()), *also):
-            task = asyncio.create_task(self._meet(name, address))
-            self.calls.add(task)
-            task.add_done_callback(self.calls.discard)
-
-    async def _meet(self, name: str, address: str) -> None:
-        line, answered = Line(self.identity, address, self.dimension, name), False
-        try:
-            await introduce(self, line)
-            answered = self._agreed = True
-        except (Unreachable, Disagreement) as error:
-            log.debug("a stranger was called in vain", extra=fields(name=name, why=str(error)))
-        finally:
-            self._strangers.called(name, answered, time.monotonic())
-            await line.close()
+            elif name in self._cut:
+                self._cut[name] = (time.monotonic() + self._cut[name][1], self._cut[name][1])
 
     # What other peers say: see `desk.Host` and `post.Caller`
 
@@ -337,7 +228,7 @@ class Company:
         """Who I am, and on what terms I learn."""
         return Hello(
             self.name, self.address, self.members.me.incarnation, nonce, self.charter.text(), self._narrow,
-            self.members.view(VIEW, self._rng),
+            self.members.view(VIEW, self.rng),
         )  # fmt: skip
 
     def greeted(self, hello: Hello, name: str) -> HelloReply:
@@ -361,7 +252,7 @@ class Company:
                 self.learn_of(hello.members, name)
         else:
             self.learn_of(hello.members, name)
-            view, self._agreed = self.members.view(VIEW, self._rng), True
+            view, self.calls.agreed = self.members.view(VIEW, self.rng), True
         return signed_reply(
             self.identity, self.members.me, self.charter, hello, float32=self._narrow, members=view,
             objection=objection,
@@ -372,8 +263,8 @@ class Company:
         for member in members:
             self.members.hear(member, direct=member.name == speaker)
         if any(member.name == speaker for member in members):  # else it is no view, but what it says of some
-            self._strangers.named(speaker, filter(self.members.is_strange, members))
-        self._relink |= len(self._standing(self.kept)) < len(self.kept)
+            self.calls.strangers.named(speaker, filter(self.members.is_strange, members))
+        self.relink |= self.legacies.outdated
 
     def received(self, letter: Letter, name: str) -> Ack:
         """A letter of this run, well-formed and in its sender's name."""
@@ -388,17 +279,12 @@ class Company:
             self.learn_of(letter.members, name)
         else:
             self.members.spoke(name, letter.incarnation)
-        heard = self.heard.get(name)
-        if heard is None or letter.incarnation > heard.incarnation:
-            if self._last_voice(name, letter.incarnation) != letter.incarnation:
-                self.begun_anew(name)
-            heard = self.heard[name] = Heard(letter.incarnation)
-            self._relink = True
-        heard.at = time.monotonic()
+        heard, first = self.mailbox.listen(name, letter.incarnation)
+        self.relink |= first
         if name in self._cut:
             self._mend(name)
         if heard.wanted != letter.wanted:
-            heard.wanted, self._relink = letter.wanted, True
+            heard.wanted, self.relink = letter.wanted, True
         news = () if letter.last else self._compare(letter.kept, name)
         if letter.vector is None:
             return self._ack(name, Status.OK, news=news)
@@ -410,59 +296,34 @@ class Company:
         parcel = Parcel(node_id(name), letter.seq, letter.vector, letter.weight, letter.note)
         if letter.last and not self._inherits(letter, name, parcel):
             return self._ack(name, Status.REFUSED, f"{self.name} cannot keep what {name} has taught")
-        heard.seq, heard.previous, heard.last = letter.seq, heard.last, parcel
-        heard.letters += 1
-        if not letter.last:
-            self._inbox[name] = parcel  # the newest says all there is to say
-            self.turns = min(self.turns + 1, MOST_TURNS)
+        self.mailbox.put(name, parcel, letter.last)
         self.metrics.messages_received.inc()
         return self._ack(name, Status.OK, news=news)
 
     # What those who left have taught: see `leaving`
 
     def _inherits(self, letter: Letter, name: str, parcel: Parcel) -> bool:
-        """Somebody leaves: whether its edge can stay here as this letter says, until it comes back."""
+        """Somebody leaves: whether what it has taught stays here."""
         linked = self.learner is not None and node_id(name) in self.learner.neighbours
-        legacy = Legacy(self.verifier.serial_of(name), letter.incarnation, letter.kept)
-        mine = self._standing({**self.kept, **{other: each.legacy for other, each in self.bequests.items()}})
-        twice = {part.name for part in legacy.parts(name)} & {part.name for part in names_in(mine)}
-        fits = has_room(mine, letter.kept) and not twice and bool(self._standing({name: legacy}))
-        if self.charter.algorithm != "pdmm" or not linked or not fits:
+        if self.charter.algorithm != "pdmm" or not linked:
             return False
-        self.bequests[name] = Bequest(legacy, parcel)
-        self._inbox.pop(name, None)
-        others = [part.name for part in letter.kept]
-        log.info("keeping what one who leaves has taught", extra=fields(name=name, others=others))
-        self.farewell(name, letter.incarnation)
-        return True
+        inherits = self.legacies.inherit(name, letter.incarnation, letter.kept, parcel)
+        if inherits:
+            self.farewell(name, letter.incarnation)
+        return inherits
 
-    def _standing(self, kept: dict[str, Legacy]) -> dict[str, Legacy]:
-        return standing(kept, self.members.latest, self.verifier)
-
-    def _keep_what_stands(self) -> None:
-        stands = self._standing(self.kept)
-        self._drop([name for name in self.kept if name not in stands])
-        for name in [name for name, each in self.bequests.items() if not self._standing({name: each.legacy})]:
-            del self.bequests[name]
-
-    def _drop(self, names: list[str]) -> None:
-        if names:
-            for name in names:
-                del self.kept[name]
-            self._relink = self.unsaved = True
-            log.info("keeping no longer what was taught by", extra=fields(names=sorted(names)))
+    def changed_legacies(self, changed: bool) -> None:
+        """Edges to those whose legacies were dropped end, and no restart brings them back."""
+        self.relink |= changed
+        self.unsaved |= changed
 
     def _compare(self, theirs: tuple[Kept, ...], name: str) -> tuple[Member, ...]:
-        """Whom somebody else keeps; what it may not know of them. Of two who keep one, that with the smaller name does.
-
-        Not at once: the leaver may be about to say who it is. Nor if the other one keeps us: it is about to drop that.
-        """
+        """Whom somebody else keeps; what it may not know of them. Of two who keep one, that with the smaller name does,
+        unless it keeps us: it is about to drop that."""
         others = [each for each in theirs if each.name not in (self.name, name)]
         self.learn_of(tuple(Member(each.name, "", each.incarnation, 0, State.LEFT) for each in others), name)
         if name < self.name and self.name not in {each.name for each in theirs}:
-            surely = time.monotonic() - leaving.SURE
-            known = [other for other in self.kept if self._inherited.get(other, self.started) < surely]
-            self._drop([other for other in known if set(self.kept[other].parts(other)) & set(theirs)])
+            self.changed_legacies(self.legacies.give_way(theirs))
         lines = [(each, self.members.known(each.name)) for each in theirs]
         later = [line for each, line in lines if line is not None and line.incarnation > each.incarnation]
         return tuple(line for line in later if line.address or line.state >= State.DEAD)[: MEMBERS - VIEW]
@@ -470,8 +331,8 @@ class Company:
     def farewell(self, name: str, incarnation: int) -> None:
         """Somebody itself said that it goes."""
         self.members.leave(name, incarnation)
-        self._former.pop(name, None)
-        self._relink = True  # who came and went between two ticks of the membership is in none of its changes
+        self.former.pop(name, None)
+        self.relink = True  # who came and went between two ticks of the membership is in none of its changes
 
     def _sensible(self, letter: Letter) -> bool:
         if self.charter.algorithm == "pdmm":

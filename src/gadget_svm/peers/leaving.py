@@ -5,11 +5,7 @@ crash or to withdraw would take its part along, and what stays is the pull of no
 edge but one, which bears the whole from then on, and says so along it in a last letter. Who gets that is its heir and
 leaves the edge as it is. Should the heir vanish the legacy goes with it: the others are at the optimum of their rows.
 
-A legacy may hold those that the leaver kept itself. If one of these comes back it must not count twice, so the whole
-legacy is dropped; if the leaver does, the edge goes on where it was. A legacy is of one incarnation: to have heard of a
-later one in any state ends it, since that one counts itself, has left to somebody else, or has withdrawn.
-
-The last letter is part of the legacy: before the learner has taken it in, nothing is kept (`Bequest`), nor saved.
+What the heir has from then on, and until when: `legacies`.
 """
 
 from __future__ import annotations
@@ -17,20 +13,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gadget_svm.peers.logs import fields
-from gadget_svm.peers.messages import KEPT, Kept, Malformed
+from gadget_svm.peers.messages import Malformed
 from gadget_svm.peers.overlay import node_id
 from gadget_svm.peers.post import Disagreement, Unreachable
 
 if TYPE_CHECKING:
     from gadget_svm.peers.discretion import Discretion
-    from gadget_svm.peers.identity import Verifier
     from gadget_svm.peers.learner import Learner, Parcel
     from gadget_svm.peers.peer import Peer
 
@@ -40,55 +34,6 @@ HEIRS = 3
 """Neighbours that are asked, one after the other."""
 TURNS = 32
 """Ticks in which a last letter has to come about."""
-SURE = 30.0
-"""Seconds after which nobody who leaves takes back what an heir has: it asks `HEIRS`, then says goodbye to the rest."""
-
-
-@dataclass(frozen=True)
-class Legacy:
-    """What is known of one who has left, and whose pull stays as it was then."""
-
-    serial: int  # of the certificate it showed
-    incarnation: int  # as which it left
-    others: tuple[Kept, ...] = ()  # whose legacies are part of its own
-
-    def parts(self, name: str) -> tuple[Kept, ...]:
-        """Everybody whose rows are in it, ``name`` first, who left it."""
-        return (Kept(name, self.incarnation), *self.others)
-
-
-class Bequest(NamedTuple):
-    """A last letter that the learner has not taken in yet."""
-
-    legacy: Legacy
-    parcel: Parcel
-
-
-def names_in(kept: Mapping[str, Legacy]) -> tuple[Kept, ...]:
-    """Everybody who must not come back to a sum that holds them already."""
-    found: dict[str, int] = {}
-    for name, legacy in kept.items():
-        for part in legacy.parts(name):
-            found[part.name] = max(part.incarnation, found.get(part.name, 0))
-    return tuple(Kept(name, found[name]) for name in sorted(found))
-
-
-def has_room(kept: Mapping[str, Legacy], others: Collection[Kept]) -> bool:
-    """Whether one more fits, with what it holds: all of them travel on in one letter some day."""
-    return len(names_in(kept)) + 1 + len(others) <= KEPT
-
-
-def standing(kept: Mapping[str, Legacy], latest: Callable[[str], int], verifier: Verifier) -> dict[str, Legacy]:
-    """The legacies that still count: not of those heard of since, nor of those whose certificate was revoked.
-
-    ``latest``: the last incarnation known of a name.
-    """
-    return {
-        name: legacy
-        for name, legacy in kept.items()
-        if all(latest(part.name) <= part.incarnation for part in legacy.parts(name))
-        and not verifier.is_revoked(legacy.serial)
-    }
 
 
 async def hand_over(peer: Peer) -> str | None:
@@ -119,8 +64,8 @@ def take_in(peer: Peer) -> None:
     if learner is None:
         return
     peer.taken_in()  # of a tick whose end nobody waited for
-    learner.kept = frozenset(map(node_id, (*peer.kept, *peer.bequests)))
-    if peer.bequests:
+    learner.kept = peer.legacies.numbers
+    if peer.legacies.bequests:
         last = peer.drain()
         learner.solve()
         learner.absorb(last)
@@ -131,7 +76,7 @@ def take_in(peer: Peer) -> None:
 def _heirs(peer: Peer) -> list[str]:
     """Neighbours that answer, the last who did first."""
     since = time.monotonic() - peer.config.pace.suspect
-    found = [name for name, each in peer.contacts.items() if each.answered > since and name not in peer.kept]
+    found = [name for name, each in peer.contacts.items() if each.answered > since and name not in peer.legacies.kept]
     return sorted(found, key=lambda name: -peer.contacts[name].answered)[:HEIRS]
 
 
@@ -142,7 +87,7 @@ async def _hand_to(peer: Peer, learner: Learner, discretion: Discretion, name: s
     parcel = await asyncio.to_thread(_last_word, learner, discretion, number)
     if parcel is None:
         return "every letter would have said too much of a row"
-    letter = replace(peer.letter_to(name, contact, parcel), last=True, kept=names_in(peer.kept))
+    letter = replace(peer.letter_to(name, contact, parcel), last=True, kept=peer.legacies.names)
     return "" if await contact.hand(letter) else contact.trouble or "it is busy"
 
 

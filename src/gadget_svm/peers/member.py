@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
+LARGEST = 1 << 62
+"""No incarnation and no beat is higher; what claims to be is not heard."""
+
 
 class State(IntEnum):
     """How a member stands with the one who speaks of it; the numbers are those on the wire."""

@@ -18,7 +18,6 @@ speaks (``direct``), nothing proves what is said of a third, so the rules are th
    held against the others.
 6. The gone are forgotten after ``forget`` seconds, but not their numbers: old views bring nobody back. They are spoken
    of now and then, one in a view, so that who comes later knows what was their last incarnation too.
-
 7. Who has spoken itself, ever, is ``met``. The others make room first, and in a view come last and have a part only:
    names are easily invented.
 
@@ -29,16 +28,16 @@ second want some 8 n / L seconds.
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from math import ceil, inf, log2
+from math import inf
 from random import Random
 
-from gadget_svm.peers.member import Member, State
+from gadget_svm.peers.claims import Claims
+from gadget_svm.peers.member import LARGEST, Member, State
+from gadget_svm.peers.news import News
+from gadget_svm.peers.roster import Record, Roster
 
-LARGEST = 1 << 62
-"""No incarnation and no beat is higher; what claims to be is not heard."""
 JUMP = 1 << 32
 """A rumour raises a known incarnation by no more than this, so that a lie leaves room to outbid it."""
 
@@ -62,120 +61,29 @@ class Changes:
     raised: int | None = None
 
 
-@dataclass(slots=True)
-class _Record:
-    """What is known of a member: its line as I pass it on, and where I have it from."""
-
-    line: Member
-    since: float  # the last sign of life
-    spoke: float = -inf  # its last own word
-    met: bool = False  # whether it ever showed itself
-    proven: int = 0  # the highest incarnation that spoke itself
-    goodbye: int = 0  # the highest incarnation that took its leave itself
-    parting: bool = False  # somebody says that it took its leave
-
-    @property
-    def present(self) -> bool:
-        return self.line.state <= State.SUSPECT
-
-    @property
-    def number(self) -> tuple[int, int]:
-        return self.line.incarnation, self.line.beat
-
-
-class Membership:
-    """The members one peer knows. The host calls ``tick`` often, ``beat`` once a heartbeat, and carries the views."""
+class Membership(Roster):
+    """A roster kept by these rules. The host calls ``tick`` often, ``beat`` once a heartbeat, and carries the views."""
 
     def __init__(
         self, me: Member, *, suspect: float, dead: float, forget: float = 3600.0, limit: int = 10_000,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        self.me = me
+        super().__init__(me, limit)
         self.suspect = suspect
         self.dead = dead
         self.forget = forget
-        self.limit = limit
         self._clock = clock
         self._last: float | None = None  # the clock at the last tick
         self._late = False
         self._time = 0.0  # counted in ticks; all that follows is in this time
         self._scanned = -inf
-        self._records: dict[str, _Record] = {}
-        self._gone: dict[str, float] = {}  # of the records, in the order of their going
-        self._graves: dict[str, _Record] = {}  # forgotten but for their numbers, the oldest first
         self._told: set[str] = set()  # joined, by the ticks so far
         self._touched: set[str] = set()  # may have come or gone since the last tick
         self._renewed: set[str] = set()
-        self._news: dict[str, int] = {}  # how often to pass it on first; of those who were met
-        self._rumours: dict[str, int] = {}  # and of the others
-        self._present: list[str] | None = []
-        self._met: list[str] | None = []  # of the present
-        self.meetings = 0  # how often somebody was met for the first time
-        self._double: Member | None = None
-        self._claim: Member | None = None
-        self._claimed = 0.0
-        self._claim_told = False
-        self._outbid_from = -inf
-        self._wait = suspect
+        self._news = News()
+        self._claims = Claims(suspect)
 
     # What the host asks
-
-    def alive(self) -> list[str]:
-        """Everyone present, me and the merely suspected included, sorted: those joined and not left."""
-        return sorted([self.me.name, *self._here()])
-
-    def met(self) -> list[str]:
-        """Those others of the present who have spoken themselves, in this life of theirs or in an earlier one."""
-        if self._met is None:
-            self._met = [name for name in self._here() if self._records[name].met]
-        return list(self._met)
-
-    def strange(self) -> list[Member]:
-        """Those of the present of whom there is hearsay only, and where they are said to be."""
-        lines = [self._records[name].line for name in self._here() if not self._records[name].met]
-        return [line for line in lines if line.address]
-
-    def is_strange(self, member: Member) -> bool:
-        """Whether it is one of these, or one for whom there is no room."""
-        record = self._find(member.name)
-        return member.name != self.me.name and (record is None or (record.present and not record.met))
-
-    def has_met(self, name: str) -> bool:
-        """Whether somebody has spoken itself, ever, and was not forgotten since."""
-        record = self._find(name)
-        return record is not None and record.met
-
-    def get(self, name: str) -> Member:
-        """The line of a member, present or gone; KeyError for one never heard of or forgotten."""
-        return self.me if name == self.me.name else self._records[name].line
-
-    def known(self, name: str) -> Member | None:
-        """Also of the forgotten: the line to answer with when ``accept`` refuses, so that the other can outbid it."""
-        record = self._find(name)
-        return self.me if name == self.me.name else record.line if record else None
-
-    def latest(self, name: str) -> int:
-        """The incarnation in which somebody was last heard of, in any state; 0 if never."""
-        known = self.known(name)
-        return 0 if known is None else known.incarnation
-
-    def numbers(self) -> dict[str, int]:
-        """That of everybody else, the forgotten too: to be remembered over a restart."""
-        return {name: record.line.incarnation for name, record in (*self._graves.items(), *self._records.items())}
-
-    def lost(self) -> list[Member]:
-        """The dead who took no leave and have an address, the longest dead first: worth a call now and then."""
-        lines = [self._records[name].line for name in self._gone]
-        return [line for line in lines if line.state == State.DEAD and line.address]
-
-    def doubtful(self) -> list[Member]:
-        """The suspected who have an address: one call decides whether they or the paths between us are down."""
-        lines = [self._records[name].line for name in self._here()]
-        return [line for line in lines if line.state == State.SUSPECT and line.address]
-
-    def states(self) -> Counter[State]:
-        """How many others are in each state."""
-        return Counter(State(record.line.state) for record in self._records.values())
 
     def accept(self, name: str, incarnation: int) -> bool:
         """Whether to use a message of this incarnation: not if a later one spoke, nor after its goodbye."""
@@ -189,7 +97,7 @@ class Membership:
 
         An eighth of it, at least, and half of the news are of those I have met; they come before the others.
         """
-        names = self._take_news(count // 2)
+        names = [name for name in self._news.take(count // 2) if name in self._records]
         gone = [] if count < 4 else [line for line in self._one_gone(rng) if line.name not in names]
         room = max(count - 1 - len(names) - len(gone), 0)
         some = [name for name in self._some(self.met(), count - 1, rng) if name not in names][: min(count // 8, room)]
@@ -203,7 +111,7 @@ class Membership:
     def remember(self, name: str, incarnation: int) -> None:
         """Somebody was heard of before I was started anew: gone, until it shows itself."""
         if name != self.me.name and 0 < incarnation <= LARGEST and self._find(name) is None:
-            self._bury(name, _Record(Member(name, "", incarnation, 0, State.DEAD), self._time))
+            self._bury(name, Record(Member(name, "", incarnation, 0, State.DEAD), self._time))
 
     def beat(
         self, *, rows: float | None = None, loss: float | None = None, slack: float | None = None,
@@ -225,7 +133,8 @@ class Membership:
         if not (0 < member.incarnation <= LARGEST and 0 <= member.beat <= LARGEST):
             return
         if member.name == self.me.name:
-            self._hear_of_me(member, direct)
+            if self._claims.hear(member, direct, self.me, self._time):
+                self.beat()
         elif direct:
             self._hear_itself(member)
         else:
@@ -253,7 +162,7 @@ class Membership:
             return
         record = self._find(name)
         if record is None:
-            record = _Record(Member(name, "", incarnation, 0, State.LEFT), self._time)
+            record = Record(Member(name, "", incarnation, 0, State.LEFT), self._time)
             self._bury(name, record)
         record.goodbye = record.proven = incarnation
         record.spoke = -inf  # from here on rumours of a successor are welcome
@@ -264,14 +173,17 @@ class Membership:
     def tick(self, now: float | None = None) -> Changes:
         """Lets time pass and says what changed; raises ``Superseded`` once a double has proved itself."""
         self._pass_time(self._clock() if now is None else now)
-        if self._double is not None:
+        double = self._claims.double
+        if double is not None:
             raise Superseded(
-                f"another process runs as {self.me.name!r}: incarnation {self._double.incarnation} at "
-                f"{self._double.address or 'an unknown address'}, this one is {self.me.incarnation} at "
+                f"another process runs as {self.me.name!r}: incarnation {double.incarnation} at "
+                f"{double.address or 'an unknown address'}, this one is {self.me.incarnation} at "
                 f"{self.me.address}. This one stops; give every peer its own name, certificate and state folder."
             )
         self._watch()
-        impostor, raised = self._answer_claim()
+        impostor, raised = self._claims.answer(self.me, self._time)
+        if raised is not None:
+            self.me = replace(self.me, incarnation=raised, beat=1)
         touched = sorted(self._touched)
         joined = [name for name in touched if self._is_present(name) and name not in self._told]
         left = [name for name in touched if not self._is_present(name) and name in self._told]
@@ -303,17 +215,15 @@ class Membership:
             self._meet(record)
         self._live(record)
 
-    def _meet(self, record: _Record) -> None:
-        record.met, self._met = True, None
-        self.meetings += 1
-        if record.line.name in self._rumours:
-            self._news[record.line.name] = self._rumours.pop(record.line.name)
+    def _meet(self, record: Record) -> None:
+        super()._meet(record)
+        self._news.meet(record.line.name)
 
     def _hear_rumour(self, member: Member) -> None:
         record = self._find(member.name)
         if record is None:
             if member.state >= State.DEAD:
-                self._bury(member.name, _Record(member, self._time))
+                self._bury(member.name, Record(member, self._time))
             elif fresh := self._admit(member, direct=False):
                 self._live(fresh)
                 fresh.since -= self.suspect * member.state
@@ -335,46 +245,11 @@ class Membership:
         if member.state == State.LEFT and member.incarnation == record.line.incarnation:
             self._hint_of_leave(record)
 
-    def _hint_of_leave(self, record: _Record) -> None:
+    def _hint_of_leave(self, record: Record) -> None:
         if record.present and not record.parting and self._time - record.spoke > self.suspect:
             record.parting = True
             record.since = min(record.since, self._time - self.suspect)
             self._tell(record)
-
-    def _hear_of_me(self, member: Member, direct: bool) -> None:
-        mine = self.me
-        elsewhere = bool(member.address) and member.address != mine.address
-        same = member.incarnation == mine.incarnation
-        ahead = member.address > mine.address if elsewhere else member.beat > mine.beat
-        if direct:
-            if member.incarnation > mine.incarnation or (same and ahead):
-                self._double = member
-        elif member.incarnation > mine.incarnation or (same and (ahead or elsewhere or member.state == State.LEFT)):
-            self._note_claim(member)
-        elif same and member.state != State.ALIVE:
-            self.beat()
-
-    def _note_claim(self, member: Member) -> None:
-        old = self._claim
-        if old is None or (member.incarnation, member.address) > (old.incarnation, old.address):
-            self._claimed = self._time if old is None else self._claimed
-            self._claim, self._claim_told = member, False
-
-    def _answer_claim(self) -> tuple[Member | None, int | None]:
-        claim = self._claim
-        if claim is None:
-            return None, None
-        news = None if self._claim_told else claim
-        self._claim_told = True
-        grace = 0.0 if claim.address == self.me.address else self.suspect  # at my own address there is only me
-        if self._time < max(self._claimed + grace, self._outbid_from) or claim.incarnation >= LARGEST:
-            return news, None
-        raised = max(claim.incarnation, self.me.incarnation) + 1
-        self.me = replace(self.me, incarnation=raised, beat=1)
-        self._claim = None
-        self._outbid_from = self._time + self._wait
-        self._wait *= 2
-        return news, raised
 
     # Coming and going
 
@@ -402,95 +277,44 @@ class Membership:
         for name in [name for name, since in self._gone.items() if self._time - since >= self.forget]:
             self._bury(name, self._records[name])
 
-    def _live(self, record: _Record) -> None:
+    def _live(self, record: Record) -> None:
         record.since, record.parting = self._time, False
-        if not record.present:
-            self._gone.pop(record.line.name, None)
+        if self._turn(record, State.ALIVE, self._time):
             self._touch(record)
-        if record.line.state != State.ALIVE:
-            record.line = replace(record.line, state=State.ALIVE)
 
-    def _go(self, record: _Record, state: State) -> None:
-        if record.present:
+    def _go(self, record: Record, state: State) -> None:
+        record.parting = False
+        if self._turn(record, state, self._time):
             self._touch(record)
-        record.line, record.parting = replace(record.line, state=state), False
-        if record.line.name in self._records:
-            self._gone.setdefault(record.line.name, self._time)
 
-    def _touch(self, record: _Record) -> None:
+    def _touch(self, record: Record) -> None:
         self._touched.add(record.line.name)
-        self._present = self._met = None
         self._tell(record)
 
-    def _admit(self, member: Member, direct: bool) -> _Record | None:
+    def _admit(self, member: Member, direct: bool) -> Record | None:
         """The record of a member who shows signs of life, from the grave or new; None if there is no room."""
         if member.name in self._records:
             return self._records[member.name]
-        if not self._make_room(direct):
+        full = self._is_full()
+        least = self._least(direct) if full else None
+        if full and least is None:
             return None
-        record = self._graves.pop(member.name, None) or _Record(replace(member, state=State.DEAD), self._time)
-        self._records[member.name] = record
-        self._gone[member.name] = self._time  # until it lives, which is next
+        record = self._recalled(member, self._time)  # before another grave takes the place of its own
+        if least is not None:
+            self._bury(least, self._records[least])
+        self._enter(record, self._time)
         return record
 
-    def _make_room(self, direct: bool) -> bool:
-        """The gone who were never met make room for anyone; for one who speaks all such do, and then the other gone."""
-        if len(self._records) < self.limit - 1:
-            return True
-        name = next((gone for gone in self._gone if not self._records[gone].met), None)
-        if name is None and direct:
-            rumoured = [record for record in self._records.values() if not record.met]
-            oldest = min(rumoured, key=lambda record: record.since, default=None)
-            name = next(iter(self._gone), None) if oldest is None else oldest.line.name
-        if name is not None:
-            self._bury(name, self._records[name])
-        return name is not None
-
-    def _bury(self, name: str, record: _Record) -> None:
-        if name in self._records and record.present:
+    def _bury(self, name: str, record: Record) -> None:
+        if self._is_present(name):
             self._go(record, State.DEAD)
-        self._records.pop(name, None)
-        self._gone.pop(name, None)
-        self._news.pop(name, None)
-        self._rumours.pop(name, None)
-        self._graves[name] = record
-        if len(self._graves) > self.limit:
-            rumoured = (other for other, old in self._graves.items() if not old.proven)
-            del self._graves[next(rumoured, next(iter(self._graves)))]
+        self._news.drop(name)
+        super()._bury(name, record)
 
     # Small things
 
-    def _find(self, name: str) -> _Record | None:
-        return self._records.get(name) or self._graves.get(name)
-
-    def _is_present(self, name: str) -> bool:
-        return name in self._records and self._records[name].present
-
-    def _here(self) -> list[str]:
-        if self._present is None:
-            self._present = [name for name, record in self._records.items() if record.present]
-        return self._present
-
-    def _tell(self, record: _Record) -> None:
-        """News goes out first, as often as it takes to reach everyone."""
-        queue = self._news if record.met else self._rumours
-        queue[record.line.name] = 3 * ceil(log2(len(self._records) + 2))
-
-    def _take_news(self, count: int) -> list[str]:
-        """Of those I have met and of the others, by halves if there is enough of both."""
-        names = self._next_of(self._news, max(count - count // 2, count - len(self._rumours)))
-        names += self._next_of(self._rumours, count - len(names))
-        return [name for name in names if name in self._records]
-
-    @staticmethod
-    def _next_of(queue: dict[str, int], count: int) -> list[str]:
-        """The next in turn; whoever has turns left goes to the end of the queue."""
-        names = [name for name, _ in zip(queue, range(count), strict=False)]
-        for name in names:
-            turns = queue.pop(name)
-            if turns > 1:
-                queue[name] = turns - 1
-        return names
+    def _tell(self, record: Record) -> None:
+        self._news.tell(record.line.name, record.met, len(self._records))
 
     @staticmethod
     def _some(names: list[str], count: int, rng: Random) -> list[str]:
@@ -502,5 +326,5 @@ class Membership:
         record = self._find(rng.choice(names)) if names else None
         return [] if record is None else [record.line]
 
-    def _spoken(self, record: _Record) -> Member:
+    def _spoken(self, record: Record) -> Member:
         return replace(record.line, state=State.LEFT) if record.parting else record.line

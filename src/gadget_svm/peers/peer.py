@@ -13,24 +13,19 @@ import math
 import secrets
 import time
 from collections.abc import Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from gadget_svm import __version__
 from gadget_svm.peers import checkpoint, vault
+from gadget_svm.peers.calls import PeerError
 from gadget_svm.peers.charter import RUN_BYTES, Charter
-from gadget_svm.peers.company import Company, PeerError
+from gadget_svm.peers.company import Company
 from gadget_svm.peers.config import PeerConfig
 from gadget_svm.peers.desk import Desk
-from gadget_svm.peers.discretion import Discretion
-from gadget_svm.peers.export import export
 from gadget_svm.peers.identity import Identity
-from gadget_svm.peers.learner import Learner, Measures, Parcel
-from gadget_svm.peers.leaving import hand_over, names_in, take_in
+from gadget_svm.peers.keeping import Keeper
+from gadget_svm.peers.leaving import hand_over, take_in
 from gadget_svm.peers.logs import fields
 from gadget_svm.peers.member import State
 from gadget_svm.peers.membership import Changes
@@ -38,17 +33,15 @@ from gadget_svm.peers.messages import Ack, Malformed, Notice, Statistics, Status
 from gadget_svm.peers.metrics import serve
 from gadget_svm.peers.overlay import node_id
 from gadget_svm.peers.post import Line, Unreachable
-from gadget_svm.peers.scaling import Scaling, ScalingError, divided
+from gadget_svm.peers.scaling import Scaling, ScalingError
 from gadget_svm.peers.site import load_site
 from gadget_svm.peers.status import describe, estimates
+from gadget_svm.peers.study import Study
 
 log = logging.getLogger(__name__)
-Floats = NDArray[np.float64]
 
 WITHDRAW = "withdraw"
 """To be asked to stop like this is to leave nothing of what our rows have taught the others."""
-REFRESH = 64
-"""Ticks after which w is worked out anew."""
 STUCK = 60.0
 """Seconds without a tick after which a peer no longer says that it is well."""
 
@@ -72,18 +65,13 @@ class Peer(Company):
         self.metrics.info.info(
             {"name": self.name, "run": learn.run, "algorithm": learn.algorithm, "version": __version__}
         )
-        self.measures: Measures | None = None
-        self.test_accuracy: float | None = None
-        self.saved = self.exported = -math.inf
-        self.ticked = time.monotonic()
-        self._rows = self.site.fingerprint()
+        self.fingerprint = self.site.fingerprint()
         self._run: tuple[bytes | None, bytes] = (None, b"")
-        self._between_ticks = asyncio.Lock()
-        self._rescaled = self._withdraws = self._went_on = False
+        self._withdraws = self._went_on = False
         self._withheld = 0
         self._reason = ""
         self._failure: Exception | None = None
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="learner")
+        self.study, self.keeper = Study(self), Keeper(self)
         limits = config.limits
         self._desk = Desk(
             self, identity, self.verifier, self.metrics, rate=limits.message_rate, burst=limits.burst,
@@ -109,14 +97,14 @@ class Peer(Company):
         with checkpoint.Lock.acquire(state):
             if fresh:
                 vault.set_aside(state)
-            self._go_on(vault.recall(state, self.charter, self._rows))
+            self.go_on_from(vault.recall(state, self.charter, self.fingerprint))
             await self._desk.open(self.config.peer.listen)
             pages, jobs = None, []
             try:
                 if self.config.metrics.port:
                     place = self.config.metrics
                     pages = await serve(self.metrics, self.healthy, place.host, place.port)
-                await self._save()  # the incarnation is on disk before anybody hears of it
+                await self.keeper.save()  # the incarnation is on disk before anybody hears of it
                 log.info(
                     "up",
                     extra=fields(
@@ -125,12 +113,13 @@ class Peer(Company):
                     ),
                 )  # fmt: skip
                 jobs = [
-                    asyncio.create_task(self._guarded(job)) for job in (self._mingle(), self._learn(), self._keep())
+                    asyncio.create_task(self._guarded(job))
+                    for job in (self._mingle(), self.study.go_on(), self.keeper.go_on())
                 ]
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self.stopping.wait(), self.config.pace.stop_after_seconds)
             finally:
-                jobs += self.calls
+                jobs += self.calls.under_way
                 for job in jobs:
                     job.cancel()
                 try:
@@ -162,7 +151,7 @@ class Peer(Company):
     async def _leave(self) -> None:
         """Say goodbye, so that nobody waits for us, and put everything where the next start finds it."""
         log.info("leaving", extra=fields(why=self._reason or "time is up", ticks=self.ticks))
-        await asyncio.to_thread(self._worker.shutdown)
+        await asyncio.to_thread(self.study.close)
         if self._failure is None:
             take_in(self)
         heir = None if self._withdraws or self._failure is not None else await hand_over(self)
@@ -170,8 +159,8 @@ class Peer(Company):
         goodbyes = [contact.line.notice("Leave", notice) for name, contact in self.contacts.items() if name != heir]
         await asyncio.gather(*goodbyes, return_exceptions=True)
         await asyncio.gather(*(contact.close() for contact in self.contacts.values()))
-        await self._save()
-        await self._export()
+        await self.keeper.save()
+        await self.keeper.export()
         for about in ("checkpoint", "model"):
             if about in self.trouble:
                 log.error(
@@ -180,18 +169,19 @@ class Peer(Company):
 
     # What survives
 
-    def _go_on(self, memory: vault.Memory | None) -> None:
+    def go_on_from(self, memory: vault.Memory | None) -> None:
+        """What was saved, if there is anything that fits; else begin."""
         if memory is not None:
             for warning in memory.warnings:
                 log.warning(warning)
             self.members = self._membership(memory.incarnation)
-            self._former = {name: address for name, address in memory.addresses.items() if name != self.name}
-            self._seeds |= set(self._former.values())
+            self.former = {name: address for name, address in memory.addresses.items() if name != self.name}
+            self.calls.seeds |= set(self.former.values())
             for name, incarnation in memory.numbers.items():
                 self.members.remember(name, incarnation)
             if memory.statistics is not None:
                 self.scaling.hear(memory.statistics)
-        self._begin()
+        self.study.begin()
         if memory is None or memory.learner is None or self.learner is None:
             return
         if memory.scaling != self.scaling.digest.hex():
@@ -200,187 +190,25 @@ class Peer(Company):
         self.learner.restore(memory.arrays, memory.learner)
         assert self.discretion is not None
         vault.recall_sent(memory, self.discretion)
-        linked, self.kept, self._went_on = set(self.learner.neighbours), dict(memory.kept), self.ticks > 0
-        self.recall_voices(memory.voices)
-        for part in names_in(self.kept):
+        linked, self._went_on = set(self.learner.neighbours), self.ticks > 0
+        self.legacies.restart(memory.kept)
+        self.mailbox.recall(memory.voices, map(int, self.learner.block.links.target))
+        for part in self.legacies.names:
             self.members.leave(part.name, part.incarnation)
-        self._former = {name: address for name, address in self._former.items() if node_id(name) in linked}
+        self.former = {name: address for name, address in self.former.items() if node_id(name) in linked}
         log.info("going on from a checkpoint", extra=fields(path=str(memory.path), ticks=self.ticks))
 
-    def _begin(self) -> None:
-        """Learn from the beginning, if there is a scale."""
-        if self.scaling.scale is None:
-            return
-        X = self.site.X if self.scaling.kind == "none" else divided(self.site.X, self.scaling.scale)
-        self.learner = Learner(X, self.site.label, self.charter, node_id(self.name), seed=self.config.learn.seed)
-        self.discretion = Discretion(self.learner.X, self.charter.outputs)
-        self._inbox, self._relink, self.kept, self.bequests, self._voices = {}, True, {}, {}, {}
-        for heard in self.heard.values():
-            heard.seq, heard.last, heard.previous = -1, None, None
-
-    async def _save(self) -> None:
-        addresses = {m.name: m.address for m in map(self.members.get, self.members.alive()) if m.address}
-        async with self._between_ticks:
-            arrays, about = vault.pack(
-                self.charter, self._rows, self.members.me.incarnation, {**self._former, **addresses}, self.scaling,
-                self.learner, self.discretion, self.kept, self.members.numbers(), self.voices(),
-                learned=not self._in_vain,
-            )  # fmt: skip
-        start = time.perf_counter()
-        try:
-            await asyncio.to_thread(checkpoint.save, self.config.peer.state, arrays, about)
-        except checkpoint.CheckpointError as error:
-            self.metrics.checkpoint_failures.inc()
-            self.complain("checkpoint", str(error))
-            return
-        self.saved = time.monotonic()
-        self.trouble.pop("checkpoint", None)
-        self.metrics.checkpoints.inc()
-        self.metrics.checkpoint_time.set_to_current_time()
-        self.metrics.checkpoint_seconds.observe(time.perf_counter() - start)
-
     @property
-    def _in_vain(self) -> bool:
+    def in_vain(self) -> bool:
         """Refused for its terms before anybody agreed to them: what it has learned alone meanwhile is of no use."""
-        return self._refused and not self._agreed and not self._went_on
-
-    async def _export(self) -> None:
-        if self.learner is None or self.scaling.scale is None:
-            return
-        async with self._between_ticks:
-            weights, ticks = self.learner.model(), self.ticks
-        try:
-            await asyncio.to_thread(
-                export, self.config.peer.model, weights, self.scaling.scale, self.charter, name=self.name, ticks=ticks,
-                columns=self.site.columns,
-            )  # fmt: skip
-        except OSError as error:
-            self.complain("model", f"cannot write {self.config.peer.model}: {error.strerror or error}")
-            return
-        self.exported = time.monotonic()
-        self.trouble.pop("model", None)
+        return self.calls.refused and not self.calls.agreed and not self._went_on
 
     def export_saved(self) -> Path:
         """The model of the last checkpoint, without starting."""
-        self._go_on(vault.recall(self.config.peer.state, self.charter, self._rows))
+        self.go_on_from(vault.recall(self.config.peer.state, self.charter, self.fingerprint))
         if self.learner is None or self.scaling.scale is None or not self.ticks:
             raise PeerError(f"{self.config.peer.state} holds no model yet: start the peer with 'gadget peer run'")
-        return export(
-            self.config.peer.model, self.learner.model(), self.scaling.scale, self.charter, name=self.name,
-            ticks=self.ticks, columns=self.site.columns,
-        )  # fmt: skip
-
-    async def _keep(self) -> None:
-        """Save and write the model, now and then."""
-        pace, export_at = self.config.pace, time.monotonic() + min(self.config.pace.export, 5.0)
-        save_at = time.monotonic() + pace.checkpoint
-        while True:
-            await asyncio.sleep(min(1.0, pace.checkpoint, pace.export))
-            now = time.monotonic()
-            if now >= save_at or self.unsaved:
-                self.unsaved = False
-                await self._save()
-                save_at = time.monotonic() + pace.checkpoint
-            if now >= export_at:
-                await self._export()
-                export_at = time.monotonic() + pace.export
-
-    # Learning
-
-    async def _learn(self) -> None:
-        """Ticks, no faster than the pace; everything that changes the learner happens between two of them."""
-        loop, pace = asyncio.get_running_loop(), self.config.pace
-        measure_at = -math.inf
-        while True:
-            start = time.monotonic()
-            if self._rescaled:
-                self._rescaled = False
-                log.info(
-                    "the sites have settled on a scale: learning begins", extra=fields(sites=len(self.scaling.entries))
-                )
-                async with self._between_ticks:
-                    await loop.run_in_executor(self._worker, self._begin)
-            if self.learner is not None and not self._waits(start):
-                async with self._between_ticks:
-                    await self.tend_links()
-                    parcels = self.drain()
-                    outgoing = await loop.run_in_executor(self._worker, self._tick, parcels)
-                    self.taken_in()
-                    if start >= measure_at:
-                        await loop.run_in_executor(self._worker, self._measure)
-                        measure_at = start + min(1.0, pace.heartbeat)
-                for parcel, target in outgoing:
-                    self.send(target, parcel)
-                self.ticked, self.turns = time.monotonic(), max(self.turns - 1, 0)
-                self.metrics.ticks.inc()
-                if pace.stop_after_ticks is not None and self.ticks >= pace.stop_after_ticks:
-                    self.stop("done")
-            await asyncio.sleep(max(0.0, start + pace.tick - time.monotonic()))
-
-    def _waits(self, now: float) -> bool:
-        """GADGET's nodes drift apart, and run out of mass, while letters are late: so each letter is good for a tick.
-        Who hears nobody goes on at the pace of heartbeats, as nobody may ever answer."""
-        idle = not self._relink and self._meetings == self.members.meetings
-        late = bool(self.contacts) and not self.turns and now - self.ticked < self.config.pace.heartbeat
-        return idle and late and self.charter.algorithm == "gadget"
-
-    def _tick(self, parcels: list[Parcel]) -> list[tuple[Parcel, str]]:
-        """In the worker: solve, look at what would be sent, absorb. Gives what may be sent, and to whom."""
-        learner, discretion = self.learner, self.discretion
-        assert learner is not None
-        assert discretion is not None
-        names = {node_id(name): name for name in self.contacts}
-        if learner.t % REFRESH == REFRESH - 1:
-            learner.refresh()
-        outgoing = [
-            (parcel._replace(vector=vector), names[parcel.other])
-            for parcel in learner.solve()
-            if parcel.other in names
-            and (vector := discretion.released(parcel.other, parcel.vector, learner.duals)) is not None
-        ]
-        learner.absorb(parcels)
-        learner.weigh_recent()
-        if learner.finite():
-            self.absorbed = parcels
-        else:
-            self._recover()
-        return outgoing
-
-    def _recover(self) -> None:
-        """Weights that are no numbers any more: back to the last that were."""
-        log.error("the weights are not finite: going back to the last checkpoint")
-        assert self.learner is not None
-        numbered, sent = self.learner.block.exchanges, self.discretion
-        memory = vault.recall(self.config.peer.state, self.charter, self._rows)
-        self._begin()
-        if memory is not None and memory.learner is not None:
-            self.learner.restore(memory.arrays, memory.learner)
-            self.kept = dict(memory.kept)
-        for name in self.heard:
-            self.begun_anew(name)  # maybe it did, since then
-        self.learner.block.exchanges = numbered  # to the others the next letter is newer than the last
-        self.discretion = sent
-
-    def _measure(self) -> None:
-        learner = self.learner
-        assert learner is not None
-        self.measures = learner.measure([model for _, model in self.glimpses()])
-        if self.site.X_test is not None and self.scaling.scale is not None:
-            self.test_accuracy = learner.accuracy(divided(self.site.X_test, self.scaling.scale), self.site.label_test)
-
-    def glimpses(self) -> list[tuple[str, Floats]]:
-        """About what the neighbours' weights are, as far as their letters tell."""
-        learner, discretion = self.learner, self.discretion
-        if learner is None or discretion is None:
-            return []
-        found = []
-        for name in list(self.contacts):
-            heard = self.heard.get(name)
-            if heard is not None and heard.last is not None:
-                model = learner.glimpse(heard.last, heard.previous, discretion.sent(node_id(name)))
-                if model is not None:
-                    found.append((name, model))
-        return found
+        return self.keeper.write_model(self.learner.model(), self.ticks)
 
     # Among others
 
@@ -392,8 +220,8 @@ class Peer(Company):
         while True:
             now = time.monotonic()
             await self._apply(self.members.tick())
-            if self._former and now > self.started + pace.suspect + pace.dead:
-                self._former, self._relink = {}, True
+            if self.former and now > self.started + pace.suspect + pace.dead:
+                self.former, self.relink = {}, True
             if now >= beat_at:
                 beat_at = now + pace.heartbeat
                 self._beat(now)
@@ -404,18 +232,18 @@ class Peer(Company):
             await asyncio.sleep(pace.heartbeat / 4)
 
     def _beat(self, now: float) -> None:
-        measured = self.measures
+        measured = self.study.measures
         if measured is None:
             self.members.beat()
         else:
-            slack = -1.0 if self.kept else measured.slack  # of rows that are not here nobody can tell it
+            slack = -1.0 if self.legacies.kept else measured.slack  # of rows that are not here nobody can tell it
             self.members.beat(loss=measured.loss, slack=slack, objective=measured.objective)
         for name, contact in self.contacts.items():
             if now - contact.answered > self.config.pace.heartbeat:
                 self.send(name, None)
             self.watch_link(name, now)
         if self.verifier.reload():  # whoever is on it now has a connection that was made before
-            self._relink = True
+            self.relink = True
             for contact in self.contacts.values():
                 contact.regreet()
         self._desk.count_turned_away()
@@ -425,38 +253,39 @@ class Peer(Company):
 
     async def _apply(self, changes: Changes) -> None:
         for name in changes.renewed:
-            self.begun_anew(name)
+            self.mailbox.begun_anew(name)
             if name in self.contacts:
                 self.contacts[name].regreet()
         if changes.joined or changes.left or changes.renewed:
-            self._relink = True
+            self.relink = True
             self.trouble.pop("join", None)
             log.info("members", extra=fields(joined=changes.joined, left=changes.left, renewed=changes.renewed))
         if changes.raised is not None:
             log.warning("outbidding a claim to this peer's name", extra=fields(incarnation=changes.raised))
-            await self._save()
+            await self.keeper.save()
         if changes.impostor is not None:
             log.warning("somebody else is said to have this peer's name", extra=fields(at=changes.impostor.address))
             if changes.impostor.address not in ("", self.address):
-                self._seeds.add(changes.impostor.address)
+                self.calls.seeds.add(changes.impostor.address)
 
     async def _look_around(self) -> None:
-        await self.probe()
+        await self.look_for_the_cut()
+        await self.calls.round()
         if self.scaling.kind != "none":
             await self._share_statistics()
 
     async def _share_statistics(self) -> None:
         """Pass on what is known for the scaler: to all who are here until it is settled, then now and then to one."""
         contacts = self.members.met()
-        some = contacts if not self.scaling.settled else self._rng.sample(contacts, min(1, len(contacts)))
-        if self.scaling.settled and self._rng.random() > 0.2:
+        some = contacts if not self.scaling.settled else self.rng.sample(contacts, min(1, len(contacts)))
+        if self.scaling.settled and self.rng.random() > 0.2:
             return
         for name in some[:16]:
             line = Line(self.identity, self.members.get(name).address, self.dimension, name)
             try:
                 await line.greet(self.hello(secrets.token_bytes(32)), self.verifier)
                 heard = await line.statistics(self.scaling.message(), self.features)
-                self._rescaled |= self.scaling.hear(heard)
+                self.study.rescaled |= self.scaling.hear(heard)
                 self.trouble.pop("scaling", None)
             except (Unreachable, Malformed, ScalingError) as error:
                 self.complain("scaling", str(error))
@@ -466,14 +295,10 @@ class Peer(Company):
     def left(self, notice: Notice, name: str) -> Ack:
         """A goodbye: gone at once, and what it has taught is not for us to keep. If it asked us to, before, then our
         answer got lost and somebody else keeps it."""
-        asked = self.bequests.get(name)
-        legacy = self.kept.get(name) if asked is None else asked.legacy
-        if legacy is not None and notice.incarnation >= legacy.incarnation:
-            self.bequests.pop(name, None)
-            self.kept.pop(name, None)
-            self._relink = self.unsaved = True
-            if notice.incarnation == legacy.incarnation:
-                return self._ack(name, Status.OK)
+        asked_as = self.legacies.release(name, notice.incarnation)
+        self.changed_legacies(asked_as is not None)
+        if asked_as == notice.incarnation:
+            return self._ack(name, Status.OK)
         if not self.members.accept(name, notice.incarnation):
             return self.misdirected(name, "incarnation", f"incarnation {notice.incarnation} of {name} is over")
         self.farewell(name, notice.incarnation)
@@ -484,7 +309,7 @@ class Peer(Company):
         if name not in self.members.alive():
             raise Malformed("run", f"{name} has not greeted this peer: greet first, statistics are for members")
         try:
-            self._rescaled |= self.scaling.hear(statistics)
+            self.study.rescaled |= self.scaling.hear(statistics)
         except ScalingError as error:
             raise Malformed("garbage", f"{name}: {error}") from error
         return self.scaling.message()
@@ -507,7 +332,7 @@ class Peer(Company):
     def healthy(self) -> tuple[bool, dict[str, Any]]:
         """Whether it learns, and what is wrong."""
         waiting = self.learner is None
-        well = (waiting or time.monotonic() - self.ticked < STUCK) and time.time() < self.identity.not_after
+        well = (waiting or time.monotonic() - self.study.ticked < STUCK) and time.time() < self.identity.not_after
         return well, {"peer": self.name, "ticks": self.ticks, "learning": not waiting, "trouble": dict(self.trouble)}
 
     def _show(self) -> None:

@@ -30,7 +30,7 @@ def estimates(peer: Peer) -> Estimates:
     With one model everywhere the pooled duality gap is the sum of the members' slack over all rows. Members' models
     differ a little, so each reports the worst of its own and its neighbours' on its rows; still an estimate.
     """
-    measured, learner = peer.measures, peer.learner
+    measured, learner = peer.study.measures, peer.learner
     if measured is None or learner is None:
         return Estimates(math.nan, math.nan, math.nan, 0.0)
     lines = [peer.members.get(name) for name in peer.members.alive() if name != peer.name]
@@ -40,7 +40,7 @@ def estimates(peer: Peer) -> Estimates:
     slack = measured.slack + sum(line.slack for line in lines)
     ridge = 0.5 * peer.charter.lam * measured.norm**2
     objective = ridge + loss / rows
-    dual = not peer.kept and measured.slack >= 0 and all(line.slack >= 0 for line in lines)
+    dual = not peer.legacies.kept and measured.slack >= 0 and all(line.slack >= 0 for line in lines)
     gap = slack / rows / objective if dual and objective > 0 else math.nan
     return Estimates(objective, gap, _disagreement(peer), rows)
 
@@ -50,13 +50,13 @@ def _disagreement(peer: Peer) -> float:
         return math.nan
     mine = np.array(peer.learner.block.flat[0])
     length = float(np.sqrt(mine @ mine))
-    apart = [float(np.sqrt(((theirs - mine) ** 2).sum())) for _, theirs in peer.glimpses()]
+    apart = [float(np.sqrt(((theirs - mine) ** 2).sum())) for _, theirs in peer.study.glimpses()]
     return max(apart) / length if apart and length > 0 else math.nan
 
 
 def describe(peer: Peer) -> dict[str, Any]:
     """Everything worth knowing, as plain values."""
-    now, found, measured, me = time.monotonic(), estimates(peer), peer.measures, peer.members.me
+    now, found, measured, me = time.monotonic(), estimates(peer), peer.study.measures, peer.members.me
     states = peer.members.states()
     return {
         "name": peer.name,
@@ -73,7 +73,7 @@ def describe(peer: Peer) -> dict[str, Any]:
         "ticks": peer.ticks,
         "local_objective": plain(measured.objective if measured else math.nan),
         "train_accuracy": plain(measured.accuracy if measured else math.nan),
-        "test_accuracy": peer.test_accuracy,
+        "test_accuracy": peer.study.test_accuracy,
         "objective": plain(found.objective),
         "gap_estimate": plain(found.gap),
         "disagreement": plain(found.disagreement),
@@ -92,8 +92,8 @@ def describe(peer: Peer) -> dict[str, Any]:
             "left": states[State.LEFT],
         },
         "neighbours": [_neighbour(peer, name, now) for name in sorted(peer.contacts)],
-        "kept": sorted(peer.kept),
-        "checkpoint_age": plain(now - peer.saved),
+        "kept": sorted(peer.legacies.kept),
+        "checkpoint_age": plain(now - peer.keeper.saved),
         "certificate_days_left": (peer.identity.not_after - time.time()) / 86400,
         "trouble": plain(peer.trouble),
     }
@@ -104,7 +104,7 @@ def _waiting(peer: Peer) -> str:
 
 
 def _neighbour(peer: Peer, name: str, now: float) -> dict[str, Any]:
-    contact, heard, line = peer.contacts[name], peer.heard.get(name), peer.members.known(name)
+    contact, heard, line = peer.contacts[name], peer.mailbox.heard.get(name), peer.members.known(name)
     return {
         "name": name,
         "address": contact.address,

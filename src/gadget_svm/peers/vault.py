@@ -13,7 +13,7 @@ from gadget_svm.peers.charter import Charter, disagreements
 from gadget_svm.peers.discretion import Discretion
 from gadget_svm.peers.envelope import decode_statistics, encode_statistics
 from gadget_svm.peers.learner import Learner
-from gadget_svm.peers.leaving import Legacy
+from gadget_svm.peers.legacies import Legacy
 from gadget_svm.peers.messages import Kept, Malformed, Statistics
 from gadget_svm.peers.scaling import Scaling
 
