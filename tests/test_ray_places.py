@@ -50,7 +50,8 @@ def test_a_file_uri_is_decoded(toy, tmp_path):
     assert shard_names(places) == [str(path) for path in paths]
     np.testing.assert_array_equal(read_place(places[1]).y, read_place(str(paths[1])).y)
     local = GadgetSVC(**SETTINGS).fit_shards(paths)
-    np.testing.assert_array_equal(local.node_coef_, on_ray().fit_shards(places).node_coef_)
+    for engine in (GadgetSVC(**SETTINGS), on_ray()):
+        np.testing.assert_array_equal(local.node_coef_, engine.fit_shards(places).node_coef_)
 
 
 @pytest.mark.parametrize(

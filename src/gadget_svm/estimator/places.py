@@ -21,6 +21,7 @@ from gadget_svm.data.files import DataFileError, Raw
 from gadget_svm.data.formats import read_raw
 
 WEB = ("http", "https")
+LOCAL = ("", "file")
 PATIENCE = 60.0
 """Seconds that a web server may say nothing."""
 
@@ -38,10 +39,8 @@ def shard_names(shards: Iterable[Any]) -> list[str]:
 
 def _checked(place: str) -> str:
     scheme = scheme_of(place)
-    if scheme == "":
-        return str(Path(place).resolve())
-    if scheme == "file":
-        return str(_local(place))
+    if scheme in LOCAL:
+        return str(local(place) if scheme else local(place).resolve())
     try:
         urlsplit(place).port  # noqa: B018 - it raises
     except ValueError:
@@ -53,8 +52,10 @@ def _checked(place: str) -> str:
     return place
 
 
-def _local(place: str) -> Path:
-    """The path that a file: URI means."""
+def local(place: str) -> Path:
+    """The path that is given, or that a file: URI means."""
+    if not scheme_of(place):
+        return Path(place)
     parts = urlsplit(place)
     if parts.netloc not in ("", "localhost"):
         host = parts.netloc.rpartition("@")[2]
@@ -80,7 +81,7 @@ def file_name(place: str) -> str:
 
 def shown(place: str) -> str:
     """A place as it may be printed: a URI without the keys in it."""
-    if scheme_of(place) in ("", "file"):
+    if scheme_of(place) in LOCAL:
         return place
     scheme, _, rest = urlsplit(place)._replace(query="", fragment="").geturl().partition("://")
     return f"{scheme}://{rest.rpartition('@')[2]}"  # a password with a / in it looks like a path
@@ -88,8 +89,8 @@ def shown(place: str) -> str:
 
 def read_place(place: str, label: str | None = None) -> Raw:
     """Read a file by its path, or by a URI of any file system that is at hand; ``label`` is the label's column."""
-    if scheme_of(place) in ("", "file"):
-        return read_raw(Path(_checked(place)), label)
+    if scheme_of(place) in LOCAL:
+        return read_raw(local(place), label)
     with tempfile.TemporaryDirectory(prefix="gadget") as folder:
         copy = Path(folder) / file_name(place)
         try:

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gadget_svm.data.formats import agree, read_raw
-from gadget_svm.estimator.places import scheme_of, shown
+from gadget_svm.estimator.places import LOCAL, local, scheme_of, shown
 
 
 class Agreed(NamedTuple):
@@ -42,12 +42,12 @@ def stack_shards(shards: Iterable[Any], label: str | None = None) -> Stack:
     shards = list(shards)
     files = [fspath(shard) for shard in shards if isinstance(shard, str | PathLike)]
     for file in files:
-        if scheme_of(file):
+        if scheme_of(file) not in LOCAL:
             raise ValueError(
                 f"{shown(file)} is a URI, which actors read: use engine='ray' (--engine ray), or fetch it and give a "
                 "path"
             )
-    read, zero_based, columns = _read([Path(file) for file in files], label)
+    read, zero_based, columns = _read([local(file) for file in files], label)
     tables = iter(read)
     pairs = [next(tables) if isinstance(shard, str | PathLike) else _pair(i, shard) for i, shard in enumerate(shards)]
     if not pairs:

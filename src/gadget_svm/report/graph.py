@@ -71,6 +71,7 @@ def _markers(words: str, values: list[float | None], count: int) -> dict[str, An
         "cmax": most + room,
         "colorscale": [[0, "#b45309"], [0.5, "#7c3aed"], [1, "#1d4ed8"]],
         "reversescale": words == "objective",
+        "showscale": words != "number of rows" or least < most,
         "colorbar": {**below, "title": title, "thickness": 12, "outlinewidth": 0, "nticks": 5},
         "line": {"width": 1.5, "color": "rgba(255,255,255,.8)"},
     }

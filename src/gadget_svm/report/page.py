@@ -78,7 +78,7 @@ def tiles(summary: dict[str, Any]) -> str:
     words = key.replace("_", " ")
     known = [node[key] for node in summary["nodes"] if node.get(key) is not None]
     shown = [
-        (percent(min(known, default=None)), f"{words}, worst node"),
+        *((percent(min(known)), f"{words}, worst node") for _ in known[:1]),
         (percent(summary["average"].get(key)), f"{words}, network average"),
         (count(summary["n_iter"]), "iterations"),
         (count(summary["messages"]), "messages"),
