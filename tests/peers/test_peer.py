@@ -33,6 +33,7 @@ from gadget_svm.peers.peer import Peer
 from gadget_svm.peers.post import Contact
 from gadget_svm.peers.scaling import Scaling, ScalingError, common_scale, digest_of, divided, statistics
 from gadget_svm.peers.site import LEAST_ROWS, SiteError, load_site
+from gadget_svm.peers.turns import PATIENCE
 
 TERMS = Charter("test", "pdmm", 0.01, 12, "none", (-1.0, 1.0), True, "none")
 
@@ -333,22 +334,24 @@ def lived(peer, ticks=5):
 
 def test_gadget_waits_for_mail_if_there_are_neighbours_and_not_for_long(town):
     peer = town.peer("a", algorithm="gadget")
-    now, peer.relink, peer.mailbox.turns = peer.study.ticked, False, 0
+    now, peer.relink = peer.study.ticked, False
     assert not peer.study._waits(now)  # nobody to wait for
     peer.contacts["b"] = None
+    assert not peer.study._waits(now)  # it may be written to
+    peer.mailbox.turns.wrote("b", now)
     assert peer.study._waits(now)
-    assert not peer.study._waits(now + peer.config.pace.heartbeat)
-    for seq in range(3):
-        peer.received(letter("b", peer, seq=seq), "b")
-    assert peer.mailbox.turns == 3
-    peer.relink = False
-    peer._meetings = peer.members.meetings
+    assert not peer.study._waits(now + PATIENCE * peer.config.pace.heartbeat)
+    peer.received(letter("b", peer, seq=0), "b")
+    peer.relink, peer._meetings = False, peer.members.meetings
     assert not peer.study._waits(now)
-    peer.mailbox.turns, peer.relink = 0, True  # neighbours to be found
+    peer.mailbox.turns.wrote("b", now)
+    assert peer.study._waits(now)
+    peer.relink = True  # neighbours to be found
     assert not peer.study._waits(now)
     slow = town.peer("b", algorithm="pdmm")
-    slow.relink, slow.contacts["a"], slow.mailbox.turns = False, None, 0
-    assert not slow.study._waits(slow.study.ticked)  # PDMM has a use for every tick
+    slow.relink, slow.contacts["a"] = False, None
+    slow.mailbox.turns.wrote("a", now)
+    assert not slow.study._waits(now)  # PDMM has a use for every tick
 
 
 def test_a_gadget_peer_ticks_as_often_as_letters_come(town):
@@ -359,9 +362,23 @@ def test_a_gadget_peer_ticks_as_often_as_letters_come(town):
             before = a.ticks
             await until(lambda: a.ticks > before + 40)
         for peer, other in ((a, b), (b, a)):
-            assert (
-                peer.ticks <= peer.mailbox.heard[other.name].letters + 20
-            )  # and some at first, before there was anybody
+            letters = peer.mailbox.heard[other.name].letters
+            assert peer.ticks <= letters + 20  # and some at first, before there was anybody
+
+    asyncio.run(main())
+
+
+def test_a_slow_gadget_peer_does_not_slow_the_others(town):
+    async def main():
+        a, b = town.peers("ab", algorithm="gadget", tick=0.01, heartbeat=1.9)
+        slow = town.peer("c", algorithm="gadget", tick=1.0, heartbeat=1.9, join=[a.address])
+        async with living(a, b, slow):
+            await until(lambda: all(len(peer.contacts) == 2 for peer in (a, b, slow)) and slow.ticks > 2)
+            before = [peer.ticks for peer in (a, b, slow)]
+            await until(lambda: min(a.ticks - before[0], b.ticks - before[1]) > 200)
+            assert slow.ticks - before[2] < 50
+            heard = slow.mailbox.heard
+            assert heard["a"].letters + heard["b"].letters < 100  # the others do not pile their mass up there
 
     asyncio.run(main())
 

@@ -1,6 +1,6 @@
 """One node that learns: a block of one, the simulator's algorithm, and what is measured of them. No clock, no wire."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -113,6 +113,17 @@ class Learner:
         """A neighbour was started anew."""
         self._between()
         self.run.renew(self.block, other)
+
+    def draw_from(self, others: Collection[int] | None) -> None:
+        """Whom GADGET may push to in the next tick, each as likely as the others: these, nobody, or (None) anybody."""
+        self._between()
+        if not isinstance(self.run, GadgetRun):
+            return
+        links, table = self.block.links, np.empty(0)
+        if others is not None:
+            table = np.cumsum(np.isin(links.target, list(others)).astype(np.float64))
+            table /= max(table[-1:].sum(), 1.0)
+        self.block.links = links._replace(table=table)
 
     def solve(self) -> list[Parcel]:
         """The first half of a tick: learn from the rows, and say what to send to whom."""

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 
 from gadget_svm.peers.learner import Parcel
 from gadget_svm.peers.overlay import node_id
-
-FIRST_TURNS, MOST_TURNS = 2, 8
-"""Ticks of a GADGET peer before any letter has come, and for how many letters at most it takes them at its own pace."""
+from gadget_svm.peers.turns import Turns
 
 
 @dataclass
@@ -36,7 +34,7 @@ class Mailbox:
         self.heard: dict[str, Heard] = {}
         self.waiting: dict[str, Parcel] = {}
         self.renewed: set[str] = set()  # begun anew, and the learner does not know yet
-        self.turns = FIRST_TURNS  # ticks for which letters have come: see `Study._waits`
+        self.turns = Turns()
         self._voices: dict[int, int] = {}  # by number: as which incarnation they were heard before a restart
 
     def listen(self, name: str, incarnation: int) -> tuple[Heard, bool]:
@@ -60,7 +58,7 @@ class Mailbox:
             self.waiting.pop(name, None)
         else:
             self.waiting[name] = parcel
-            self.turns = min(self.turns + 1, MOST_TURNS)
+            self.turns.heard(name)
 
     def take(self, names: Collection[str]) -> list[Parcel]:
         """All that waits of these senders, by their numbers; nothing waits from here on."""
@@ -72,6 +70,7 @@ class Mailbox:
         """Somebody was started anew and numbers its letters from the beginning: an old one would hide them all."""
         self.renewed.add(name)
         self.waiting.pop(name, None)
+        self.turns.forget(name)
 
     def asks(self, name: str, patience: float) -> bool:
         """Whether somebody has me among its chosen, and still says so: one who changes its mind just stops writing."""
@@ -82,6 +81,7 @@ class Mailbox:
         """Who is not here any more."""
         for name in names:
             self.heard.pop(name, None)
+            self.turns.forget(name)
 
     # A restart of ours
 

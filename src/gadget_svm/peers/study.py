@@ -77,28 +77,33 @@ class Study:
             if peer.learner is not None and not self._waits(start):
                 async with self.between_ticks:
                     await peer.tend_links()
-                    parcels = peer.drain()
-                    outgoing = await loop.run_in_executor(self._worker, self._tick, parcels)
+                    parcels, open_to = peer.drain(), self._open(start)
+                    outgoing = await loop.run_in_executor(self._worker, self._tick, parcels, open_to)
                     peer.taken_in()
                     if start >= measure_at:
                         await loop.run_in_executor(self._worker, self._measure)
                         measure_at = start + min(1.0, pace.heartbeat)
                 for parcel, target in outgoing:
                     peer.send(target, parcel)
-                self.ticked, peer.mailbox.turns = time.monotonic(), max(peer.mailbox.turns - 1, 0)
+                    peer.mailbox.turns.wrote(target, start)
+                self.ticked = time.monotonic()
                 peer.metrics.ticks.inc()
                 if pace.stop_after_ticks is not None and peer.ticks >= pace.stop_after_ticks:
                     peer.stop("done")
             await asyncio.sleep(max(0.0, start + pace.tick - time.monotonic()))
 
-    def _waits(self, now: float) -> bool:
-        """GADGET's nodes drift apart, and run out of mass, while letters are late: so each letter is good for a tick.
-        Who hears nobody goes on at the pace of heartbeats, as nobody may ever answer."""
+    def _open(self, now: float) -> list[str] | None:
+        """Neighbours whose turn it is to get a letter; None if there is nobody to wait for."""
         peer = self.peer
-        late = bool(peer.contacts) and not peer.mailbox.turns and now - self.ticked < peer.config.pace.heartbeat
-        return late and not peer.links_due and peer.charter.algorithm == "gadget"
+        if peer.charter.algorithm != "gadget" or not peer.contacts:
+            return None
+        return peer.mailbox.turns.open(peer.contacts, now, peer.config.pace.heartbeat)
 
-    def _tick(self, parcels: list[Parcel]) -> list[tuple[Parcel, str]]:
+    def _waits(self, now: float) -> bool:
+        """Whether a tick would be in vain: no letter could follow it (see `turns`)."""
+        return self._open(now) == [] and not self.peer.links_due
+
+    def _tick(self, parcels: list[Parcel], open_to: list[str] | None) -> list[tuple[Parcel, str]]:
         """In the worker: solve, look at what would be sent, absorb. Gives what may be sent, and to whom."""
         peer = self.peer
         learner, discretion = peer.learner, peer.discretion
@@ -107,6 +112,7 @@ class Study:
         names = {node_id(name): name for name in peer.contacts}
         if learner.t % REFRESH == REFRESH - 1:
             learner.refresh()
+        learner.draw_from(None if open_to is None else set(map(node_id, open_to)))
         outgoing = [
             (parcel._replace(vector=vector), names[parcel.other])
             for parcel in learner.solve()
