@@ -21,7 +21,7 @@ from gadget_svm.algorithms import Pdmm
 from gadget_svm.report.words import absences
 from gadget_svm.runtimes import checkpoints
 from gadget_svm.runtimes.ray_cluster import Cluster
-from ray_kit import files_of, kill, noted, own_ray, until
+from ray_kit import files_of, kill, noted, own_ray, ray, until
 
 LAM = 0.05
 SETTINGS = {"n_nodes": 7, "lam": LAM, "random_state": 5, "n_jobs": 1}
@@ -217,11 +217,34 @@ def test_a_checkpoint_that_fails_ends_no_run(toy, tmp_path):
 
 def test_the_checkpoint_to_be_resumed_from_outlives_later_ones_that_failed(tmp_path):
     for t in range(1, 8):
-        checkpoints.save_block(tmp_path, 0, 2, {"w": np.full(2, t)}, {"t": t})
+        checkpoints.save_block(tmp_path, 0, 2, {"w": np.full(2, t)}, {"t": t}, "this run")
         if t <= 3:
             checkpoints.save_run(tmp_path, {"kept": [t]})
     assert sorted(path.name for path in tmp_path.glob("block-*")) == [f"block-0-2.{t}.safetensors" for t in (3, 6, 7)]
-    assert checkpoints.load_block(tmp_path, 0, 2, 3)[0]["w"].tolist() == [3, 3]
+    assert checkpoints.load_block(tmp_path, 0, 2, 3, "this run")[0]["w"].tolist() == [3, 3]
+    with pytest.raises(ValueError, match=r"block-0-2\.3\.safetensors is of another run"):
+        checkpoints.load_block(tmp_path, 0, 2, 3, "that run")
+
+
+def test_two_runs_do_not_write_into_one_folder(toy, tmp_path):
+    options = {"actors": 1, "checkpoint_dir": str(tmp_path)}
+    held = checkpoints.hold(tmp_path)
+    with pytest.raises(ValueError, match=rf"process {os.getpid()} has a run under way .* one for each run"):
+        fitted(toy, "ray", engine_options=options, max_iter=5)
+    os.close(held)
+    for _ in range(2):  # one after the other is no harm
+        fitted(toy, "ray", engine_options=options, max_iter=5)
+
+
+def test_another_ray_than_the_one_here_is_refused(toy):
+    here = ray.get_runtime_context().gcs_address
+    for other in ("127.0.0.1:1", "10.255.255.1:6379", "local"):
+        with pytest.raises(ValueError, match=rf"address is '{other}', but .* at {here}, .* leave address out"):
+            fitted(toy, "ray", engine_options={"address": other}, max_iter=5)
+    same = fitted(toy, "ray", engine_options={"address": here.replace("127.0.0.1", "localhost")}, max_iter=5)
+    np.testing.assert_array_equal(same.coef_, fitted(toy, "local", max_iter=5).coef_)
+    with pytest.warns(UserWarning, match=r"temp_dir and object_store_memory are for a Ray that is started here"):
+        fitted(toy, "ray", engine_options={"temp_dir": "/x", "object_store_memory": 10**8}, max_iter=5)
 
 
 def test_options_are_checked_by_name(toy):

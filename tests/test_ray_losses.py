@@ -12,6 +12,8 @@ import pytest
 from gadget_svm import Gadget, GadgetSVC
 from gadget_svm.runtimes import ray_cluster, ray_host, ray_restarts
 from gadget_svm.runtimes.ray_crew import Crew
+from gadget_svm.runtimes.ray_engine import RayRuntime
+from gadget_svm.runtimes.ray_limits import ClusterError
 from ray_kit import LAM, SITES, events_of, files_of, happened, kill, network, noted, observed, own_ray, until
 from web_kit import Web
 
@@ -205,6 +207,51 @@ def test_what_cannot_take_nodes_back_is_given_up(toy, runtimes):
     lost, failed = happened(model)
     assert (lost["event"], failed["event"]) == ("lost", "restart failed")
     assert "cannot take nodes back" in failed["why"]
+
+
+@pytest.mark.parametrize("checkpoint", [True, False])
+@pytest.mark.parametrize("algorithm", ["pdmm", Gadget(gossip="running-sum")], ids=["pdmm", "gadget"])
+def test_all_are_lost_and_the_run_begins_again(toy, runtimes, tmp_path, algorithm, checkpoint):
+    """From the last checkpoint or the beginning, to the same bits; also with what takes no single node back."""
+    options = {"restart": True, "timeout": 60}
+    if checkpoint:
+        options |= {"checkpoint_dir": str(tmp_path / "kept"), "checkpoint_every": 5}
+    settings = {"algorithm": algorithm, "max_iter": 60}
+    model = struck(toy, runtimes, actors=(0, 1, 2), options=options, **settings)
+    calm = network(options={"actors": 2}, **settings).fit(toy.X, toy.y, sites=SITES)
+    np.testing.assert_array_equal(model.node_coef_, calm.node_coef_)
+    assert [(r["iteration"], r["messages"]) for r in model.history_] == [
+        (r["iteration"], r["messages"]) for r in calm.history_
+    ]
+    events = happened(model)
+    assert [event["event"] for event in events] == ["lost"] * 3 + ["restarted"] * 3
+    [since] = {event["from"] for event in events[3:]}
+    assert 0 < since <= 20 if checkpoint else since is None
+
+
+def test_one_alone_is_restarted_too_but_not_twice_at_one_place(toy, runtimes, monkeypatch):
+    settings = {"options": {"restart": True, "actors": 1}, "max_iter": 60}
+    calm = network(options={"actors": 2}, max_iter=60).fit(toy.X, toy.y, sites=SITES)
+    np.testing.assert_array_equal(struck(toy, runtimes, actors=(0,), **settings).node_coef_, calm.node_coef_)
+    set_out = RayRuntime._set_out
+
+    def and_die(self, resumed):
+        back = set_out(self, resumed)
+        if self._began_again >= 0:
+            kill(self, 0)
+        return back
+
+    monkeypatch.setattr(RayRuntime, "_set_out", and_die)
+    with pytest.raises(ClusterError, match=r"all actors are lost, the last by .*once more where they were lost before"):
+        struck(toy, runtimes, actors=(0,), **settings)
+
+
+def test_all_are_lost_and_what_can_be_done_is_said(toy, runtimes, tmp_path):
+    with pytest.raises(ClusterError, match=r"all actors are lost, .*Died.*; restart=True starts new ones"):
+        struck(toy, runtimes, actors=(0, 1, 2), max_iter=60)
+    options = {"checkpoint_dir": str(tmp_path), "checkpoint_every": 5}
+    with pytest.raises(ClusterError, match=rf"resume=True goes on from iteration [0-9]+, in {tmp_path}"):
+        struck(toy, runtimes, actors=(0, 1, 2), options=options, max_iter=60)
 
 
 class Watch:

@@ -5,7 +5,6 @@ older of the slots ``state.0`` and ``state.1``, by one rename.
 """
 
 import errno
-import fcntl
 import os
 import tempfile
 import time
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from gadget_svm import locks
 from gadget_svm.peers.statefile import Array, Damaged, Preamble, fill, glance, header_of, read
 from gadget_svm.peers.statefile import CheckpointError as CheckpointError  # part of this interface
 
@@ -89,13 +89,17 @@ class Lock:
         """Take the folder, made if missing; if another process has it, the error says which."""
         try:
             _make(folder)
-            descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            descriptor = locks.seize(folder / "lock")
             try:
-                _take(descriptor, folder)
                 _clean(folder)
             except BaseException:
                 os.close(descriptor)
                 raise
+        except locks.InUse as error:
+            raise CheckpointError(
+                f"the state in {folder} is in use by {error}: stop that peer, or give this one its own [peer] state "
+                "folder"
+            ) from error
         except OSError as error:
             raise _explained("cannot lock the state", folder, error) from error
         return cls(folder, descriptor)
@@ -111,19 +115,6 @@ class Lock:
 
     def __exit__(self, *_: object) -> None:
         self.release()
-
-
-def _take(descriptor: int, folder: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        text = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
-        holder = f"process {text}" if text.isdigit() else "another process"
-        raise CheckpointError(
-            f"the state in {folder} is in use by {holder}: stop that peer, or give this one its own [peer] state folder"
-        ) from error
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
 
 
 def _clean(folder: Path) -> None:

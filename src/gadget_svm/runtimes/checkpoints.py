@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gadget_svm import locks
+
 Arrays = dict[str, NDArray[Any]]
 RUN = "run.json"
 KEPT = 2
@@ -23,14 +25,17 @@ def block_file(folder: Path, first: int, last: int, t: int) -> Path:
     return folder / f"block-{first}-{last}.{t}.safetensors"
 
 
-def save_block(folder: Path, first: int, last: int, arrays: Arrays, counters: dict[str, int]) -> Path:
-    """Write a block's state, and let go of generations before the last two that no run would be resumed from."""
+def save_block(folder: Path, first: int, last: int, arrays: Arrays, counters: dict[str, int], run: str) -> Path:
+    """Write a block's state, and let go of generations before the last two that no run would be resumed from.
+
+    ``run`` says which run it is of, as `load_block` will.
+    """
     from safetensors.numpy import save
 
     folder.mkdir(parents=True, exist_ok=True)
     target = block_file(folder, first, last, counters["t"])
     tensors = {name: np.ascontiguousarray(value) for name, value in arrays.items()}
-    write(target, save(tensors, metadata={"counters": json.dumps(counters)}))
+    write(target, save(tensors, metadata={"counters": json.dumps(counters), "run": run}))
     generations = sorted(folder.glob(f"block-{first}-{last}.*.safetensors"), key=lambda path: int(path.suffixes[0][1:]))
     spare = [old for old in generations[:-KEPT] if old != target]
     needed = _needed(folder) if spare else []
@@ -48,17 +53,21 @@ def _needed(folder: Path) -> list[int | None]:
         return []
 
 
-def load_block(folder: Path, first: int, last: int, t: int) -> tuple[Arrays, dict[str, int]]:
-    """What `save_block` wrote; a damaged file is a ValueError that says so."""
+def load_block(folder: Path, first: int, last: int, t: int, run: str) -> tuple[Arrays, dict[str, int]]:
+    """What `save_block` wrote; a damaged file, or one of another run, is a ValueError that says so."""
     from safetensors import SafetensorError, safe_open
 
     path = block_file(folder, first, last, t)
     try:
         with safe_open(path, framework="numpy") as file:
-            counters = json.loads((file.metadata() or {})["counters"])
-            return {name: file.get_tensor(name) for name in file.keys()}, counters  # noqa: SIM118 - not a mapping
+            about = file.metadata() or {}
+            counters = json.loads(about["counters"])
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
     except (SafetensorError, KeyError, json.JSONDecodeError, OSError) as error:
         raise ValueError(f"the checkpoint {path} is missing or damaged ({error}): start the run anew") from error
+    if about.get("run", run) != run:  # files of before this was noted say nothing
+        raise ValueError(f"the checkpoint {path} is of another run: was it put there by hand? Start the run anew")
+    return arrays, counters
 
 
 def save_run(folder: Path, about: dict[str, Any]) -> None:
@@ -80,6 +89,19 @@ def check(folder: Path, resume: bool) -> None:
             f"checkpoints cannot be written to {folder} ({error.strerror or error}): name a folder that this process "
             "and all actors may write to as checkpoint_dir"
         ) from error
+
+
+def hold(folder: Path) -> int | None:
+    """Keep other runs out of the folder until the file that is returned is closed: both would write the same names."""
+    try:
+        return locks.seize(folder / "lock")
+    except locks.InUse as error:
+        raise ValueError(
+            f"{error} has a run under way with the checkpoints in {folder}: wait for it, or name another folder as "
+            "checkpoint_dir, one for each run"
+        ) from None
+    except OSError:  # a file system without locks
+        return None
 
 
 def set_aside(folder: Path) -> None:

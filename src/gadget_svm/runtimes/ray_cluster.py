@@ -6,6 +6,7 @@ The only module that imports Ray, and only when it is used.
 import atexit
 import numbers
 import os
+import socket
 import tempfile
 import threading
 import warnings
@@ -135,6 +136,23 @@ def _address(given: str) -> str:
     return str(services.get_ray_address_from_environment(given, None))
 
 
+def _gcs_address(ray: Any) -> str:
+    """Of the Ray this process is connected to; empty if it cannot be told (by a client, ray://)."""
+    try:
+        return str(ray.get_runtime_context().gcs_address)
+    except Exception:  # a client's context has none
+        return ""
+
+
+def _resolved(address: str) -> tuple[str, str]:
+    """The host as a number, and the port."""
+    host, _, port = address.rpartition(":")
+    try:
+        return socket.gethostbyname(host or address), port
+    except OSError:
+        return host, port
+
+
 class Cluster:
     """A connection to Ray: one that was there, one by address, or a small one of our own that ends with us."""
 
@@ -145,19 +163,42 @@ class Cluster:
             raise ClusterError(STILL_HANGING)
         self.ray, self.options, self.own = the_ray(), options, False
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
-        if not self.ray.is_initialized():
-            self._connect()
+        self._held = None if options.checkpoint_dir is None else checkpoints.hold(Path(options.checkpoint_dir))
+        try:
+            if self.ray.is_initialized():
+                self._require_this_one()
+            else:
+                self._connect()
+        except BaseException:
+            self._let_go()
+            raise
+
+    def _require_this_one(self) -> None:
+        """This process has a Ray: an error if another one is asked for, as a process has only one."""
+        given, here = self.options.address, _gcs_address(self.ray)
+        if given is not None and given != "auto" and here and _resolved(given) != _resolved(here):
+            raise ValueError(
+                f"engine option address is {given!r}, but this process is connected to Ray at {here}, and it can have "
+                "one Ray only: leave address out to use that one, or call ray.shutdown() before"
+            )
+        self._warn_of_unused(f"this process is connected to Ray at {here or 'another address'} already")
+
+    def _warn_of_unused(self, why: str) -> None:
+        unused = [name for name in ("temp_dir", "object_store_memory") if getattr(self.options, name) is not None]
+        if unused:
+            warnings.warn(f"{' and '.join(unused)} are for a Ray that is started here: {why}", stacklevel=2)
 
     def _connect(self) -> None:
         options, quiet = self.options, {"log_to_driver": False, "logging_level": "ERROR"}
         self.own = True
         if options.address is not None and options.address != "local":
+            self._warn_of_unused(f"address {options.address} is that of a cluster")
             reach(_address(options.address), min(options.start_timeout, PATIENCE))
             self._join(options.address, quiet)
             return
         cores = os.cpu_count() or 1
         needed = int(np.ceil((options.actors or 1) * options.num_cpus))
-        if options.temp_dir is None:
+        if options.temp_dir is None:  # one in one that is ours alone, as Ray opens its own to everybody
             self._temporary = tempfile.TemporaryDirectory(prefix="gadget")  # short: sockets in it have long names
         settings: dict[str, Any] = (
             {"object_store_memory": options.object_store_memory} if (options.object_store_memory) else {}
@@ -165,7 +206,8 @@ class Cluster:
         with _Environment({**INLINE, "RAY_USAGE_STATS_ENABLED": "0"}):
             self.ray.init(
                 address="local", include_dashboard=False, num_cpus=max(cores, needed), _node_ip_address="127.0.0.1",
-                _temp_dir=options.temp_dir or (self._temporary.name if self._temporary else None), **settings, **quiet,
+                _temp_dir=options.temp_dir or (f"{self._temporary.name}/r" if self._temporary else None), **settings,
+                **quiet,
             )  # fmt: skip
 
     def _join(self, address: str, quiet: dict[str, Any]) -> None:
@@ -224,9 +266,15 @@ class Cluster:
         if self.own:
             self.own = False
             self._leave()
+        self._let_go()
+
+    def _let_go(self) -> None:
         if self._temporary is not None:
             self._temporary.cleanup()
             self._temporary = None
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
 
     def _leave(self) -> None:
         leaving = Call(self.ray.shutdown)

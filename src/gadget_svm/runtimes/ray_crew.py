@@ -14,15 +14,24 @@ HEARING = 5.0
 """Seconds in which others may end what one of them failed at."""
 
 
+class AllLost(ClusterError):  # noqa: N818 - what happened
+    """Nobody is left to answer."""
+
+
 class Crew:
     """Actors by their number, with None in the place of one that is lost. ``heard(index, why)`` is told of a loss."""
 
     def __init__(self, cluster: Cluster, sources: Sequence[Any], heard: Callable[[int, str], None]) -> None:
         self.cluster, self.ray, self.options = cluster, cluster.ray, cluster.options
         self.sources = [self.ray.put(source) for source in sources]
-        self.actors: list[Any] = [cluster.make(source) for source in self.sources]
+        self.actors: list[Any] = []
         self._heard = heard
         self._telling: list[Any] = []  # calls that tell of a loss, and may not have arrived
+        self.engage()
+
+    def engage(self) -> None:
+        """New actors in all places."""
+        self.actors, self._telling = [self.cluster.make(source) for source in self.sources], []
 
     def live(self) -> list[int]:
         """Who is here."""
@@ -78,7 +87,7 @@ class Crew:
                 before = self._probe(set(pending.values()), before)
             pending = {ref: index for ref, index in pending.items() if self.actors[index] is not None}
         if not self.live():
-            raise ClusterError("all actors are lost: see Ray's logs; with checkpoint_dir the run can be resumed")
+            raise AllLost("all actors are lost")
         return {index: answers[index] for index in sorted(answers) if self.actors[index] is not None}
 
     def _take(self, ref: Any, index: int, answers: dict[int, Any]) -> None:

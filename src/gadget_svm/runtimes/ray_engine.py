@@ -23,7 +23,7 @@ from gadget_svm.runtimes import checkpoints
 from gadget_svm.runtimes.digests import changed, named
 from gadget_svm.runtimes.local import FLEETING, UNCERTIFIABLE, certifiable
 from gadget_svm.runtimes.ray_cluster import Cluster
-from gadget_svm.runtimes.ray_crew import Crew
+from gadget_svm.runtimes.ray_crew import AllLost, Crew
 from gadget_svm.runtimes.ray_host import Begun, Charge
 from gadget_svm.runtimes.ray_limits import ClusterError
 from gadget_svm.runtimes.ray_restarts import Restarts
@@ -56,6 +56,7 @@ class RayRuntime:
         self._unweighed: list[dict[str, Any]] = []
         self._seen: dict[str, Floats] = {}  # what was last fetched: all that is known of the lost
         self._given_up: set[int] = set()
+        self._began_again = -1  # where the run was when all were lost
         self.gone: dict[int, int] = {}  # who is away, and since which iteration
         self.t = self.messages = self.nbytes = self.spared = self.certificates = 0
         self._saved, self._tried, self._tried_at = 0, 0, time.monotonic()
@@ -84,21 +85,28 @@ class RayRuntime:
         for index, (first, last) in enumerate(zip(self.bounds[:-1].tolist(), self.bounds[1:].tolist(), strict=True)):
             charge = Charge(
                 index, self.bounds, run, Links.of(network, first, last), sizes[first:last], shape, seed, lam, threads,
-                memory(first, last) if memory is not None else {}, bool(digest),
+                memory(first, last) if memory is not None else {}, bool(digest), self._print,
             )  # fmt: skip
             self._charges.append(self.ray.put(charge))
         begun: list[Begun] = self.crew.starting(
             [actor.begin.remote(charge) for actor, charge in zip(self.crew.actors, self._charges, strict=True)]
         )
         self.pids, self._rows = [each.pid for each in begun], [digest for each in begun for digest in each.digests]
-        self._mass = float(sizes.sum())
         if self.options.checkpoint_dir is not None and not self.options.resume:
             checkpoints.set_aside(Path(self.options.checkpoint_dir))
-        back = self._resume() if self.options.resume else []
+        self._began = (self.t, self.messages, self.nbytes)
+        self._set_out(self.options.resume)
+
+    def _set_out(self, resumed: bool) -> list[int]:
+        """All actors have their blocks, or take them from the checkpoint, and get to know one another; which of them
+        had been lost before and are back."""
+        back = self._resume() if resumed else []
         self.crew.starting([actor.meet.remote(list(self.crew.actors), self.t, back) for actor in self.crew.actors])
-        if self.options.resume and keeps_mass(run):  # some may have been lost before, and some be back
+        self._mass = float(self._sizes.sum())
+        if resumed and keeps_mass(self.run):  # some may have been lost before, and some be back
             phi = self.crew.starting([actor.values.remote("phi") for actor in self.crew.actors])
             self._mass = float(sum(part.sum() for part in phi))
+        return back
 
     def rehearse(self) -> None:
         """Done by `begin`."""
@@ -109,14 +117,15 @@ class RayRuntime:
         """``count`` iterations of all actors; those that are lost on the way are left behind."""
         if self.options.restart and self.crew.lost():
             self._restart()
-        sent = self.crew.all("advance", count)
-        self.t += count
-        messages = sum(part[0] for part in sent.values())
-        self._count(messages, sum(part[1] for part in sent.values()))
+        self._learn(self._all("advance", count), count)
         self._weigh()
         due = self.t - self._tried >= self.options.checkpoint_every or time.monotonic() - self._tried_at > A_WHILE
         if self.options.checkpoint_dir is not None and due:
             self._try_to_save()
+
+    def _learn(self, sent: dict[int, Any], count: int) -> None:
+        self.t += count
+        self._count(sum(part[0] for part in sent.values()), sum(part[1] for part in sent.values()))
 
     def certify(self) -> Certificate:
         """As `LocalRuntime.certify`: of those who are here, by an exchange of their own."""
@@ -128,7 +137,7 @@ class RayRuntime:
             if self.t - self.gone.get(node, self.t) < FLEETING:
                 return refused(self.shape, f"node {node} has only just left and may come back")
         owner, live = int(np.argmax(here)), self.crew.live()
-        found = self.crew.all("certify", owner, here, self.certificates)
+        found = self._all("certify", owner, here, self.certificates)
         if list(found) != live:
             return refused(self.shape, "an actor was lost meanwhile")
         certificate = assemble(list(found.values()), self.shape, owner)
@@ -145,7 +154,7 @@ class RayRuntime:
 
     def gather(self, name: str) -> NDArray[Any]:
         """An array of all blocks with an entry per node."""
-        parts = self.crew.all("values", name)
+        parts = self._all("values", name)
         example = next(iter(parts.values()))
         whole = self._seen.get(name)
         if whole is None or not self.gone:
@@ -173,7 +182,7 @@ class RayRuntime:
 
     def exchanges(self) -> int:
         """How often every block has sent."""
-        return int(next(iter(self.crew.all("exchanges").values())))
+        return int(next(iter(self._all("exchanges").values())))
 
     def events(self) -> list[dict[str, Any]]:
         """Who was lost, who came back and what could not be saved since this was last asked for."""
@@ -187,7 +196,7 @@ class RayRuntime:
         for start in range(0, len(models), BATCH):
             some = slice(start, start + BATCH)
             total = 0.0
-            for loss, error, weight in self.crew.all("losses", self.ray.put(models[some])).values():
+            for loss, error, weight in self._all("losses", self.ray.put(models[some])).values():
                 hinge[some] += loss
                 wrong[some] += error
                 total += weight
@@ -212,7 +221,7 @@ class RayRuntime:
         folder = self.options.checkpoint_dir
         if folder is None:
             return
-        self._kept |= dict.fromkeys(self.crew.all("save", folder), self.t)
+        self._kept |= dict.fromkeys(self._all("save", folder), self.t)
         about: dict[str, Any] = {
             "t": self.t,
             "messages": self.messages,
@@ -277,6 +286,45 @@ class RayRuntime:
 
     # actors that are lost and come back
 
+    def _all(self, method: str, *args: Any) -> dict[int, Any]:
+        """The answers of all actors that are here; if none is left, and it is asked for, of new ones."""
+        again = self.options.restart and self.t > self._began_again
+        try:
+            return self.crew.all(method, *args)
+        except AllLost:
+            if not again:
+                raise ClusterError(self._why_all_lost()) from None
+        try:
+            self._begin_again()
+            return self.crew.all(method, *args)
+        except AllLost:
+            raise ClusterError(self._why_all_lost()) from None
+
+    def _begin_again(self) -> None:
+        """New actors in all places, from the last checkpoint or the beginning, and forward to where the run was: the
+        seed is the same, and so are the models. Not twice at one place, where something ends them all."""
+        self._began_again = there = self.t
+        self._restarts.close()
+        self.crew.engage()
+        begun: list[Begun] = self.crew.starting([self._take_over(i, actor) for i, actor in enumerate(self.crew.actors)])
+        self._require_same_rows([digest for each in begun for digest in each.digests], 0)
+        self.pids, self.gone, self._unweighed = [each.pid for each in begun], {}, []
+        (self.t, self.messages, self.nbytes), self.certificates = self._began, 0
+        back = self._set_out(bool(self._saved) or self.options.resume)
+        for index in set(range(len(self.crew.actors))) - set(back):
+            self._back(index)
+        if there > self.t:
+            self._learn(self.crew.all("advance", there - self.t), there - self.t)
+
+    def _why_all_lost(self) -> str:
+        reason = next((event["why"] for event in reversed(self._happened) if event["event"] == "lost"), "no answer")
+        said = f"all actors are lost, the last by {reason}"
+        if self._began_again >= 0:
+            said += ", once more where they were lost before: have they memory enough?"
+        if self._saved:
+            return f"{said}; resume=True goes on from iteration {self._saved}, in {self.options.checkpoint_dir}"
+        return f"{said}; restart=True starts new ones, checkpoint_dir keeps what was learned"
+
     def _lost(self, index: int, why: str) -> None:
         first, last = self._range(index)
         for node in range(first, last):
@@ -297,7 +345,7 @@ class RayRuntime:
             self._unweighed = []
         while self._unweighed:  # asking for it may lose another
             events, self._unweighed = events + self._unweighed, []
-            now = float(sum(part.sum() for part in self.crew.all("values", "phi").values()))
+            now = float(sum(part.sum() for part in self._all("values", "phi").values()))
         if not events:
             return
         if not now:  # nodes have no mass before their first iteration
@@ -324,10 +372,7 @@ class RayRuntime:
     def _admit(self, index: int, actor: Any, begun: Begun) -> None:
         """Let an actor in that has its rows and its block."""
         first, last = self._range(index)
-        if begun.digests and (nodes := changed(self._rows[first:last], begun.digests, first)):
-            raise ValueError(
-                f"the rows of {named(nodes, self.names)} are not those the run began with: put the former ones back"
-            )
+        self._require_same_rows(begun.digests, first)
         exchanges = self.exchanges()
         self.ray.get(self._rejoined(actor, index, exchanges), timeout=self.options.timeout)
         self.crew.admit(index, actor)
@@ -336,6 +381,14 @@ class RayRuntime:
             self.gone.pop(node, None)
         self._mass += float(self._sizes[first:last].sum())
         self._back(index)
+
+    def _require_same_rows(self, digests: list[str], first: int) -> None:
+        """Of an actor that reads them again, whose nodes begin with ``first``."""
+        before = self._rows[first : first + len(digests)]
+        if nodes := changed(before, digests, first):
+            raise ValueError(
+                f"the rows of {named(nodes, self.names)} are not those the run began with: put the former ones back"
+            )
 
     def _rejoined(self, actor: Any, index: int, exchanges: int) -> Any:
         """Let an actor take the place of one that was lost."""

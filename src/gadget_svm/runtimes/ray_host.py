@@ -58,6 +58,7 @@ class Charge:
     threads: int
     memory: dict[str, Any] = field(default_factory=dict)  # arrays of the block to begin with
     digest: bool = False  # whether to say what its rows are
+    fingerprint: str = ""  # of the run, for its checkpoints
 
 
 class Begun(NamedTuple):
@@ -73,6 +74,7 @@ class Host:
     def __init__(self, source: Any) -> None:
         self.source = source
         self.worker: Any = None
+        self.fingerprint = ""
         self.others: list[Any] = []
 
     def ask(self, method: str, *args: Any) -> Any:
@@ -89,6 +91,7 @@ class Host:
     def begin(self, charge: Charge) -> Begun:
         """Make the block."""
         first, last = (int(bound) for bound in charge.bounds[charge.index : charge.index + 2])
+        self.fingerprint = charge.fingerprint
         (K, F), k = charge.shape, last - first
         links = Links(*(np.array(part) for part in charge.links))
         width = K * F
@@ -170,7 +173,8 @@ class Host:
     def save(self, folder: str) -> None:
         """A checkpoint."""
         block = self.worker.block
-        checkpoints.save_block(Path(folder), block.first, block.first + block.k, *self.worker.state())
+        arrays, counters = self.worker.state()
+        checkpoints.save_block(Path(folder), block.first, block.first + block.k, arrays, counters, self.fingerprint)
 
     def restore(self, folder: str, t: int) -> None:
         """Go on from a checkpoint, as if nothing had been in between."""
@@ -178,4 +182,5 @@ class Host:
 
     def _restore(self, folder: str, t: int) -> None:
         block = self.worker.block
-        self.worker.restore(*checkpoints.load_block(Path(folder), block.first, block.first + block.k, t))
+        nodes = (block.first, block.first + block.k)
+        self.worker.restore(*checkpoints.load_block(Path(folder), *nodes, t, self.fingerprint))
