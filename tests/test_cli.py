@@ -17,6 +17,7 @@ from gadget_svm import GadgetSVC, load_model, save_model
 from gadget_svm.cli.app import app
 from gadget_svm.cli.order import Order, make_algorithm, share_out, stopping_for, wants_intercept
 from gadget_svm.cli.progress import Bar, Interruption, Lines
+from gadget_svm.cli.tables import shown_rows
 from gadget_svm.faults import make_faults
 from gadget_svm.runtimes.ray_limits import ClusterError
 
@@ -147,6 +148,55 @@ def test_many_nodes_are_shown_as_a_span(train_file):
     result = gadget("train", train_file, "--nodes", 30, "--max-iter", 20, "--quiet")
     assert "min of 30" in result.stdout
     assert "max of 30" in result.stdout
+
+
+@pytest.fixture
+def bereft(monkeypatch):
+    """Trainings that lose nodes 1 and 2 at iteration 40, as a cluster would tell."""
+    real = GadgetSVC.fit_observed
+
+    def losing(model, *args, **options):
+        real(model, *args, **options)
+        event = {"event": "lost", "actor": 1, "nodes": [1, 2], "iteration": 40, "why": "no answer"}
+        model.history_[-1]["events"] = [event]
+        return model
+
+    monkeypatch.setattr(GadgetSVC, "fit_observed", losing)
+
+
+def test_lost_nodes_are_marked_in_the_table_and_the_average_has_the_rows_of_the_others(bereft, train_file, test_file):  # noqa: ARG001
+    result = gadget("train", train_file, "--test", test_file, *QUICK, "--quiet")
+    assert result.exit_code == 0, result.stderr
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in result.stdout.splitlines() if line[0] == "│"]
+    names = ["0", "1, lost at iteration 40", "2, lost at iteration 40", "3", "average"]
+    assert [row[:2] for row in rows] == [[name, "60" if name == "average" else "30"] for name in names]
+    assert [row[2:].count("-") for row in rows] == [0, 3, 3, 0, 0]
+    assert "was lost at iteration 40 (no answer), not back." in result.stdout
+
+
+def test_json_says_which_nodes_are_lost(bereft, train_file):  # noqa: ARG001
+    run = json.loads(gadget("train", train_file, *QUICK, "--json").stdout)
+    assert [node.get("lost") for node in run["nodes"]] == [None, 40, 40, None]
+    assert (run["average"]["rows"], run["dataset"]["rows"]) == (60, 120)
+
+
+def test_json_says_nothing_of_losses_where_there_are_none(trained):
+    run = json.loads(trained[0].stdout)
+    assert not any("lost" in node for node in run["nodes"])
+    assert "rows" not in run["average"]
+
+
+def test_the_span_of_many_nodes_is_that_of_those_that_are_here(bereft, train_file):  # noqa: ARG001
+    result = gadget("train", train_file, "--nodes", 30, "--max-iter", 20, "--quiet")
+    assert "min of 28 not lost of 30" in result.stdout
+
+
+def test_spans_leave_lost_nodes_out():
+    nodes = [{"node": i, "rows": 4, "train_accuracy": 0.9, "test_accuracy": None} for i in range(25)]
+    nodes[3] |= {"train_accuracy": 0.1, "lost": 7}
+    (least, row), *_ = shown_rows(nodes, 100)
+    assert (least, row["train_accuracy"], row["test_accuracy"]) == ("min of 24 judged not lost of 100", 0.9, None)
+    assert shown_rows([{**node, "lost": 7} for node in nodes], 100) == []
 
 
 def test_predict_round_trip(trained, test_file, tmp_path):

@@ -10,6 +10,8 @@ import pytest
 from gadget_svm.report import require_plotly, write_report
 from gadget_svm.report.curves import column, kind_of_axis, objective_figure
 from gadget_svm.report.graph import histogram, network_figure, quality
+from gadget_svm.report.losses import lost_nodes, marked
+from gadget_svm.report.page import cards, network_caption, nodes_caption, nodes_table, tiles
 from gadget_svm.report.words import count, number, percent, size
 from gadget_svm.topologies import build
 
@@ -202,3 +204,93 @@ def test_the_parameters_are_in_the_page(ten):
     cells = Page(ten).cells
     assert json.dumps(0.1) in cells
     assert "pegasos" in cells
+
+
+def happened(kind: str, first: int, last: int, iteration: int) -> dict:
+    return {"event": kind, "actor": first, "nodes": [first, last], "iteration": iteration, "why": "no answer"}
+
+
+def bereft(n_nodes: int = 6, judged: int | None = None, **node: object) -> dict:
+    """A summary of a run that lost nodes 2 and 3, whose last models were the worst, and had node 5 back."""
+    run = summary(n_nodes, **node)
+    run["events"] = [happened("lost", 2, 3, 40), happened("lost", 5, 5, 50), happened("restarted", 5, 5, 60)]
+    for i in (2, 3):
+        run["nodes"][i] |= {"test_accuracy": 0.111, "train_objective": 77.0} if not node else {}
+    judged = n_nodes if judged is None else judged
+    run["nodes"], run["average"] = marked(
+        run["nodes"][:judged], run["average"], lost_nodes(run["events"]), run["parameters"]["nodes"]
+    )
+    return run
+
+
+def test_lost_is_who_is_not_back_at_the_end():
+    away, back = happened("lost", 2, 3, 40), happened("restarted", 2, 3, 60)
+    assert lost_nodes([]) == lost_nodes([away, back]) == lost_nodes([back]) == {}
+    assert lost_nodes([away, happened("restart failed", 2, 3, 50), happened("lost", 0, 0, 55)]) == {2: 40, 3: 40, 0: 55}
+    assert lost_nodes([away, back, happened("lost", 2, 3, 80)]) == {2: 80, 3: 80}
+    assert lost_nodes([happened("checkpoint failed", 0, 5, 10)]) == {}
+
+
+def test_records_without_losses_stay_as_they_are():
+    run = summary(4)
+    assert marked(run["nodes"], run["average"], {}, 4) == (run["nodes"], run["average"])
+
+
+def test_rows_of_the_average_are_those_of_nodes_that_are_here():
+    run = bereft()
+    assert [node.get("lost") for node in run["nodes"]] == [None, None, 40, 40, None, None]
+    assert run["average"]["rows"] == 28
+    assert Page(nodes_table(run)).cells[-5:-3] == ["average", "28"]
+    assert Page(nodes_table(summary(6))).cells[-5:-3] == ["average", "42"]
+    assert "not in the average" in nodes_caption(run)
+    assert "lost" not in nodes_caption(summary(6)).lower()
+
+
+@pytest.mark.parametrize("judged", [2, 5])
+def test_where_not_all_are_judged_the_rows_of_those_that_are_here_are_not_known(judged):
+    run = bereft(judged=judged)
+    assert run["average"]["rows"] is None
+    assert Page(nodes_table(run)).cells[-5:-3] == ["average", "-"]
+
+
+def test_a_lost_node_is_named_so_and_has_no_figures():
+    cells = Page(nodes_table(bereft())).cells
+    at = cells.index("2, lost at iteration 40")
+    assert cells[at : at + 5] == ["2, lost at iteration 40", "7", "-", "-", "-"]
+    assert [cell for cell in cells if "lost" in cell] == ["2, lost at iteration 40", "3, lost at iteration 40"]
+    assert "11.10 %" not in cells
+
+
+def test_the_worst_node_is_one_that_is_here():
+    assert "<b>80.00 %</b><span>test accuracy, worst node</span>" in tiles(bereft())
+
+
+def test_a_lost_node_is_grey_in_the_graph_and_says_so():
+    network, run = build("ring", 6), bereft()
+    drawn = network_figure(network, run["nodes"]).data[-1]
+    assert [value != value for value in drawn.marker.color] == [False, False, True, True, False, False], "NaN is grey"
+    assert drawn.marker.cmin > 79, "the scale is that of the others"
+    assert "<b>node 2, lost at iteration 40</b><br>7 rows<br>sends to" in drawn.hovertext[2]
+    assert "lost" not in drawn.hovertext[1] + drawn.hovertext[5]
+    assert "Grey nodes are lost" in network_caption(run, network)
+    assert "rey" not in network_caption(summary(6), network)
+    assert len(histogram(run["nodes"]).data[0].x) == 4
+
+
+@pytest.mark.parametrize(
+    "known", [{"test_accuracy": 0.9}, {"test_accuracy": 0.9, "train_objective": None},
+              {"test_accuracy": None, "train_objective": None}]
+)  # fmt: skip
+def test_lost_nodes_do_not_change_what_nodes_are_compared_by(known):
+    words, values = quality(bereft(**known)["nodes"])
+    named, all_values = quality(summary(6, **known)["nodes"])
+    assert words == named
+    assert values == [None if i in (2, 3) else value for i, value in enumerate(all_values)]
+
+
+def test_curves_say_when_rows_are_out_of_sight():
+    """Actors that read their shards take the rows along when they are lost; the driver has those it dealt out."""
+    network, words = build("ring", 6), "rows of nodes that are lost are left out"
+    assert cards(bereft(train_objective=None), records(), network).count(words) == 2
+    assert words not in cards(bereft(), records(), network)
+    assert words not in cards(summary(6, train_objective=None), records(), network)

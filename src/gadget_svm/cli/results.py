@@ -10,6 +10,7 @@ from gadget_svm.cli.order import SETTINGS, Order
 from gadget_svm.data import Dataset
 from gadget_svm.estimator import GadgetSVC
 from gadget_svm.estimator.checks import FAR
+from gadget_svm.report.losses import lost_nodes, marked
 from gadget_svm.report.words import at_most
 from gadget_svm.runtimes.stopping import stopping_rule
 
@@ -22,6 +23,8 @@ def summarise(
 ) -> Summary:
     """Everything about a run but its history; only what JSON can hold. ``about`` describes the data."""
     last = model.history_[-1]
+    events = [event for record in model.history_ for event in record.get("events", [])]
+    nodes, average = marked(nodes, average, lost_nodes(events), len(model.node_coef_))
     summary = {
         "dataset": about,
         "parameters": parameters(order, model),
@@ -35,7 +38,7 @@ def summarise(
         "gap_bound": model.gap_bound_,
         "gossip": model.gossip_,
         "hints": hints(model),
-        "events": [event for record in model.history_ for event in record.get("events", [])],
+        "events": events,
         "messages": last["messages"],
         "bytes": last["bytes"],
         "disagreement": last["disagreement"],

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
+from gadget_svm.report.losses import entry, present
 from gadget_svm.report.words import absences, count, number, percent, size
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ Row = dict[str, Any]
 
 
 def nodes_table(summary: dict[str, Any]) -> Table:
-    """Every node up to twenty, else the span of them; then the network average."""
+    """Every node up to twenty, else the span of those that are here; then the network average."""
     nodes, average = summary["nodes"], summary["average"]
     table = Table(title=summary["dataset"]["name"], title_justify="left")
     table.add_column("node")
@@ -24,7 +25,7 @@ def nodes_table(summary: dict[str, Any]) -> Table:
     for name, row in shown_rows(nodes, summary["parameters"]["nodes"]):
         _add(table, name, row)
     table.add_section()
-    _add(table, "average", {**average, "rows": summary["dataset"]["rows"]})
+    _add(table, "average", {"rows": summary["dataset"]["rows"], **average})
     return table
 
 
@@ -36,14 +37,16 @@ def _add(table: Table, name: str, row: Row) -> None:
 def shown_rows(nodes: Sequence[Row], n_nodes: int) -> list[tuple[str, Row]]:
     """The nodes themselves, or the least, mean and greatest of each column."""
     if len(nodes) <= MOST_SHOWN:
-        return [(str(row["node"]), row) for row in nodes]
-    among = f" of {len(nodes):,}" if len(nodes) == n_nodes else f" of {len(nodes):,} judged of {n_nodes:,}"
+        return [entry(row) for row in nodes]
+    here = present(nodes)
+    kind = " judged" * (len(nodes) < n_nodes) + " not lost" * (len(here) < len(nodes))
+    among = f" of {len(here):,}" + (f"{kind} of {n_nodes:,}" if kind else "")
     spans: dict[str, Callable[[Sequence[float]], float]] = {
         "min": min,
         "mean": lambda values: sum(values) / len(values),
         "max": max,
     }
-    return [(name + among, _span(nodes, of)) for name, of in spans.items()]
+    return [(name + among, _span(here, of)) for name, of in spans.items()] if here else []
 
 
 def _span(nodes: Sequence[Row], of: Callable[[Sequence[float]], float]) -> Row:

@@ -8,6 +8,7 @@ import numpy as np
 
 from gadget_svm.network import Network
 from gadget_svm.report.curves import BLUE, dressed
+from gadget_svm.report.losses import absence, entry, present
 from gadget_svm.report.needs import require_plotly
 from gadget_svm.report.words import finite
 
@@ -20,13 +21,19 @@ def quality(nodes: Sequence[Node]) -> tuple[str, list[float | None]]:
     """What nodes are compared by: test accuracy in per cent where they differ in it, else the objective.
 
     Of nodes whose rows are elsewhere the objective may not be known; without test rows they differ in rows alone.
+    A lost node has no value.
     """
-    accuracy, objective = ([finite(node.get(key)) for node in nodes] for key in ("test_accuracy", "train_objective"))
-    if len(set(accuracy)) > 1 or (accuracy.count(None) == 0 and objective.count(None) == len(nodes) > 0):
-        return "test accuracy, %", [None if value is None else 100 * value for value in accuracy]
-    if objective.count(None) == len(nodes) > 0:
-        return "number of rows", [finite(node.get("rows")) for node in nodes]
-    return "objective", objective
+    here = present(nodes)
+    accuracy, objective = ([finite(node.get(key)) for node in here] for key in ("test_accuracy", "train_objective"))
+    if len(set(accuracy)) > 1 or (accuracy.count(None) == 0 and objective.count(None) == len(here) > 0):
+        return "test accuracy, %", _values(nodes, "test_accuracy", 100)
+    if objective.count(None) == len(here) > 0:
+        return "number of rows", _values(nodes, "rows")
+    return "objective", _values(nodes, "train_objective")
+
+
+def _values(nodes: Sequence[Node], key: str, factor: float = 1.0) -> list[float | None]:
+    return [None if absence(node) else finite(node.get(key), factor) for node in nodes]
 
 
 def network_figure(network: Network, nodes: Sequence[Node]) -> Any:
@@ -102,7 +109,8 @@ def describe(network: Network, node: Node) -> str:
     i = int(node["node"])
     near = network.indices[network.indptr[i] : network.indptr[i + 1]].tolist()
     shown = ", ".join(map(str, near[:12])) + (", ..." if len(near) > 12 else "")
-    lines = [f"<b>node {escape(str(node['node']))}</b>", f"{node.get('rows', '?')} rows"]
+    name, node = entry(node)
+    lines = [f"<b>node {escape(name)}</b>", f"{node.get('rows', '?')} rows"]
     for key, words in (("test_accuracy", "test accuracy"), ("train_accuracy", "train accuracy")):
         if (value := finite(node.get(key))) is not None:
             lines.append(f"{words} {100 * value:.2f} %")

@@ -9,6 +9,7 @@ from typing import Any
 
 from gadget_svm.network import Network
 from gadget_svm.report import curves, graph
+from gadget_svm.report.losses import entry, present
 from gadget_svm.report.machine import machine
 from gadget_svm.report.needs import require_plotly
 from gadget_svm.report.style import CSS, SCRIPT
@@ -76,7 +77,7 @@ def tiles(summary: dict[str, Any]) -> str:
     """The figures to remember."""
     key = "train_accuracy" if summary["average"].get("test_accuracy") is None else "test_accuracy"
     words = key.replace("_", " ")
-    known = [node[key] for node in summary["nodes"] if node.get(key) is not None]
+    known = [node[key] for node in present(summary["nodes"]) if node.get(key) is not None]
     shown = [
         *((percent(min(known)), f"{words}, worst node") for _ in known[:1]),
         (percent(summary["average"].get(key)), f"{words}, network average"),
@@ -105,8 +106,8 @@ def cards(summary: dict[str, Any], history: Sequence[dict[str, Any]], network: N
     """Figures and tables, each with its caption; plotly's code comes with the first figure, once."""
     reference = summary.get("reference")
     drawn = [
-        ("Objective", curves.objective_figure(history, reference), OBJECTIVE + against(reference)),
-        ("Wrong answers", curves.error_figure(history, reference), ERROR),
+        ("Objective", curves.objective_figure(history, reference), OBJECTIVE + unseen(summary) + against(reference)),
+        ("Wrong answers", curves.error_figure(history, reference), ERROR + unseen(summary)),
         ("Disagreement", curves.disagreement_figure(history), DISAGREEMENT),
         ("Messages and bytes", curves.traffic_figure(history), TRAFFIC),
         ("The network", graph.network_figure(network, summary["nodes"]), network_caption(summary, network)),
@@ -147,6 +148,13 @@ DISAGREEMENT = "How far the node farthest from the average is from it, as a shar
 TRAFFIC = "Everything sent by all nodes together since the start. Bytes are on the right."
 
 
+def unseen(summary: dict[str, Any]) -> str:
+    """Rows that only actors have are out of sight while the actor is lost; rows that are here are not."""
+    away = any(event["event"] == "lost" for event in summary.get("events", []))
+    elsewhere = all(node.get("train_objective") is None for node in summary["nodes"])
+    return " The rows of nodes that are lost are left out until they are back." if away and elsewhere else ""
+
+
 def against(reference: dict[str, Any] | None) -> str:
     """Who the level line is."""
     return "" if reference is None else f" The level line is {reference['name']}: {reference['text']}."
@@ -160,21 +168,24 @@ def network_caption(summary: dict[str, Any], network: Network) -> str:
             f"{network.n:,} nodes: a drawing of more than {graph.MOST_DRAWN} nodes is a blot, so this shows how many "
             f"nodes have which {words.rstrip(', %')}."
         )
-    return f"Who gossips with whom. The colour is a node's {words.rstrip(', %')}; rest on a node for its details."
+    grey = " Grey nodes are lost." if len(present(summary["nodes"])) < len(summary["nodes"]) else ""
+    return f"Who gossips with whom. The colour is a node's {words.rstrip(', %')}; rest on a node for its details.{grey}"
 
 
 def nodes_caption(summary: dict[str, Any]) -> str:
-    """Whether these are all nodes."""
-    total = summary["parameters"].get("nodes", len(summary["nodes"]))
-    if len(summary["nodes"]) < total:
-        return f"An even sample of {len(summary['nodes']):,} of the {total:,} nodes: judging all would take long."
-    return "Every node has a model of its own and can answer alone."
+    """Whether these are all nodes, and what is said of lost ones."""
+    nodes = summary["nodes"]
+    total = summary["parameters"].get("nodes", len(nodes))
+    lost = " Lost nodes are not in the average, nor are their rows counted there." * ("rows" in summary["average"])
+    if len(nodes) < total:
+        return f"An even sample of {len(nodes):,} of the {total:,} nodes: judging all would take long.{lost}"
+    return f"Every node has a model of its own and can answer alone.{lost}"
 
 
 def nodes_table(summary: dict[str, Any]) -> str:
     """One row per node, and the network average."""
-    rows = [_node_row(str(node["node"]), node) for node in summary["nodes"]]
-    rows.append(_node_row("average", {**summary["average"], "rows": summary["dataset"]["rows"]}, ' class="total"'))
+    rows = [_node_row(*entry(node)) for node in summary["nodes"]]
+    rows.append(_node_row("average", {"rows": summary["dataset"]["rows"], **summary["average"]}, ' class="total"'))
     head = "".join(f"<th>{name}</th>" for name in ("node", "rows", "train accuracy", "test accuracy", "objective"))
     table = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
     return table if len(rows) <= 51 else f"<details><summary>{len(rows) - 1:,} nodes</summary>{table}</details>"
