@@ -1,5 +1,8 @@
 """Bad input: each a clear error of the right type, that says what to do."""
 
+import warnings
+from pathlib import Path
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -7,6 +10,7 @@ import scipy.sparse as sp
 
 from gadget_svm import Gadget, GadgetSVC, build_network
 from gadget_svm.algorithms import Pdmm
+from gadget_svm.estimator.shards import stack_shards
 
 QUICK = {"max_iter": 5, "stopping": None}
 
@@ -168,6 +172,67 @@ def test_sample_weights_that_are_none(toy, weight):
 def test_shards_that_are_none(shards, error, sentence):
     with pytest.raises(error, match=sentence):
         GadgetSVC(**QUICK).fit_shards(shards)
+
+
+@pytest.mark.parametrize("engine", ["local", "ray"])
+@pytest.mark.parametrize(
+    ("place", "named"),
+    [
+        ("s/part-0.svm", "s/part-0.svm"),
+        (Path("s/part-0.svm"), "s/part-0.svm"),
+        ("https://user:pw@h/p.svm?key=secret", "https://h/p.svm"),
+    ],
+)
+def test_a_single_place_is_no_list_of_shards(place, named, engine):
+    with pytest.raises(TypeError, match=rf"one a node.* write fit_shards\(\['{named}', \.\.\.\]\).*to fit"):
+        GadgetSVC(engine=engine, **QUICK).fit_shards(place)
+
+
+def test_labels_of_a_dataset_are_a_column_of_it(toy):
+    class Table:
+        """Passes for a Ray Dataset."""
+
+    Table.__module__ = "ray.data.dataset"
+    for y in (toy.y, toy.y.tolist(), 3):
+        with pytest.raises(TypeError, match=rf"y must be that column's name, such as 'label', got {type(y).__name__}$"):
+            GadgetSVC(engine="ray", **QUICK).fit(Table(), y)
+
+
+def shards_labelled(toy, *labels):
+    """Shards of 20 rows that have these labels, in turn."""
+    parts = [slice(20 * i, 20 * i + 20) for i in range(len(labels))]
+    return [(toy.X[part], np.resize(some, 20)) for part, some in zip(parts, labels, strict=True)]
+
+
+def test_labels_that_are_numbers_here_and_words_there(toy, tmp_path):
+    shards = shards_labelled(toy, [1, -1], ["well", "ill"], ["d", "c", "b", "a"])
+    with pytest.warns(UserWarning, match=r"^shard 0 has the labels -1, 1 and shard 1 has ill, well, .* alike") as told:
+        model = GadgetSVC(**QUICK).fit_shards(shards)
+    assert told[0].filename == __file__
+    assert len(model.classes_) == 8
+    with pytest.warns(UserWarning, match=r"^shard 1 has the labels -1, 1 and shard 0 has a, b, c, \.\.\., all"):
+        GadgetSVC(**QUICK).fit_shards([shards[2], shards[0]])
+    (tmp_path / "a.svm").write_text("+1 1:2\n-1 1:3\n")
+    (tmp_path / "b.csv").write_text("2,ill\n3,well\n")
+    with pytest.warns(UserWarning, match=r"a\.svm has the labels -1, 1 and .*b\.csv has ill, well"):
+        GadgetSVC(**QUICK).fit_shards([tmp_path / "a.svm", tmp_path / "b.csv"])
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ([1, 2], ["1", "2", "A"], ["2", "A"]),
+        ([-1, 1], [2, 3], [0.5, 1]),
+        ([True, False], [0, 1], [1.0, 0.0]),
+        (["a"], ["b"], ["c"]),
+        ([1, 2], ["1", "2"], ["3"]),
+    ],
+    ids=str,
+)
+def test_labels_that_may_well_be_meant(toy, labels):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        stack_shards(shards_labelled(toy, *labels))
 
 
 def test_a_graph_in_two_parts_names_one_of_them(toy):

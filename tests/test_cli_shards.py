@@ -134,6 +134,13 @@ def test_one_argument_is_data_and_a_uri_is_a_shard():
         (["part-0.svm", "absent.svm"], "no file absent.svm: check the spelling"),
         (["PARTS", "--positive", "5"], "no row has the label '5'. The labels are: 0, 1."),
         (["PARTS", "--test", "absent.svm"], "no file absent.svm"),
+        (["PARTS", "--test", "file:FOLDER/absent.svm"], "no file FOLDER/absent.svm"),
+        (["PARTS", "--test", "file://h/x.svm"], "file://h/x.svm is a file of the machine 'h'"),
+        (
+            ["PARTS", "--test", "https://user:hush@h/x.svm?key=hush"],
+            "--test https://h/x.svm is a URI, and test rows are read here: fetch it and give a path",
+        ),
+        (["part-0.svm", "--test", "s3://b/x.svm"], "--test s3://b/x.svm is a URI, and test rows are read here"),
         (["PARTS", "--test", "strange.svm"], "the test rows have the label 7, which no training row has"),
         (["PARTS", "--test", "zero.svm"], "zero.svm has a feature id 0, ids from 1 were expected"),
         (["PARTS", "--test", "narrow.csv"], "narrow.csv has 2 features and part-0.svm has 5: use the same columns"),
@@ -145,8 +152,18 @@ def test_what_is_refused(parts, tmp_path, arguments, said):
     (tmp_path / "strange.svm").write_text("7 1:1\n")
     (tmp_path / "zero.svm").write_text("1 0:1\n")
     (tmp_path / "narrow.csv").write_text("1,2,1\n3,4,0\n")
-    given = [word.replace("LINK", str(tmp_path / "link.svm")) for word in arguments]
-    assert said in refused(*(parts if given[0] == "PARTS" else given[:1]), *given[1:])
+    given = [word.replace("LINK", str(tmp_path / "link.svm")).replace("FOLDER", str(tmp_path)) for word in arguments]
+    assert said.replace("FOLDER", str(tmp_path)) in refused(*(parts if given[0] == "PARTS" else given[:1]), *given[1:])
+
+
+@pytest.mark.parametrize("data", ["one file", "shards"])
+def test_test_rows_by_a_file_uri(toy, parts, tmp_path, data):
+    shards = parts if data == "shards" else parts[:1]
+    (tmp_path / "50 %").mkdir()
+    path = write_svm(tmp_path / "50 %" / "test.svm", toy.X[:20], toy.y[:20])
+    by_path, by_uri = (trained(*shards, *QUICK, "--test", place) for place in (path, path.as_uri()))
+    assert by_uri["dataset"]["test_rows"] == 20
+    assert by_uri["average"] == by_path["average"]
 
 
 def test_a_file_whose_name_looks_like_a_pattern(parts, tmp_path):

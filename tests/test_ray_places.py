@@ -131,6 +131,24 @@ def test_a_password_goes_to_its_server_and_nowhere_else():
     assert "wrong" not in str(refused.value)
 
 
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_server_sends_on_within_the_web_only(toy, tmp_path, status):
+    """Neither to files of the machine that reads, nor to other servers; and where to is not told, as it may hold a
+    key."""
+    (path, *_) = files_of(toy, tmp_path)
+    with Web(tmp_path) as web:
+        for to in ("part-0.svm", "/part-0.svm", web.url("part-0.svm")):
+            web.moved["/old.svm"] = status, to
+            np.testing.assert_array_equal(read_place(web.url("old.svm")).y, read_place(str(path)).y)
+        for scheme, to in (("file", path.as_uri()), ("ftp", "FTP://us:hush@127.0.0.1:9/p.svm"), ("data", "data:,hush")):
+            web.moved["/old.svm"] = status, to
+            said = rf"/old.svm cannot be read: the server answers {status} .*, a redirect to {scheme}:, and only those"
+            with pytest.raises(OSError, match=said) as refused:
+                read_place(web.url("old.svm"))
+            assert "hush" not in str(refused.value)
+            assert str(path) not in str(refused.value)
+
+
 def test_what_a_server_may_do_wrong(toy, tmp_path):
     """Nobody there, half a file, no file of a known format: each names the shard."""
     with Web(tmp_path) as web:
@@ -144,6 +162,15 @@ def test_what_a_server_may_do_wrong(toy, tmp_path):
             read_place(place)
     with pytest.raises(OSError, match=r"/part-0.svm cannot be read: .*refused"):
         read_place(place)
+
+
+def test_labels_that_are_numbers_here_and_words_there(tmp_path):
+    """Actors' shards as those that are read here."""
+    (tmp_path / "a.svm").write_text("+1 1:2\n-1 1:3\n")
+    (tmp_path / "b.csv").write_text("2,ill\n3,well\n")
+    with pytest.warns(UserWarning, match=r"a\.svm has the labels -1, 1 and .*b\.csv has ill, well"):
+        model = on_ray().fit_shards([tmp_path / "a.svm", tmp_path / "b.csv"])
+    assert model.classes_.tolist() == ["-1", "1", "ill", "well"]
 
 
 # S3

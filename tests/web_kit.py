@@ -7,12 +7,14 @@ from urllib.parse import unquote, urlsplit
 
 
 class Web:
-    """``asked(path)`` hears of every request, and may take its time. Only a ``part`` of each file comes."""
+    """``asked(path)`` hears of every request, and may take its time. Only a ``part`` of each file comes; who asks for
+    what is ``moved`` is sent on."""
 
     part = 1.0
 
     def __init__(self, folder, asked=None, bucket=""):
         self.folder, self.asked, self.bucket = folder, asked, bucket
+        self.moved = {}
 
     def __enter__(self):
         web = self
@@ -33,6 +35,13 @@ class Web:
                 path = unquote(urlsplit(self.path).path)
                 if web.asked is not None:
                     web.asked(path)
+                if path in web.moved:
+                    status, place = web.moved[path]
+                    self.send_response(status)
+                    self.send_header("Location", place)
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+                    return
                 file = web.folder / path.lstrip("/").removeprefix(web.bucket + "/" if web.bucket else "")
                 if not file.is_file():
                     self.send_response(404)

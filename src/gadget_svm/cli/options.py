@@ -24,7 +24,8 @@ Data = Annotated[
     ),
 ]
 Test = Annotated[
-    Path | None, _option("--test", panel=DATA, help="A file with test rows. Named data sets bring their own.")
+    str | None,
+    _option("--test", panel=DATA, metavar="PATH", help="A file with test rows. Named data sets bring their own."),
 ]
 Positive = Annotated[
     str | None,

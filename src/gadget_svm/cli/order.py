@@ -66,10 +66,11 @@ class Order:
     shards: tuple[str, ...] = ()  # files or URIs, one a node
 
     @classmethod
-    def of(cls, data: list[str], **options: Any) -> "Order":
+    def of(cls, data: list[str], test: str | None = None, **options: Any) -> "Order":
         """As typed: one name or file is data to be dealt out; several, or one URI, are shards."""
         from gadget_svm.estimator.places import scheme_of
 
+        options["test"] = None if test is None else _test_file(test)
         if len(data) == 1 and not scheme_of(data[0]):
             return cls(data[0], **options)
         return cls(f"{len(data):,} shard{'s' * (len(data) > 1)}", shards=tuple(data), **options)
@@ -78,6 +79,15 @@ class Order:
     def fault_texts(self) -> list[str]:
         """All faults as the user may write them; --drop P is loss=P, nearest the nodes."""
         return ([] if self.drop is None else [f"loss={self.drop}"]) + list(self.fault or [])
+
+
+def _test_file(place: str) -> Path:
+    """A path, or what a file: URI means."""
+    from gadget_svm.estimator.places import LOCAL, local, scheme_of, shown
+
+    if scheme_of(place) not in LOCAL:
+        raise ValueError(f"--test {shown(place)} is a URI, and test rows are read here: fetch it and give a path")
+    return local(place)
 
 
 class HasLam(Protocol):

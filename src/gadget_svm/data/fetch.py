@@ -15,6 +15,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from gadget_svm.data.files import DataFileError
@@ -22,6 +23,7 @@ from gadget_svm.data.files import DataFileError
 Home = tuple[str, str | None]  # an address, and the SHA-256 published for the file there
 Progress = Callable[[int, int | None], None]
 
+WEB = ("http", "https")
 SUMS = "SHA256SUMS"
 _BLOCK = 1 << 18
 _FIRST_PAUSE = 0.5  # seconds, doubled after every failure
@@ -40,7 +42,7 @@ class _Transfer:
 
     def attempt(self) -> None:
         done = self.part.stat().st_size if self.tag and self.part.exists() else 0
-        with _opener().open(self._request(done), timeout=self.timeout) as response:
+        with web_opener().open(self._request(done), timeout=self.timeout) as response:
             if response.status == 206 and not _continues(response, done):
                 self.tag = None
                 raise FetchError("the server resumed at the wrong place")
@@ -84,7 +86,7 @@ def fetch(
     The SHA-256 is compared with ``sha256`` if given, else with the one recorded at the first fetch in the
     file SHA256SUMS beside the target. ``progress`` is called with (bytes done, bytes in total or None).
     """
-    if urlsplit(url).scheme not in ("http", "https"):
+    if urlsplit(url).scheme not in WEB:
         raise ValueError(f"only http and https addresses are fetched, not {url!r}")
     path = Path(target)
     expected = sha256 or recorded_sum(path)
@@ -198,8 +200,24 @@ def _reason(error: Exception) -> str:
     return str(getattr(error, "reason", None) or error or type(error).__name__)
 
 
-def _opener() -> urllib.request.OpenerDirector:
-    """Only the handlers that http and https need: a redirect to file: or ftp: finds none."""
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows to http and https, and nowhere else."""
+
+    def http_error_302(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: http.client.HTTPMessage
+    ) -> Any:
+        """Where we are sent is not printed: it may carry a key."""
+        scheme = urlsplit(headers.get("Location") or headers.get("URI") or "").scheme
+        if scheme not in ("", *WEB):
+            why = f"{msg}, a redirect to {scheme}:, and only those to http and https are followed"
+            raise urllib.error.HTTPError(req.full_url, code, why, headers, fp)
+        return super().http_error_302(req, fp, code, msg, headers)
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
+
+
+def web_opener() -> urllib.request.OpenerDirector:
+    """Only the handlers that http and https need: nothing that a server says leads to file: or ftp:."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler,
@@ -207,7 +225,7 @@ def _opener() -> urllib.request.OpenerDirector:
         urllib.request.HTTPHandler,
         urllib.request.HTTPSHandler,
         urllib.request.HTTPDefaultErrorHandler,
-        urllib.request.HTTPRedirectHandler,
+        _Redirects,
         urllib.request.HTTPErrorProcessor,
     ):
         opener.add_handler(handler())

@@ -17,10 +17,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from gadget_svm.data.fetch import WEB, web_opener
 from gadget_svm.data.files import DataFileError, Raw
 from gadget_svm.data.formats import read_raw
 
-WEB = ("http", "https")
 LOCAL = ("", "file")
 PATIENCE = 60.0
 """Seconds that a web server may say nothing."""
@@ -60,7 +60,7 @@ def local(place: str) -> Path:
     if parts.netloc not in ("", "localhost"):
         host = parts.netloc.rpartition("@")[2]
         raise ValueError(
-            f"file://{host}{parts.path} is a file of the machine {host!r}, which actors elsewhere cannot read: write "
+            f"file://{host}{parts.path} is a file of the machine {host!r}, which other machines cannot read: write "
             f"file://{parts.path} if all machines have it under that name"
         )
     if parts.query or parts.fragment:
@@ -136,7 +136,7 @@ def _request(place: str) -> urllib.request.Request:
 
 def _fetch_web(place: str, target: Any) -> None:
     try:
-        with urllib.request.urlopen(_request(place), timeout=PATIENCE) as source:
+        with web_opener().open(_request(place), timeout=PATIENCE) as source:
             shutil.copyfileobj(source, target)
             said, came = source.headers.get("Content-Length"), target.tell()
     except urllib.error.HTTPError as error:

@@ -21,7 +21,7 @@ from gadget_svm.data.formats import agree
 from gadget_svm.data.paper import Parts
 from gadget_svm.estimator.places import read_place, shard_names, shown
 from gadget_svm.estimator.problem import WORTH_SPARING, as_csr, row_costs
-from gadget_svm.estimator.shards import Agreed
+from gadget_svm.estimator.shards import Agreed, warn_of_kinds
 from gadget_svm.kernels import Team
 from gadget_svm.rows import Rows, Shares
 from gadget_svm.runtimes import ray_cluster, ray_engine
@@ -201,6 +201,7 @@ def pose(
 
     names, looks = runtime.names, [look for part in runtime.ask("look") for look in part]
     width, shift = agreed_width(names, looks)
+    warn_of_kinds(names, [look.labels for look in looks])
     labels, number = np.unique(np.concatenate([look.labels for look in looks]), return_inverse=True)
     signs = against_rest(Parts(sp.csr_matrix((0, width)), labels), positive).y
     classes, merged = np.unique(signs, return_inverse=True)

@@ -1,6 +1,7 @@
 """One shard per node, given as arrays or as files, put side by side; and what shards agree on, wherever they are."""
 
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +12,9 @@ from numpy.typing import NDArray
 
 from gadget_svm.data.formats import agree, read_raw
 from gadget_svm.estimator.places import LOCAL, local, scheme_of, shown
+
+MENTIONED = 3
+"""So many labels of a shard are named in a warning."""
 
 
 class Agreed(NamedTuple):
@@ -62,6 +66,10 @@ def stack_shards(shards: Iterable[Any], label: str | None = None) -> Stack:
             raise ValueError(
                 f"shard {i} has {X.shape[1]} features, another has {widest}: do the nodes share one set of features?"
             )
+    warn_of_kinds(
+        [fspath(shard) if isinstance(shard, str | PathLike) else f"shard {i}" for i, shard in enumerate(shards)],
+        [y for _, y in pairs],
+    )
     sizes = [X.shape[0] for X, _ in pairs]
     X, y = sp.vstack([X for X, _ in pairs], format="csr"), np.concatenate([y for _, y in pairs])
     return Stack(X, y, np.repeat(np.arange(len(pairs)), sizes), zero_based, columns)
@@ -84,6 +92,42 @@ def _pair(i: int, shard: Any) -> tuple[sp.csr_matrix, NDArray[Any]]:
     X, y = shard
     dense_or_sparse: Any = X if sp.issparse(X) else np.atleast_2d(np.asarray(X, dtype=np.float64))
     return sp.csr_matrix(dense_or_sparse), np.asarray(y)
+
+
+def warn_of_kinds(names: Sequence[str], labels: Sequence[NDArray[Any]]) -> None:
+    """Warn where all labels of one shard are numbers and all of another are words: are they the same classes?"""
+    if all(y.dtype.kind in "biuf" for y in labels):
+        return
+    numbers, words = "", ""
+    for name, y in zip(names, labels, strict=True):
+        here = {str(label) for label in y.ravel().tolist()}
+        count = sum(_is_number(label) for label in here)
+        some = ", ".join([*sorted(here)[:MENTIONED], *["..."] * (len(here) > MENTIONED)])
+        if count == len(here):
+            numbers = numbers or f"{name} has the labels {some}"
+        elif count == 0:
+            words = words or f"{name} has {some}"
+    if numbers and words:
+        both = f"{numbers} and {words}, all of them classes of their own"
+        warnings.warn(f"{both}: write the labels alike in all shards if they mean the same", stacklevel=4)
+
+
+def _is_number(label: str) -> bool:
+    try:
+        float(label)
+    except ValueError:
+        return False
+    return True
+
+
+def require_list(shards: Any) -> None:
+    """Refuse a single place, of which each character would be one."""
+    if isinstance(shards, str | PathLike):
+        place = shown(fspath(shards))
+        raise TypeError(
+            f"shards are a list of places, one a node, and {place!r} is a single one: write fit_shards([{place!r}, "
+            "...]), or, to deal its rows out to nodes, read them with gadget_svm.data.read_table and give them to fit"
+        )
 
 
 def are_places(shards: Any) -> bool:

@@ -26,7 +26,7 @@ from gadget_svm.data.partition import deal_by_sites
 from gadget_svm.estimator.checks import check_parameters, not_converged, rule_for
 from gadget_svm.estimator.fitting import Fitted, Memory, Plan, Posed, fit_network
 from gadget_svm.estimator.problem import Problem, as_csr, checked_nodes, row_costs, share_batch, share_rows
-from gadget_svm.estimator.shards import Agreed, are_places, is_dataset, stack_shards
+from gadget_svm.estimator.shards import Agreed, are_places, is_dataset, require_list, stack_shards
 from gadget_svm.network import Network
 from gadget_svm.runtimes.stopping import stopping_rule
 from gadget_svm.runtimes.training import Limits, Observe, Record, unobserved
@@ -139,7 +139,12 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if is_dataset(X):
             if sample_weight is not None or sites is not None:
                 raise ValueError("a Ray Dataset is shared out as it is: weights and sites of its rows are not known")
-            return self._fit_remote(X, None if y is None else str(y), observe, should_stop)
+            if not isinstance(y, str | None):
+                raise TypeError(
+                    "X is a Ray Dataset, which has its labels in a column: y must be that column's name, such as "
+                    f"'label', got {type(y).__name__}"
+                )
+            return self._fit_remote(X, y, observe, should_stop)
         X, label, times = self._validated(X, y, sample_weight, reset=True)
         present = np.unique(label if times is None else label[times > 0])
         if len(present) < 2:
@@ -200,6 +205,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         name or number, and ``positive`` the label that becomes +1, and all others -1. ``agreed(what)`` is told what is
         known of the shards before anything is learned; ``observe`` and ``should_stop`` are those of `fit_observed`.
         """
+        require_list(shards)
         if is_dataset(shards) or (self.engine == "ray" and are_places(shards := list(shards))):
             check_parameters(self)
             return self._fit_remote(shards, label, observe, should_stop, positive, agreed)
