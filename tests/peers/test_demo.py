@@ -1,5 +1,6 @@
 """`gadget peer demo`: real processes learn, one is killed and returns, all leave, and what they left is measured."""
 
+import asyncio
 import errno
 import json
 import os
@@ -73,12 +74,14 @@ def the_summary_says_what_the_models_say(out, summary):
 
 def the_killed_peer_goes_on_where_it_was(out, events):
     assert [event["event"] for event in events] == ["killed", "started", "answers"]
+    assert 0 < events[0]["saved_ticks"] == events[1]["saved_ticks"] <= events[2]["ticks"]
     victim = events[0]["peer"]
     log = [json.loads(line) for line in (out / victim / "log.jsonl").read_text().splitlines()]
     ups = [line["fields"]["incarnation"] for line in log if line["event"] == "up"]
     assert len(ups) == 2
     assert ups[1] > ups[0]
-    assert any(line["event"] == "going on from a checkpoint" for line in log)
+    (again,) = [line["fields"]["ticks"] for line in log if line["event"] == "going on from a checkpoint"]
+    assert again == events[0]["saved_ticks"]
 
 
 def a_peer_has_its_own_rows_and_nobody_elses(out):
@@ -86,6 +89,127 @@ def a_peer_has_its_own_rows_and_nobody_elses(out):
     parts = [np.load(out / f"peer-{i}" / "train.npz") for i in (1, 2, 3)]
     assert sorted(np.concatenate([part["data"] for part in parts])) == sorted(data.X.data)
     assert [int(part["shape"][1]) for part in parts] == [data.X.shape[1]] * 3
+
+
+class Said:
+    """What was said, in place of a screen."""
+
+    def __init__(self):
+        self.lines = []
+
+    def say(self, text):
+        self.lines.append(text)
+
+    def show(self, now):
+        pass
+
+
+def a_demo(peers=4, seconds=30.0):
+    return peer_demo.Demo(peers, seconds, True, "pdmm", 0, None)
+
+
+class Victim:
+    """A peer that has saved so much, and what was done to it."""
+
+    name = "peer-1"
+
+    def __init__(self, saved):
+        self.saved, self.done = saved, []
+
+    def saved_ticks(self):
+        return self.saved
+
+    def kill(self):
+        self.done.append("killed")
+
+    def start(self):
+        self.done.append("started")
+
+
+def test_nobody_is_killed_before_it_has_saved_what_it_learned():
+    story, screen, victim = peer_fleet.Story([]), Said(), Victim(0)
+    ((at, what, _),) = a_demo()._do(10.0, "killed", victim, 10.0, story, screen)
+    assert at > 10.0
+    assert what == "killed"
+    assert victim.done == story.events == screen.lines == []
+    victim.saved = 70
+    ((back, what, _),) = a_demo()._do(at, "killed", victim, at, story, screen)
+    assert (victim.done, what) == (["killed"], "started")
+    assert a_demo()._do(back, what, victim, back, story, screen) == []
+    assert victim.done == ["killed", "started"]
+    assert [event["saved_ticks"] for event in story.events] == [70, 70]
+    assert all("of tick 70." in line for line in screen.lines)
+
+
+def test_one_that_never_saves_is_not_killed_and_not_waited_for():
+    story, screen, victim = peer_fleet.Story([]), Said(), Victim(0)
+    plan = a_demo()._do(10.0, "killed", victim, 30.0, story, screen)
+    assert a_demo()._until(plan, story) == 30.0
+    assert victim.done == story.events == []
+    assert "is not killed" in screen.lines[0]
+
+
+def test_the_ticks_of_a_checkpoint_are_those_it_was_saved_with(tmp_path):
+    from gadget_svm.peers import checkpoint
+
+    data = load_dataset("digits")
+    folders = peer_sites.set_up(tmp_path, data, 2, algorithm="pdmm", lam=0.01, seed=0, seconds=5.0)
+    peer = peer_fleet.PeerProcess(folders[0])
+    assert peer.saved_ticks() == 0
+    for learner, ticks in ((None, 0), ({"t": 41}, 41)):
+        checkpoint.save(peer.config.peer.state, {}, {"learner": learner})
+        assert peer.saved_ticks() == ticks
+
+
+def test_a_peer_is_ready_once_it_has_ticked_on_with_a_letter_in_its_hands(tmp_path):
+    data = load_dataset("digits")
+    folders = peer_sites.set_up(tmp_path, data, 2, algorithm="pdmm", lam=0.01, seed=0, seconds=5.0)
+    peer, found = peer_fleet.PeerProcess(folders[0]), []
+    for received, ticks in ((0, 1), (0, 9), (1, 9), (3, 10), (3, 11)):
+        peer._look_whether_ready(received, ticks)
+        found.append(peer.ready)
+    assert found == [False, False, False, False, True]
+
+
+class Starting:
+    """A fleet that says when it is waited for, and for whom."""
+
+    def __init__(self, number):
+        self.peers, self.waits = [self.Peer(f"peer-{i + 1}") for i in range(number)], []
+
+    class Peer:
+        def __init__(self, name):
+            self.name, self.process = name, None
+
+        def start(self):
+            assert self.process is None
+            self.process = "started"
+
+    async def until_up(self, some, *_):
+        assert all(peer.process for peer in some)
+
+    async def until_together(self, some, *_):
+        self.waits.append([peer.name for peer in some if peer.process])
+        return []
+
+
+def test_the_time_begins_when_all_have_learned_from_others():
+    """Two first, so that they alone compile what all use then."""
+    fleet, screen = Starting(4), Said()
+    asyncio.run(a_demo()._start(fleet, screen, peer_fleet.Ending()))
+    assert fleet.waits == [["peer-1", "peer-2"], ["peer-1", "peer-2", "peer-3", "peer-4"]]
+    assert "the 30 s begin" in screen.lines[-1]
+
+
+def test_one_whom_no_letter_reaches_is_named_and_waited_for_no_longer():
+    class Deaf:
+        name, ready, expected, running = "peer-2", False, True, True
+
+        async def ask(self):
+            pass
+
+    fleet = peer_fleet.Fleet([Deaf()])
+    assert asyncio.run(fleet.until_together(fleet.peers, 0.0, lambda: False)) == ["peer-2"]
 
 
 def test_ctrl_c_ends_early_and_keeps_the_models(tmp_path):

@@ -5,6 +5,7 @@ import logging
 import os
 import shutil
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -283,6 +284,17 @@ def test_a_certificate_is_known_by_its_number_after_its_holder_has_gone(verifier
     certs.revoke(own / "ca", "b")
     assert verifier.reload()
     assert verifier.is_revoked(b.serial)
+
+
+def test_to_look_whether_a_certificate_has_expired_is_not_to_be_shown_it(verifier, own):
+    b = identity(own, "b")
+    verifier.name_of(b.cert_pem)
+    verifier.name_of(certs.issue(own / "ca", "b", overwrite=True).cert.read_bytes())
+    assert not verifier.has_expired(b.cert_pem, now=b.not_after - 1)
+    assert verifier.has_expired(b.cert_pem, now=b.not_after + 1)
+    assert verifier.serial_of("b") != b.serial
+    assert not b.expired
+    assert replace(b, not_after=time.time() - 1).expired
 
 
 def test_a_damaged_list_leaves_the_old_one(verifier, own, caplog):

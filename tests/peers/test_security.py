@@ -19,7 +19,7 @@ pytest.importorskip("prometheus_client")
 import grpc
 from kit import Caller, Town, free_port, goes_on, letter, living, refused, rows, until
 
-from gadget_svm.peers import arrivals, certs, identity
+from gadget_svm.peers import arrivals, certs, identity, post
 from gadget_svm.peers.calls import PeerError
 from gadget_svm.peers.desk import CALLS, CALLS_EACH, ListenError
 from gadget_svm.peers.envelope import (
@@ -168,6 +168,65 @@ def test_nothing_is_pushed_to_a_revoked_peer_over_a_connection_that_stands(town)
             await goes_on(a, 20)
             assert json.loads(b.status())["messages_received"] == heard
             assert "revoked" in refused(a)  # b still calls
+
+    asyncio.run(main())
+
+
+def two_of_which_b_expires(town):
+    """Peers a and b, and how to let the certificate of b end, but not that of a."""
+    town.issue("b", days=1)
+    later = SimpleNamespace(time=lambda: time.time() + 2 * DAY)
+    return *town.peers("ab", **PATIENT), later
+
+
+def test_nothing_is_pushed_to_an_expired_peer_over_a_connection_that_stands(town, monkeypatch):
+    async def main():
+        a, b, later = two_of_which_b_expires(town)
+        async with living(a, b):
+            await until(lambda: "b" in a.contacts and a.contacts["b"].sent > 3)
+            monkeypatch.setattr(identity, "time", later)
+            await until(lambda: "not believed: the certificate of 'b' expired" in a.contacts["b"].trouble, 30)
+            heard, sent = json.loads(b.status())["messages_received"], a.contacts["b"].sent
+            await goes_on(a, 20)
+            assert json.loads(b.status())["messages_received"] == heard
+            assert a.contacts["b"].sent == sent
+            monkeypatch.undo()
+            await until(lambda: a.contacts["b"].sent > sent)  # a clock that was wrong, say
+            assert not a.contacts["b"].trouble
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("expires", [False, True])
+def test_what_one_has_taught_is_not_left_to_an_expired_peer(town, monkeypatch, expires):
+    async def main():
+        a, b, later = two_of_which_b_expires(town)
+        async with living(b):
+            async with living(a):
+                await until(lambda: "b" in a.contacts and a.contacts["b"].sent > 3 and has_letters(b, "a"))
+                await goes_on(a, 50)
+                if expires:
+                    monkeypatch.setattr(identity, "time", later)
+            await goes_on(b)
+            assert set(b.legacies.kept) == (set() if expires else {"a"})
+            monkeypatch.undo()
+
+    asyncio.run(main())
+
+
+def test_one_whose_own_certificate_has_expired_sends_no_letters_to_be_refused(town, monkeypatch):
+    monkeypatch.setattr(post, "PAUSE", 0.0)
+
+    async def main():
+        a, b, later = two_of_which_b_expires(town)
+        async with living(a, b):
+            await until(lambda: "a" in b.contacts and b.contacts["a"].sent > 3)
+            with monkeypatch.context() as patch:
+                patch.setattr(identity, "time", later)
+                await until(lambda: "'b', our own, has expired" in b.contacts["a"].trouble, 30)
+                before = refused(a).get("expired", 0)
+                await goes_on(b, 20)
+                assert refused(a).get("expired", 0) == before
 
     asyncio.run(main())
 

@@ -1,4 +1,7 @@
-"""What a user did wrong, in one line and exit code 2. Owns which errors those are; GADGET_DEBUG=1 shows tracebacks."""
+"""What a user did wrong, in one line and exit code 2. Owns which errors those are; GADGET_DEBUG=1 shows tracebacks.
+
+Also in one line, but with exit code 1: a `Failure`, which is not the user's and may be over at the next try.
+"""
 
 import os
 from typing import Any
@@ -6,8 +9,12 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-WRONG_USE, INTERRUPTED = 2, 130
+FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
 USERS_ERRORS = (ValueError, TypeError, OSError, ImportError, IndexError)
+
+
+class Failure(Exception):  # noqa: N818 - what happened
+    """What went wrong though the command and the files are right: whoever supervises it should start it again."""
 
 
 class PlainErrors(TyperGroup):
@@ -19,11 +26,11 @@ class PlainErrors(TyperGroup):
             return super().invoke(ctx)
         except BrokenPipeError:  # the reader of a pipe has seen enough: typer knows how to leave quietly
             raise
-        except USERS_ERRORS as error:
+        except (*USERS_ERRORS, Failure) as error:
             if os.environ.get("GADGET_DEBUG"):
                 raise
             complain(error)
-            raise typer.Exit(WRONG_USE) from None
+            raise typer.Exit(FAILED if isinstance(error, Failure) else WRONG_USE) from None
         except KeyboardInterrupt:
             typer.echo("aborted", err=True)
             raise typer.Exit(INTERRUPTED) from None

@@ -31,10 +31,13 @@ from gadget_svm.names import lookup
 from gadget_svm.report.words import number
 
 ALGORITHMS = dict.fromkeys(("pdmm", "gadget"))
-START = 120.0
-"""Seconds peers may take to start; the first run ever compiles."""
-AWAY = 5.0
-"""Seconds a killed peer stays away, at most."""
+START, EACH, HEAR = 120.0, 10.0, 90.0
+"""Seconds some may take to start, with some more for each peer, and then to hear from each other: the first run ever
+compiles for both."""
+AWAY, LOOK = 5.0, 0.5
+"""Seconds a killed peer stays away, at most, and between two looks whether one may be killed."""
+Plan = list[tuple[float, str, PeerProcess]]
+"""What is still to be done: when, what, to whom."""
 
 
 def run_peer_demo(
@@ -54,7 +57,9 @@ def run_peer_demo(
         )
         with writing(out):
             clear(out)
-            folders = set_up(out, rows, peers, algorithm=algorithm, lam=judge.train.lam, seed=seed, seconds=seconds)
+            folders = set_up(
+                out, rows, peers, algorithm=algorithm, lam=judge.train.lam, seed=seed, seconds=demo.longest
+            )
         try:
             story = demo.run([PeerProcess(folder) for folder in folders], ending)
         except (FleetError, OSError) as error:
@@ -119,6 +124,20 @@ class Demo:
             "seconds": self.seconds, "chaos": self.chaos, "pace": PACE,
         }  # fmt: skip
 
+    @property
+    def patience(self) -> float:
+        """Seconds for those who start at a time."""
+        return START + EACH * self.peers
+
+    @property
+    def longest(self) -> float:
+        """Seconds that a peer may have to be there: the first one waits for the others."""
+        return self.patience + 2 * HEAR + self.seconds
+
+    def _steps(self) -> list[int]:
+        """How many peers run after each step of the start: one alone, two of a kind, all."""
+        return sorted({1, 2, self.peers})
+
     # While they run
 
     def run(self, peers: list[PeerProcess], ending: Ending) -> Story:
@@ -147,61 +166,75 @@ class Demo:
         story.interrupted = ending.asked
 
     async def _start(self, fleet: Fleet, screen: "Screen", ending: Ending) -> None:
-        """The first alone, since the first run ever compiles what the others then find on disk; then all others."""
+        """Until they learn together: the time that was asked for begins then.
+
+        One alone and then two, since the first run ever compiles what the others then find on disk.
+        """
 
         def tick() -> bool:
             screen.show(None)
             return ending.asked
 
-        screen.say("The peers start; the first run ever compiles for some seconds.")
-        patience = START + 10.0 * self.peers
-        for some in (fleet.peers[:1], fleet.peers[1:]):
-            for peer in some:
+        screen.say("The peers start; the first run ever compiles for some seconds, once for one alone, once for two.")
+        for count in self._steps():
+            here = fleet.peers[:count]
+            for peer in [peer for peer in here if peer.process is None]:
                 peer.start()
-            await fleet.until_up(some, patience, tick)
+            await fleet.until_up(here, self.patience, tick)
+            deaf = [] if count == 1 or ending.asked else await fleet.until_together(here, HEAR, tick)
             if ending.asked:
                 return
+            if deaf:
+                screen.say(f"No letter has come to {', '.join(deaf)} in {HEAR:.0f} s; the peers go on all the same.")
+        screen.say(f"The {self.peers} peers learn; the {self.seconds:g} s begin.")
 
     async def _learn(self, fleet: Fleet, story: Story, screen: "Screen", ending: Ending) -> None:
         began, plan = time.monotonic(), self._plan(fleet)
         while (now := time.monotonic() - began) < self._until(plan, story) and not ending.asked:
-            while plan and now >= plan[0][0]:
-                self._do(*plan.pop(0)[1:], now, story, screen)
+            if plan and now >= plan[0][0]:
+                plan = self._do(*plan[0], now, story, screen)
             await fleet.look()
             now = time.monotonic() - began
             self._note(fleet, now, story, screen)
             screen.show(now)
-            due = [1.0, self._until(plan, story) - now, *(at - now for at, *_ in plan[:1])]
+            due = [1.0, self._until(plan, story) - now, *(at - now for at, *_ in plan)]
             await _nap(min(due), ending)
         story.seconds = time.monotonic() - began
 
-    def _plan(self, fleet: Fleet) -> list[tuple[float, str, PeerProcess]]:
+    def _plan(self, fleet: Fleet) -> Plan:
         """What is done to whom, and when."""
         if not self.chaos:
             return []
-        victim = random.Random(self.seed).choice(fleet.peers)
-        at = self.seconds / 3
-        return [(at, "killed", victim), (at + min(AWAY, self.seconds / 6), "started", victim)]
+        return [(self.seconds / 3, "killed", random.Random(self.seed).choice(fleet.peers))]
 
-    def _until(self, plan: list[tuple[float, str, PeerProcess]], story: Story) -> float:
+    def _until(self, plan: Plan, story: Story) -> float:
         """When to stop: one that was killed is waited for, and given a third of the time to catch up."""
         last = _last_of_killed(story)
         match last.get("event"):
             case "started":
-                return max(self.seconds, float(last["second"]) + START)
+                return max(self.seconds, float(last["second"]) + START)  # a limit: it answers long before
             case "answers":
                 return max(self.seconds, float(last["second"]) + self.seconds / 3)
         return math.inf if plan else self.seconds
 
-    def _do(self, what: str, peer: PeerProcess, now: float, story: Story, screen: "Screen") -> None:
-        """Chaos."""
-        story.events.append({"second": round(now, 2), "peer": peer.name, "event": what})
+    def _do(self, _at: float, what: str, peer: PeerProcess, now: float, story: Story, screen: "Screen") -> Plan:
+        """Chaos; what is to be done next. Only who has saved what it learned is killed: else it would show nothing."""
+        if what == "killed" and not peer.saved_ticks():
+            if now < self.seconds:
+                return [(now + LOOK, what, peer)]
+            screen.say(f"Chaos: {peer.name} has saved nothing that it has learned, and is not killed.")
+            return []
         if what == "killed":
             peer.kill()
-            screen.say(f"Chaos: {peer.name} is killed with -9 after {now:.0f} s.")
         else:
             peer.start()
-            screen.say(f"Chaos: {peer.name} is started again from its last checkpoint after {now:.0f} s.")
+        saved = peer.saved_ticks()
+        story.events.append({"second": round(now, 2), "peer": peer.name, "event": what, "saved_ticks": saved})
+        if what == "killed":
+            screen.say(f"Chaos: {peer.name} is killed with -9 after {now:.0f} s; its checkpoint is of tick {saved:,}.")
+            return [(now + min(AWAY, self.seconds / 6), "started", peer)]
+        screen.say(f"Chaos: {peer.name} is started again after {now:.0f} s, from its checkpoint of tick {saved:,}.")
+        return []
 
     def _note(self, fleet: Fleet, now: float, story: Story, screen: "Screen") -> None:
         """Who has come back, and who has ended though nobody ended it."""
@@ -269,9 +302,15 @@ class Screen:
         found = [peer.found for peer in self.fleet.peers]
         if self.live is not None:
             self.live.update(self._table(found, now), refresh=True)
-        elif time.monotonic() >= self._line_at and now is not None:
+        elif time.monotonic() >= self._line_at:
             self._line_at = time.monotonic() + self.EVERY
-            self.say(in_a_line(found, now))
+            self.say(self._starting() if now is None else in_a_line(found, now))
+
+    def _starting(self) -> str:
+        """How far they are."""
+        peers = self.fleet.peers
+        up, ready = sum(peer.found is not None for peer in peers), sum(peer.ready for peer in peers)
+        return f"starting: {up} of {len(peers)} peers are up, {ready} learn from others"
 
     def _table(self, found: list[dict[str, Any] | None], now: float | None) -> Any:
         from rich.console import Group
@@ -279,7 +318,7 @@ class Screen:
 
         below = Table.grid(padding=(0, 1))
         if now is None:
-            below.add_row("starting")
+            below.add_row(self._starting())
         else:
             left = max(0.0, self.seconds - now)
             below.add_row(

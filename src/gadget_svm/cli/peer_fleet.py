@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any, Self
 
 from gadget_svm.cli.progress import Interruption
+from gadget_svm.peers import checkpoint
 from gadget_svm.peers.config import load
 from gadget_svm.peers.identity import Identity
 from gadget_svm.peers.messages import Malformed, Notice, Status
@@ -80,6 +81,8 @@ class PeerProcess:
         self.found: dict[str, Any] | None = None  # what it said when last asked; None if it did not
         self.last: dict[str, Any] = {}  # what it said when it last answered
         self.expected = False  # whether it should be running
+        self.ready = False  # whether it has heard of a neighbour's weights, and taken them in
+        self._heard_at: int | None = None  # ticks when it was first seen to have heard
         self._counted: Counter[str] = Counter()  # in former incarnations
         self._line: Line | None = None
 
@@ -131,6 +134,24 @@ class PeerProcess:
         if self.last and self.last["incarnation"] != self.found["incarnation"]:
             self._counted.update({key: self.last[key] for key in COUNTED})
         self.last = self.found
+        self._look_whether_ready(self.found["messages_received"], self.found["ticks"])
+
+    def _look_whether_ready(self, received: int, ticks: int) -> None:
+        """A tick after a letter was there has taken it in: what learning together needs is compiled by then.
+
+        Two, since the first may have begun before the letter came.
+        """
+        if received and self._heard_at is None:
+            self._heard_at = ticks
+        self.ready = self._heard_at is not None and ticks >= self._heard_at + 2
+
+    def saved_ticks(self) -> int:
+        """Of its last checkpoint: where it would go on if it were killed now. 0 if it has saved nothing learned."""
+        try:
+            found = checkpoint.load(self.config.peer.state)
+        except checkpoint.CheckpointError:
+            return 0
+        return 0 if found is None else int((found.about.get("learner") or {}).get("t", 0))
 
     async def stop(self) -> bool:
         """Ask it to leave, with its own certificate; whether it agreed."""
@@ -225,16 +246,32 @@ class Fleet:
 
     async def until_up(self, some: Sequence[PeerProcess], seconds: float, tick: Callable[[], bool]) -> None:
         """Wait until they learn; ``tick`` is called meanwhile, and ends the waiting if it says so."""
+        silent = await self._until(some, lambda peer: bool(peer.found and peer.found["ticks"]), seconds, tick)
+        if silent:
+            raise FleetError(f"{_listed(silent)} did not answer within {seconds:g} s")
+
+    async def until_together(self, some: Sequence[PeerProcess], seconds: float, tick: Callable[[], bool]) -> list[str]:
+        """Wait until they learn from each other; the names of those that have heard of nobody in that time.
+
+        Which is no failure: a peer whose letters would say too much of a row keeps them back.
+        """
+        return [peer.name for peer in await self._until(some, lambda peer: peer.ready, seconds, tick)]
+
+    async def _until(
+        self, some: Sequence[PeerProcess], there: Callable[[PeerProcess], bool], seconds: float,
+        tick: Callable[[], bool],
+    ) -> list[PeerProcess]:  # fmt: skip
+        """Ask them until all are there; those that are not when the time is up. None if ``tick`` ends it."""
         until = time.monotonic() + seconds
         while True:
             await asyncio.gather(*(peer.ask() for peer in some))
-            silent = [peer for peer in some if not (peer.found and peer.found["ticks"])]
-            if not silent or tick():
-                return
+            missing = [peer for peer in some if not there(peer)]
+            if not missing or tick():
+                return []
             if self.lost:
                 raise FleetError(f"{_listed(self.lost)} ended before all had started")
             if time.monotonic() > until:
-                raise FleetError(f"{_listed(silent)} did not answer within {seconds:g} s")
+                return missing
             await asyncio.sleep(0.25)
 
     async def stop(self) -> dict[str, str]:

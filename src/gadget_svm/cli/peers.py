@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gadget_svm.cli.errors import Failure
+
 if TYPE_CHECKING:
     from gadget_svm.peers.config import PeerConfig
     from gadget_svm.peers.post import Line
@@ -76,9 +78,12 @@ def run(
 ) -> None:
     """Run a peer until Ctrl-C, SIGTERM or 'gadget peer stop'; it takes its leave and saves its state and model."""
     need_peers()
-    from gadget_svm.peers.running import run_peer
+    from gadget_svm.peers.running import Broken, run_peer
 
-    raise typer.Exit(run_peer(_loaded(config), fresh))
+    try:
+        raise typer.Exit(run_peer(_loaded(config), fresh))
+    except Broken as error:
+        raise Failure(str(error)) from error
 
 
 @peer_app.command("status")
@@ -117,6 +122,7 @@ def stop(
 ) -> None:
     """Let a peer leave: it says goodbye, saves its state and writes its model. What it has taught the others stays."""
     need_peers()
+    from gadget_svm.peers.identity import IdentityError
     from gadget_svm.peers.messages import Notice, Status
     from gadget_svm.peers.peer import WITHDRAW
     from gadget_svm.peers.post import Unreachable
@@ -129,8 +135,11 @@ def stop(
         if ack.status is not Status.OK:
             raise ValueError(ack.text)
 
-    unwritten = _ask(own, own.peer.address)["trouble"]
-    _talk(own, own.peer.address, ask, own.peer.name)
+    try:
+        unwritten = _ask(own, own.peer.address)["trouble"]
+        _talk(own, own.peer.address, ask, own.peer.name)
+    except (IdentityError, Unreachable) as error:
+        raise ValueError(f"{error}{_otherwise(own, withdraw)}") from error
     until = time.monotonic() + wait
     while time.monotonic() < until:
         try:
@@ -143,6 +152,21 @@ def stop(
             return
         time.sleep(0.3)
     raise OSError(f"{own.peer.name} was asked to leave and still answers after {wait:g} s")
+
+
+def _otherwise(own: "PeerConfig", withdraw: bool) -> str:
+    """How to stop a peer that cannot be talked to, such as one whose certificate has expired; empty if none runs."""
+    from gadget_svm.peers.checkpoint import CheckpointError, Lock
+
+    try:
+        number = int((own.peer.state / "lock").read_text(encoding="utf-8"))
+        Lock.acquire(own.peer.state).release()
+    except CheckpointError:  # somebody has it: that process
+        but = ", though it does not withdraw" if withdraw else ""
+        return f". It runs as process {number}: 'kill -TERM {number}' lets it leave as well{but}"
+    except (OSError, ValueError):
+        return ""
+    return ""
 
 
 @peer_app.command("export")
@@ -266,6 +290,7 @@ def peer_table(found: dict[str, Any]) -> Any:
         f"received ({found['bytes_received']:,} bytes), {sum(found['refused'].values()):,} refused, "
         f"{found['withheld']:,} withheld",
         *([f"keeps what {', '.join(found['kept'])} taught before leaving"] if found["kept"] else []),
+        *(f"{each['name']}: {each['trouble']}" for each in found["neighbours"] if each["trouble"]),
         *(f"{about}: {text}" for about, text in found["trouble"].items()),
     ]
     return Group(table, *(Text(line) for line in lines))

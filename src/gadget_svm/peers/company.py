@@ -200,7 +200,8 @@ class Company:
         if now - max(self._linked.get(name, now), heard.at if heard else -math.inf) > patience:
             wait = 2 * self._cut[name][1] if name in self._cut else patience
             self._cut[name], self.relink = (now + wait, min(wait, 30 * patience)), True
-            self.complain("links", f"{name} is said to be here, but sends no letter: can it reach {self.address}?")
+            if not self.identity.expired:  # else nobody writes, and it is known why
+                self.complain("links", f"{name} is said to be here, but sends no letter: can it reach {self.address}?")
 
     def _mend(self, name: str) -> None:
         """Somebody believed to be out of reach was heard."""

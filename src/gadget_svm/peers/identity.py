@@ -83,6 +83,11 @@ class Identity:
         end = min(ours.not_valid_after_utc, authority.not_valid_after_utc).timestamp()
         return cls(name, cert_pem, key_pem, ca_pem, ours.serial_number, end, _exposed(key))
 
+    @property
+    def expired(self) -> bool:
+        """Whether others refuse it by now."""
+        return time.time() > self.not_after
+
     def server_credentials(self, begun: Callable[[], None] = lambda: None) -> Any:
         """For a gRPC server that asks every client for a certificate of our authority.
 
@@ -149,6 +154,11 @@ class Verifier:
     def serial_of(self, name: str) -> int:
         """The number of the certificate that was last shown in this name; 0 if none was."""
         return next((known.serial for known in reversed(self._known.values()) if known.name == name), 0)
+
+    def has_expired(self, pem: bytes, now: float | None = None) -> bool:
+        """Whether a certificate that was good when it was shown is so no more. To ask is not to be shown it again."""
+        known = self._known.get(pem) or self._examine(pem)
+        return (time.time() if now is None else now) > known.not_after
 
     def is_revoked(self, serial: int) -> bool:
         """Whether the list in use has it."""

@@ -204,6 +204,7 @@ class Contact:
         self.trouble = ""
         self._narrow = False
         self._greeted = False
+        self._shown = b""  # the certificate of the last greeting
         self._waiting: Letter | None = None
         self._not_before = float("-inf")
         self._at_work: asyncio.Task[None] | None = None
@@ -243,8 +244,7 @@ class Contact:
     async def _work(self) -> None:
         while self._waiting is not None:
             try:
-                if not self._greeted:  # which may take long: the letter that is taken then is the newest
-                    await self._greet()
+                await self._be_sure()  # which may take long: the letter that is taken then is the newest
                 letter, self._waiting = self._waiting, None
                 await self._deliver(letter)
             except (Unreachable, Disagreement, Malformed) as error:
@@ -252,8 +252,7 @@ class Contact:
                 self._fail(str(error))
 
     async def _deliver(self, letter: Letter, deadline: float = LETTER) -> bool:
-        if not self._greeted:
-            await self._greet()
+        await self._be_sure()
         if letter.vector is not None:
             self.caller.handed(self.name, letter.vector)
         data = encode_letter(letter, self._narrow)
@@ -271,9 +270,22 @@ class Contact:
             self._fail(f"{ack.status.name.lower()}: {ack.text}")
         return False
 
+    async def _be_sure(self) -> None:
+        """Greet, unless that was done and nothing has changed since: a connection outlives the certificates on it.
+
+        With ours expired nobody would take a letter, so that none is sent.
+        """
+        identity, verifier = self.caller.identity, self.caller.verifier
+        if identity.expired:
+            raise Unreachable(f"the certificate of {identity.name!r}, our own, has expired: nobody takes its letters")
+        if not self._greeted or verifier.has_expired(self._shown):
+            await self._greet()
+
     async def _greet(self) -> None:
         """On every new connection: TLS proves a name, the signature that its certificate is not revoked."""
+        self._greeted = False
         reply = await introduce(self.caller, self.line)
+        self._shown = reply.certificate
         self.incarnation = reply.incarnation
         self._narrow = self.float32 and reply.float32
         self._greeted = True

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gadget_svm.peers.calls import PeerError
 from gadget_svm.peers.checkpoint import CheckpointError
 from gadget_svm.peers.config import ConfigError, PeerConfig
 from gadget_svm.peers.logs import setup_logging
@@ -17,8 +18,13 @@ if TYPE_CHECKING:
     from gadget_svm.peers.peer import Peer
 
 
+class Broken(RuntimeError):  # noqa: N818 - what happened
+    """What ended a peer though its files and terms are right: another start may do better."""
+
+
 def run_peer(config: PeerConfig, fresh: bool = False) -> int:
-    """Run until it has left; 0 if in good order. What is wrong with files or terms is an exception with a sentence."""
+    """Run until it has left; 0 if in good order. What is wrong with files or terms is an exception with a sentence, and
+    anything else that ends it is `Broken`: its address was not free or not there yet, or it failed while it ran."""
     setup_logging(config.log.level, config.log.format, config.peer.name, sys.stderr)
     missing = config.missing()
     if missing:
@@ -28,10 +34,7 @@ def run_peer(config: PeerConfig, fresh: bool = False) -> int:
 
         asyncio.run(run_lockstep(config))
         return 0
-    try:
-        asyncio.run(_live(config, fresh))
-    except (VaultError, CheckpointError, Superseded) as error:
-        raise ConfigError(str(error)) from error
+    asyncio.run(_live(config, fresh))
     return 0
 
 
@@ -40,7 +43,14 @@ async def _live(config: PeerConfig, fresh: bool) -> None:
 
     peer = Peer(config)
     with _signals(peer):
-        await peer.live(fresh)
+        try:
+            await peer.live(fresh)
+        except PeerError:
+            raise
+        except (VaultError, CheckpointError, Superseded) as error:
+            raise ConfigError(str(error)) from error
+        except Exception as error:
+            raise Broken(" ".join(str(error).split()) or type(error).__name__) from error
 
 
 @contextlib.contextmanager
