@@ -228,3 +228,91 @@ def test_gadget_forgets_one_who_is_gone_and_learns_with_one_who_comes():
     net.learners[0].relink([1, 3])
     net.run(700, 0, 1, 3)
     assert max(excess("abd", net.learners[i].model()[0]) for i in (0, 1, 3)) < 0.05 < above("abd", "ab") / 2
+
+
+def total_mass(learners):
+    """What the nodes have, and what is under way between them."""
+    blocks = [learner.block for learner in learners]
+    under_way = sum(block.edge["sigma_phi"].sum() - block.edge["seen_phi"].sum() for block in blocks)
+    return sum(block.phi[0] for block in blocks) + under_way
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_who_takes_the_place_of_a_gadget_learner_brings_no_mass_along(saved):
+    """The others have what the former one gave away; from a state of long ago, or from nothing."""
+    net = Net("abc", "gadget")
+    net.run(20)
+    arrays, about = net.learners[0].state()
+    old = {name: np.array(value) for name, value in arrays.items()}
+    net.drop(0, 1)
+    net.learners[0].relink([1, 2])  # epochs that the old state knows nothing of
+    net.run(200)
+    former, net.learners[0] = net.learners[0], net.learner(0, "a")
+    if saved:
+        net.learners[0].restore(old, about)
+    net.learners[0].succeed(former)
+    net.learners[0].relink([1, 2])
+    before, number = int(former.block.edge["epoch"][0]), former.block.exchanges
+    assert before > int(old["edge.epoch"][0]) + 1
+    assert net.learners[0].block.exchanges == number
+    net.run(200)
+    [epoch] = {int(learner.block.edge["epoch"][0]) for learner in net.learners.values()}
+    assert epoch > before
+    assert total_mass(net.learners.values()) == pytest.approx(180.0)
+    net.run(800)
+    assert max(excess("abc", learner.model()[0]) for learner in net.learners.values()) < 0.03
+
+
+@pytest.mark.parametrize("names", ["ab", "abc", "abcd"])
+def test_who_loses_the_last_neighbour_solves_its_own_problem_at_once(names):
+    """Its alphas were those of the model of all, and alone they make up none."""
+    net = Net(names)
+    net.run(800)
+    learner = net.learners[0]
+    learner.relink([])
+    assert excess("a", learner.model()[0]) > 10.0
+    assert learner.settle(lambda: True) > 0
+    assert excess("a", learner.model()[0]) < 0.011
+    assert learner.t == 800
+    assert_balanced(learner)
+    assert learner.settle(lambda: True) == 0  # from here on at the usual pace
+
+
+def test_who_is_left_alone_takes_no_longer_than_it_may():
+    net, looks = Net("ab"), iter([True, True, False])
+    net.run(800)
+    learner = net.learners[0]
+    learner.relink([])
+    assert learner.settle(lambda: next(looks)) == 2
+    assert learner.settle(lambda: True) == 0
+
+
+@pytest.mark.parametrize("algorithm", ["pdmm", "gadget"])
+def test_who_was_always_alone_learns_at_the_usual_pace(algorithm):
+    alone = Net("a", algorithm)
+    alone.run(3)
+    alone.learners[0].relink([])
+    assert alone.learners[0].settle(lambda: True) == 0
+    never_spoke = Net("ab", algorithm).learners[0]
+    never_spoke.relink([])
+    assert never_spoke.settle(lambda: True) == 0
+
+
+def test_who_keeps_an_edge_or_has_another_again_is_not_alone():
+    net = Net("ab")
+    net.run(800)
+    net.leave(1, 0)
+    net.learners[0].relink([1])
+    assert net.learners[0].settle(lambda: True) == 0
+    net = Net("ab")
+    net.run(100)
+    net.learners[0].relink([])
+    net.learners[0].relink([1])
+    assert net.learners[0].settle(lambda: True) == 0
+
+
+def test_gadget_lets_its_last_neighbour_go_as_ever():
+    net = Net("ab", "gadget")
+    net.run(100)
+    net.learners[0].relink([])
+    assert net.learners[0].settle(lambda: True) == 0

@@ -3,8 +3,10 @@
 import asyncio
 import json
 import logging
+import shutil
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +17,8 @@ pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 pytest.importorskip("pydantic")
 pytest.importorskip("prometheus_client")
-from kit import Caller, goes_on, letter, living, refused, rows, until
+from kit import Caller, goes_on, letter, listening, living, refused, rows, until
+from sites import SITES, excess
 
 from gadget_svm.estimator.files import load_model
 from gadget_svm.kernels.gossip import EPOCH
@@ -27,6 +30,7 @@ from gadget_svm.peers.envelope import decode_status_reply, encode_notice
 from gadget_svm.peers.export import as_model, export
 from gadget_svm.peers.learner import Learner, Parcel
 from gadget_svm.peers.legacies import Legacy
+from gadget_svm.peers.membership import Superseded
 from gadget_svm.peers.messages import Entry, Kept, Notice, Statistics
 from gadget_svm.peers.overlay import node_id
 from gadget_svm.peers.peer import Peer
@@ -496,6 +500,206 @@ def test_weights_that_are_no_numbers_are_taken_back(town):
         assert np.isfinite(load_model(peer.config.peer.model).coef_).all()
 
     asyncio.run(main())
+
+
+async def spoil(peer):
+    """Weights that are no numbers, between two ticks."""
+    async with peer.study.between_ticks:
+        peer.learner.block.w[...] = np.nan
+
+
+def files_of(peer):
+    """What is written, byte by byte."""
+    places = [peer.config.peer.model, *(peer.config.peer.state / slot for slot in checkpoint.SLOTS)]
+    return {path: path.read_bytes() for path in places if path.exists()}
+
+
+def test_weights_that_are_no_numbers_begin_anew_if_what_was_saved_is_damaged(town, caplog):
+    """To end would take the rows from the others; and what was saved is kept for whoever looks into it."""
+
+    async def main():
+        peer = town.peer("a")
+        async with living(peer):
+            await peer.keeper.save()
+            await peer.keeper.save()
+            for slot in checkpoint.SLOTS:
+                (peer.config.peer.state / slot).write_bytes(b"garbage" * 50)
+            await goes_on(peer, 20)
+            before = peer.ticks
+            await spoil(peer)
+            await until(lambda: peer.ticks < before)
+            await goes_on(peer, 5)
+            assert peer.trouble == {}
+        assert {path.read_bytes() for path in peer.config.peer.state.glob("*.former-*")} == {b"garbage" * 50}
+        assert np.isfinite(load_model(peer.config.peer.model).coef_).all()
+        again = Peer(peer.config)
+        again.go_on_from(vault.recall(peer.config.peer.state, again.charter, again.fingerprint))
+        assert again.ticks == peer.ticks
+        assert again.learner.finite()
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(main())
+    assert any("learning begins anew" in record.getMessage() for record in caplog.records)
+
+
+def test_what_letters_are_answered_from_changes_in_the_loop_alone(town, monkeypatch):
+    """Also when weights are taken back: letters come in meanwhile."""
+    threads = []
+
+    async def main():
+        peer = town.peer("a")
+        async with living(peer):
+            former = peer.learner
+            for part in (peer.mailbox, peer.legacies):
+                monkeypatch.setattr(part, "restart", noted(part.restart))
+            await spoil(peer)
+            await until(lambda: peer.learner is not former)
+            await goes_on(peer, 2)
+
+    def noted(act):
+        def restart(*args):
+            threads.append(threading.current_thread())
+            act(*args)
+
+        return restart
+
+    asyncio.run(main())
+    assert threads == [threading.main_thread()] * 2
+
+
+def test_who_cannot_be_helped_leaves_without_a_word_and_writes_nothing(town, monkeypatch):
+    async def main():
+        peer = town.peer("a")
+        live = asyncio.create_task(peer.live())
+        await until(lambda: listening(peer))
+        await peer.keeper.save()
+        await peer.keeper.export()
+        before = files_of(peer)
+        assert len(before) == 3
+        monkeypatch.setattr(peer.study, "_successor", lambda: 1 / 0)
+        await spoil(peer)
+        with pytest.raises(ZeroDivisionError):
+            await live
+        assert files_of(peer) == before
+        assert "not finite" in peer.trouble["checkpoint"]
+        assert "not finite" in peer.trouble["model"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("algorithm", ["pdmm", "gadget"])
+def test_a_state_that_is_not_finite_is_not_gone_on_from(town, algorithm):
+    """As one of a version that saved whatever there was."""
+    peer = lived(town.peer("a", algorithm=algorithm))
+    found = checkpoint.load(peer.config.peer.state)
+    spoilt = {**found.arrays, "w": np.full_like(found.arrays["w"], np.inf)}
+    newest, before = checkpoint.save(peer.config.peer.state, spoilt, found.about), files_of(peer)
+    complaint = rf"{newest} is not finite \(w\): move that file away .*--fresh"
+    with pytest.raises(vault.VaultError, match=complaint):
+        asyncio.run(asyncio.wait_for(Peer(peer.config).live(), 30.0))  # or it would go on for ever
+    with pytest.raises(vault.VaultError, match=complaint):
+        Peer(peer.config).export_saved()
+    assert files_of(peer) == before
+    newest.unlink()
+    assert lived(Peer(peer.config)).ticks > peer.ticks
+
+
+def test_a_model_that_is_not_finite_is_not_written(town):
+    peer = lived(town.peer("a"))
+    before = files_of(peer)
+    with pytest.raises(PeerError, match="not finite"):
+        peer.keeper.write_model(np.full((1, 13), np.nan), 3)
+    assert files_of(peer) == before
+
+
+def mass_of(*peers):
+    """What gossips of rows, in the peers and between them; 0 while they are of different epochs."""
+    blocks = [peer.learner.block for peer in peers]
+    if len({int(block.edge["epoch"][0]) for block in blocks}) > 1:
+        return 0.0
+    under_way = sum(block.edge["sigma_phi"].sum() - block.edge["seen_phi"].sum() for block in blocks)
+    return float(sum(block.phi[0] for block in blocks) + under_way)
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_gadget_peers_begin_a_new_epoch_with_one_whose_weights_were_taken_back(town, saved):
+    async def main():
+        a, b = town.peers("ab", algorithm="gadget")
+        async with living(a, b):
+            await until(lambda: a.contacts and b.contacts)
+            await goes_on(a, 50)
+            await a.keeper.save()
+            if not saved:
+                shutil.rmtree(a.config.peer.state)
+            before, former = int(a.learner.block.edge["epoch"][0]), a.learner
+            await spoil(a)
+            await until(lambda: a.learner is not former and "sigma" in a.learner.block.edge)
+            await until(lambda: int(b.learner.block.edge["epoch"][0]) > before)
+            await goes_on(a, 50)
+            async with a.study.between_ticks, b.study.between_ticks:
+                assert mass_of(a, b) == pytest.approx(80.0)
+
+    asyncio.run(main())
+
+
+def test_who_loses_its_last_neighbour_shows_no_model_before_it_has_one(town):
+    """Its alphas are those of the model of both."""
+
+    async def main():
+        a, b = town.peers("ab", [SITES["a"], SITES["b"]])
+        async with living(a):
+            async with living(b):
+                await until(lambda: a.contacts and b.contacts)
+                await until(lambda: excess("ab", a.learner.model()[0]) < 0.03 < excess("a", a.learner.model()[0]))
+                b._withdraws = True
+            await until(lambda: not a.contacts)
+            async with a.study.between_ticks:
+                assert not a.learner.neighbours
+                assert excess("a", a.learner.model()[0]) < 0.03
+
+    asyncio.run(main())
+
+
+# Ends
+
+
+def test_one_whose_name_another_has_says_so_in_a_sentence(town, monkeypatch, caplog):
+    def superseded():
+        raise Superseded("another process runs as 'a'")
+
+    async def main():
+        peer = town.peer("a")
+        monkeypatch.setattr(peer.members.__class__, "tick", lambda _: superseded())
+        with pytest.raises(Superseded):
+            await peer.live()
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(main())
+    [record] = [record for record in caplog.records if record.getMessage() == "cannot go on"]
+    assert not record.exc_info
+
+
+def test_who_leaves_calls_nobody_any_more(town, monkeypatch):
+    ended = []
+
+    async def main():
+        peer = town.peer("a")
+
+        async def look_around():
+            try:
+                await asyncio.sleep(600)
+            finally:
+                ended.append(peer.stopping.is_set())
+
+        monkeypatch.setattr(peer, "_look_around", look_around)
+        async with living(peer):
+            await goes_on(peer, 2)
+        assert ended == [True]
+
+    asyncio.run(main())
+
+
+# The vault
 
 
 def test_the_vault_keeps_the_scale_that_was_settled(town):

@@ -77,6 +77,12 @@ class RunningSum:
         if "sigma" in block.edge and other in block.links.target:
             _rebase(block, 0, int(block.edge["epoch"][0]) + 1)
 
+    def supersede(self, block: Block, epoch: int) -> None:
+        """Take the place of a node that knew of this epoch, and whose mass is with the others: a new one above it."""
+        if "sigma" not in block.edge:
+            _open_edges(block)
+        _rebase(block, 0, max(epoch, int(block.edge["epoch"][0])) + 1)
+
 
 _SUMS = ("sigma", "sigma_phi", "seen", "seen_phi", "seen_seq")
 

@@ -6,12 +6,13 @@ import asyncio
 import math
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm.peers import checkpoint, vault
+from gadget_svm.peers.calls import PeerError
 from gadget_svm.peers.export import export
 
 if TYPE_CHECKING:
@@ -21,7 +22,10 @@ Floats = NDArray[np.float64]
 
 
 class Keeper:
-    """Writes between two ticks what one peer has learned; a disk that refuses is a trouble, not an end."""
+    """Writes between two ticks what one peer has learned; a disk that refuses is a trouble, not an end.
+
+    What is not made of finite numbers is a trouble too, and takes the place of no file.
+    """
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
@@ -30,17 +34,11 @@ class Keeper:
     async def save(self) -> None:
         """The state, for the next start."""
         peer = self.peer
-        addresses = {m.name: m.address for m in map(peer.members.get, peer.members.alive()) if m.address}
-        async with peer.study.between_ticks:
-            arrays, about = vault.pack(
-                peer.charter, peer.fingerprint, peer.members.me.incarnation, {**peer.former, **addresses},
-                peer.scaling, peer.learner, peer.discretion, peer.legacies.kept, peer.members.numbers(),
-                peer.mailbox.voices(), learned=not peer.in_vain,
-            )  # fmt: skip
-        start = time.perf_counter()
         try:
+            arrays, about = await self._packed()
+            start = time.perf_counter()
             await asyncio.to_thread(checkpoint.save, peer.config.peer.state, arrays, about)
-        except checkpoint.CheckpointError as error:
+        except (checkpoint.CheckpointError, vault.VaultError) as error:
             peer.metrics.checkpoint_failures.inc()
             peer.complain("checkpoint", str(error))
             return
@@ -49,6 +47,16 @@ class Keeper:
         peer.metrics.checkpoints.inc()
         peer.metrics.checkpoint_time.set_to_current_time()
         peer.metrics.checkpoint_seconds.observe(time.perf_counter() - start)
+
+    async def _packed(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        peer = self.peer
+        addresses = {m.name: m.address for m in map(peer.members.get, peer.members.alive()) if m.address}
+        async with peer.study.between_ticks:
+            return vault.pack(
+                peer.charter, peer.fingerprint, peer.members.me.incarnation, {**peer.former, **addresses},
+                peer.scaling, peer.learner, peer.discretion, peer.legacies.kept, peer.members.numbers(),
+                peer.mailbox.voices(), learned=not peer.in_vain,
+            )  # fmt: skip
 
     async def export(self) -> None:
         """The model, for `gadget predict`."""
@@ -62,12 +70,17 @@ class Keeper:
         except OSError as error:
             peer.complain("model", f"cannot write {peer.config.peer.model}: {error.strerror or error}")
             return
+        except PeerError as error:
+            peer.complain("model", str(error))
+            return
         self.exported = time.monotonic()
         peer.trouble.pop("model", None)
 
     def write_model(self, weights: Floats, ticks: int) -> Path:
-        """As it is after so many ticks; where it is then."""
+        """As it is after so many ticks; where it is then. A PeerError if it is no model."""
         peer = self.peer
+        if not np.isfinite(weights).all():
+            raise PeerError(f"the weights are not finite: no model is written to {peer.config.peer.model}")
         assert peer.scaling.scale is not None
         return export(
             peer.config.peer.model, weights, peer.scaling.scale, peer.charter, name=peer.name, ticks=ticks,

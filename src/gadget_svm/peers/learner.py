@@ -1,8 +1,8 @@
 """One node that learns: a block of one, the simulator's algorithm, and what is measured of them. No clock, no wire."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,7 +13,7 @@ from gadget_svm.algorithms.contract import Elastic
 from gadget_svm.algorithms.pdmm import PdmmRun
 from gadget_svm.block import Block, Links
 from gadget_svm.estimator.problem import as_csr
-from gadget_svm.gossip import Round
+from gadget_svm.gossip import Round, RunningSum
 from gadget_svm.mail import Delivery, Mail
 from gadget_svm.network import Network
 from gadget_svm.peers.charter import Charter
@@ -28,6 +28,8 @@ Ints = NDArray[np.int64]
 THETA = 0.8
 """How far to go towards a letter. On clocks of their own, senders that tick faster have heard little of an answer in
 between, whatever the number of their letter: all the way, and a slow node among them never settles."""
+SETTLED = 0.01
+"""The duality gap, as a part of the objective, at which one who was left alone has solved its own problem."""
 _STATE = ("w", "s", "phi", "held", "w_sum", "iterates", "steps")
 
 
@@ -86,6 +88,7 @@ class Learner:
         self.t = 0
         self.kept: frozenset[int] = frozenset()  # neighbours that are away, and whose edges stay as they are
         self._running: Round | None = None
+        self._bereft = False  # whether the last neighbour is gone, and alpha is still that of everybody's model
         self._recency = Recency()
 
     @property
@@ -104,8 +107,10 @@ class Learner:
         """From now on the node gossips with these."""
         self._between()
         new = set(neighbours).difference(self.block.links.target.tolist())
+        linked = self.duals is not None and bool(self.neighbours)
         with held(self.block, self.kept):
             self.run.relink(self.block, np.array(sorted(neighbours), dtype=np.int64))
+        self._bereft = (linked or self._bereft) and not self.neighbours
         if new and isinstance(self.run, GadgetRun):
             self.run.renew(self.block, min(new))  # a new epoch: all are to hear of it, see `recency`
 
@@ -113,6 +118,36 @@ class Learner:
         """A neighbour was started anew."""
         self._between()
         self.run.renew(self.block, other)
+
+    def settle(self, in_time: Callable[[], bool]) -> int:
+        """Who has just lost the last neighbour solves the problem of its own rows, in time; in how many repeats.
+
+        w is made of its own alphas alone from then on, and they were those of the model of all: a model of nothing at
+        first, far worse than any that the rows alone would give. Repeats are no ticks.
+        """
+        if not self._bereft:
+            return 0
+        self._between()
+        repeats, ticks = 0, self.t
+        while in_time() and self._gap() > SETTLED:
+            for _ in range(1 + repeats // 8):  # to look costs as much as a repeat
+                self.solve()
+                self.absorb([])
+                repeats += 1
+        self.refresh()
+        self._bereft, self.t = False, ticks
+        return repeats
+
+    def succeed(self, former: Self) -> None:
+        """Take the place of one whose letters the others have: to them the next is newer than its last.
+
+        With GADGET they have its mass too, and would have it beside what its successor begins with: a new epoch.
+        """
+        self._between()
+        self.block.exchanges, self._recency = former.block.exchanges, former._recency
+        epoch = former.block.edge.get("epoch")
+        if isinstance(self.run, GadgetRun) and isinstance(self.run.protocol, RunningSum) and epoch is not None:
+            self.run.protocol.supersede(self.block, int(epoch[0]))
 
     def draw_from(self, others: Collection[int] | None) -> None:
         """Whom GADGET may push to in the next tick, each as likely as the others: these, nobody, or (None) anybody."""
@@ -193,6 +228,11 @@ class Learner:
             float((self._predicted(scores) == self.label).mean()),
         )  # fmt: skip
 
+    def _gap(self) -> float:
+        """The duality gap of one who is alone, as a part of the objective."""
+        measured = self.measure()
+        return measured.slack / (len(self.label) * measured.objective)
+
     def _loss_and_slack(self, w: Floats) -> tuple[float, float]:
         alpha, margin = self.duals, self._signs() * np.asarray(self.X @ w.T)
         hinge = np.maximum(0.0, 1.0 - margin)
@@ -220,8 +260,8 @@ class Learner:
         return np.asarray((last.vector - previous.vector) / (last.weight - previous.weight), dtype=np.float64)
 
     def finite(self) -> bool:
-        """Whether the weights are numbers still."""
-        return bool(np.isfinite(self.block.w).all())
+        """Whether the weights, and those to answer with, are numbers still."""
+        return bool(np.isfinite(self.block.w).all() and np.isfinite(self.model()).all())
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Everything a checkpoint needs: arrays, and plain values beside them."""
@@ -244,7 +284,7 @@ class Learner:
         block.edge = {
             name.removeprefix("edge."): np.array(value) for name, value in arrays.items() if name.startswith("edge.")
         }
-        self.t, block.exchanges = int(about["t"]), int(about["exchanges"])
+        self.t, block.exchanges, self._bereft = int(about["t"]), int(about["exchanges"]), False
 
     def _signs(self) -> Floats:
         if self.charter.outputs == 1:

@@ -28,7 +28,7 @@ from gadget_svm.peers.keeping import Keeper
 from gadget_svm.peers.leaving import hand_over, take_in
 from gadget_svm.peers.logs import fields
 from gadget_svm.peers.member import State
-from gadget_svm.peers.membership import Changes
+from gadget_svm.peers.membership import Changes, Superseded
 from gadget_svm.peers.messages import Ack, Malformed, Notice, Statistics, Status, plain
 from gadget_svm.peers.metrics import serve
 from gadget_svm.peers.overlay import node_id
@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 
 WITHDRAW = "withdraw"
 """To be asked to stop like this is to leave nothing of what our rows have taught the others."""
+SENTENCES = (PeerError, Superseded, vault.VaultError, checkpoint.CheckpointError)
+"""Errors that say to a user what is wrong and what to do: where in the program they arose is of no use."""
 STUCK = 60.0
 """Seconds without a tick after which a peer no longer says that it is well."""
 
@@ -145,16 +147,17 @@ class Peer(Company):
             raise
         except Exception as error:  # whatever it was: say so, save, leave
             self._failure = error
-            log.error("cannot go on", extra=fields(why=str(error)), exc_info=not isinstance(error, PeerError))
+            log.error("cannot go on", extra=fields(why=str(error)), exc_info=not isinstance(error, SENTENCES))
             self.stop("cannot go on")
 
     async def _leave(self) -> None:
         """Say goodbye, so that nobody waits for us, and put everything where the next start finds it."""
         log.info("leaving", extra=fields(why=self._reason or "time is up", ticks=self.ticks))
         await asyncio.to_thread(self.study.close)
-        if self._failure is None:
+        well = self._failure is None and (self.learner is None or self.learner.finite())
+        if well:
             take_in(self)
-        heir = None if self._withdraws or self._failure is not None else await hand_over(self)
+        heir = await hand_over(self) if well and not self._withdraws else None
         notice = Notice(self.name, self.members.me.incarnation, plain(self._reason))
         goodbyes = [contact.line.notice("Leave", notice) for name, contact in self.contacts.items() if name != heir]
         await asyncio.gather(*goodbyes, return_exceptions=True)
@@ -217,19 +220,24 @@ class Peer(Company):
         pace = self.config.pace
         beat_at = probe_at = -math.inf
         probe: asyncio.Task[None] | None = None
-        while True:
-            now = time.monotonic()
-            await self._apply(self.members.tick())
-            if self.former and now > self.started + pace.suspect + pace.dead:
-                self.former, self.relink = {}, True
-            if now >= beat_at:
-                beat_at = now + pace.heartbeat
-                self._beat(now)
-            if now >= probe_at and (probe is None or probe.done()):
-                if probe is not None:
-                    probe.result()
-                probe, probe_at = asyncio.create_task(self._look_around()), now + pace.heartbeat
-            await asyncio.sleep(pace.heartbeat / 4)
+        try:
+            while True:
+                now = time.monotonic()
+                await self._apply(self.members.tick())
+                if self.former and now > self.started + pace.suspect + pace.dead:
+                    self.former, self.relink = {}, True
+                if now >= beat_at:
+                    beat_at = now + pace.heartbeat
+                    self._beat(now)
+                if now >= probe_at and (probe is None or probe.done()):
+                    if probe is not None:
+                        probe.result()
+                    probe, probe_at = asyncio.create_task(self._look_around()), now + pace.heartbeat
+                await asyncio.sleep(pace.heartbeat / 4)
+        finally:  # nobody is called any more by one who leaves
+            if probe is not None:
+                probe.cancel()
+                await asyncio.gather(probe, return_exceptions=True)
 
     def _beat(self, now: float) -> None:
         measured = self.study.measures

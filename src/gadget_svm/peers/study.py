@@ -7,16 +7,18 @@ wants to see or change the learner does so between two ticks.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gadget_svm.peers import vault
+from gadget_svm.peers import checkpoint, vault
 from gadget_svm.peers.discretion import Discretion
 from gadget_svm.peers.learner import Learner, Measures, Parcel
 from gadget_svm.peers.logs import fields
@@ -24,6 +26,7 @@ from gadget_svm.peers.overlay import node_id
 from gadget_svm.peers.scaling import divided
 
 if TYPE_CHECKING:
+    from gadget_svm.peers.legacies import Legacy
     from gadget_svm.peers.peer import Peer
 
 log = logging.getLogger(__name__)
@@ -31,6 +34,8 @@ Floats = NDArray[np.float64]
 
 REFRESH = 64
 """Ticks after which w is worked out anew."""
+ALONE = 2.0
+"""Seconds that one who has lost its last neighbour takes for the problem of its own rows before anybody looks."""
 
 
 class Study:
@@ -46,19 +51,30 @@ class Study:
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="learner")
 
     def close(self) -> None:
-        """Wait for the tick under way; there is no other."""
+        """Wait for the tick under way; there is no other. What it should have done first is done now."""
         self._worker.shutdown()
+        if self.peer.learner is not None:
+            self._settle(self.peer.learner)
 
     def begin(self) -> None:
         """Learn from the beginning, if there is a scale."""
+        if self.peer.scaling.scale is not None:
+            self._enter(*self._beginner())
+
+    def _beginner(self) -> tuple[Learner, Discretion]:
+        """One who has learned nothing yet, and what looks at its letters. Changes nothing, so that a thread may."""
         peer = self.peer
-        if peer.scaling.scale is None:
-            return
+        assert peer.scaling.scale is not None
         X = peer.site.X if peer.scaling.kind == "none" else divided(peer.site.X, peer.scaling.scale)
-        peer.learner = Learner(X, peer.site.label, peer.charter, node_id(peer.name), seed=peer.config.learn.seed)
-        peer.discretion = Discretion(peer.learner.X, peer.charter.outputs)
+        learner = Learner(X, peer.site.label, peer.charter, node_id(peer.name), seed=peer.config.learn.seed)
+        return learner, Discretion(learner.X, peer.charter.outputs)
+
+    def _enter(self, learner: Learner, discretion: Discretion, kept: Mapping[str, Legacy] | None = None) -> None:
+        """This one learns from here on. For the loop alone: letters are answered out of what changes here."""
+        peer = self.peer
+        peer.learner, peer.discretion = learner, discretion
         peer.mailbox.restart()
-        peer.legacies.restart()
+        peer.legacies.restart(kept)
         peer.relink = True
 
     async def go_on(self) -> None:
@@ -73,17 +89,19 @@ class Study:
                     "the sites have settled on a scale: learning begins", extra=fields(sites=len(peer.scaling.entries))
                 )
                 async with self.between_ticks:
-                    await loop.run_in_executor(self._worker, self.begin)
+                    self._enter(*await loop.run_in_executor(self._worker, self._beginner))
             if peer.learner is not None and not self._waits(start):
                 async with self.between_ticks:
                     await peer.tend_links()
                     parcels, open_to = peer.drain(), self._open(start)
                     outgoing = await loop.run_in_executor(self._worker, self._tick, parcels, open_to)
+                    if outgoing is None:
+                        await self._recover()
                     peer.taken_in()
                     if start >= measure_at:
                         await loop.run_in_executor(self._worker, self._measure)
                         measure_at = start + min(1.0, pace.heartbeat)
-                for parcel, target in outgoing:
+                for parcel, target in outgoing or ():
                     peer.send(target, parcel)
                     peer.mailbox.turns.wrote(target, start)
                 self.ticked = time.monotonic()
@@ -103,13 +121,15 @@ class Study:
         """Whether a tick would be in vain: no letter could follow it (see `turns`)."""
         return self._open(now) == [] and not self.peer.links_due
 
-    def _tick(self, parcels: list[Parcel], open_to: list[str] | None) -> list[tuple[Parcel, str]]:
-        """In the worker: solve, look at what would be sent, absorb. Gives what may be sent, and to whom."""
+    def _tick(self, parcels: list[Parcel], open_to: list[str] | None) -> list[tuple[Parcel, str]] | None:
+        """In the worker: solve, look at what would be sent, absorb. Gives what may be sent, and to whom; None if the
+        weights are no numbers any more."""
         peer = self.peer
         learner, discretion = peer.learner, peer.discretion
         assert learner is not None
         assert discretion is not None
         names = {node_id(name): name for name in peer.contacts}
+        self._settle(learner)
         if learner.t % REFRESH == REFRESH - 1:
             learner.refresh()
         learner.draw_from(None if open_to is None else set(map(node_id, open_to)))
@@ -121,27 +141,55 @@ class Study:
         ]
         learner.absorb(parcels)
         learner.weigh_recent()
-        if learner.finite():
-            peer.absorbed = parcels
-        else:
-            self._recover()
+        if not learner.finite():
+            return None
+        peer.absorbed = parcels
         return outgoing
 
-    def _recover(self) -> None:
-        """Weights that are no numbers any more: back to the last that were."""
-        peer = self.peer
+    def _settle(self, learner: Learner) -> None:
+        """Before anything is measured or written of one who was left alone just now: see `Learner.settle`."""
+        end = time.monotonic() + ALONE
+        repeats = learner.settle(lambda: time.monotonic() < end)
+        if repeats:
+            log.info("without neighbours: learning from these rows alone", extra=fields(repeats=repeats))
+
+    async def _recover(self) -> None:
+        """Weights that are no numbers any more: back to the last that were saved, or to the beginning.
+
+        If what was saved is of no use either, to begin anew loses least: the neighbours know what was learned together,
+        and one that ended would take its rows from all of them. Between two ticks, in the loop but for what takes long.
+        """
+        peer, loop = self.peer, asyncio.get_running_loop()
+        former, sent = peer.learner, peer.discretion
+        assert former is not None
+        assert sent is not None
         log.error("the weights are not finite: going back to the last checkpoint")
-        assert peer.learner is not None
-        numbered, sent = peer.learner.block.exchanges, peer.discretion
-        memory = vault.recall(peer.config.peer.state, peer.charter, peer.fingerprint)
-        self.begin()
-        if memory is not None and memory.learner is not None:
-            peer.learner.restore(memory.arrays, memory.learner)
-            peer.legacies.restart(memory.kept)
+        learner, kept = await loop.run_in_executor(self._worker, self._successor)
+        learner.succeed(former)
+        self._enter(learner, sent, kept)
         for name in list(peer.mailbox.heard):
             peer.mailbox.begun_anew(name)  # maybe it did, since then
-        peer.learner.block.exchanges = numbered  # to the others the next letter is newer than the last
-        peer.discretion = sent
+        peer.unsaved = True
+
+    def _successor(self) -> tuple[Learner, Mapping[str, Legacy]]:
+        """In the worker: a learner as it was saved last, and whose legacies it has; or from nothing, with none."""
+        (learner, _), memory = self._beginner(), self._recalled()
+        if memory is None or memory.learner is None or memory.scaling != self.peer.scaling.digest.hex():
+            log.error("nothing was saved that could be gone on from: learning begins anew")
+            return learner, {}
+        learner.restore(memory.arrays, memory.learner)
+        return learner, memory.kept
+
+    def _recalled(self) -> vault.Memory | None:
+        """What was saved, if it is of use. If not it is set aside: the next checkpoint must not take its place."""
+        peer = self.peer
+        try:
+            return vault.recall(peer.config.peer.state, peer.charter, peer.fingerprint)
+        except (vault.VaultError, checkpoint.CheckpointError) as error:
+            log.error("the last checkpoint is of no use", extra=fields(why=str(error)))
+        with contextlib.suppress(OSError):  # a folder that cannot be written to is safe as it is
+            vault.set_aside(peer.config.peer.state)
+        return None
 
     def _measure(self) -> None:
         peer, learner = self.peer, self.peer.learner

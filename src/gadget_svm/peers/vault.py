@@ -55,7 +55,8 @@ def pack(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Arrays and plain values to save; copies, so that the peer may go on meanwhile.
 
-    ``learned``: or else only who it is, so that it can start again on other terms.
+    ``learned``: or else only who it is, so that it can start again on other terms. A VaultError if what was learned is
+    not made of numbers any more: to have saved that would be to go on from it for ever.
     """
     arrays: dict[str, Any] = {}
     about: dict[str, Any] = {
@@ -77,11 +78,19 @@ def pack(
         arrays |= {f"discretion.{name}": value for name, value in discretion.state().items()}
     if scaling.kind != "none" and scaling.settled:
         arrays["statistics"] = np.frombuffer(encode_statistics(scaling.message()), dtype=np.uint8)
+    if spoilt := _spoilt(arrays):
+        raise VaultError(f"what was learned is not finite any more ({spoilt}): it is not saved, the last state stays")
     return arrays, about
 
 
+def _spoilt(arrays: Mapping[str, Any]) -> str:
+    """Which arrays hold anything but finite numbers."""
+    return ", ".join(name for name, array in arrays.items() if array.dtype.kind == "f" and not np.isfinite(array).all())
+
+
 def recall(folder: Path, charter: Charter, rows: str) -> Memory | None:
-    """The last state saved in the folder; None if there is none, a VaultError if it is of other terms or rows."""
+    """The last state saved in the folder; None if there is none, a VaultError if it is of other terms or rows,
+    or if it is not made of numbers: no step leads from there to a model."""
     found = checkpoint.load(folder)
     if found is None:
         return None
@@ -99,6 +108,11 @@ def recall(folder: Path, charter: Charter, rows: str) -> Memory | None:
             raise VaultError(
                 f"the rows have changed since the state in {folder} was saved, and what was learned belongs to the old "
                 f"ones: put the old file back, {fresh}"
+            )
+        if spoilt := _spoilt(found.arrays):
+            raise VaultError(
+                f"the state in {found.path} is not finite ({spoilt}): move that file away to go on from the one before "
+                f"it, if there is one, {fresh}"
             )
         kept = found.arrays.get("statistics")
         statistics = None if kept is None else decode_statistics(kept.tobytes(), charter.features)
