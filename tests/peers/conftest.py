@@ -1,5 +1,7 @@
 """A town for tests of peers, where what peers need is installed."""
 
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,3 +16,15 @@ def town(tmp_path: Path) -> Any:
     from kit import Town
 
     return Town(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """A peer that runs in this process sets up logging for all of it; the next test begins without that."""
+    root, ours = logging.getLogger(), logging.getLogger("gadget_svm")
+    levels, handlers = (root.level, ours.level), list(root.handlers)
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(levels[0])
+    ours.setLevel(levels[1])
+    logging.captureWarnings(False)
