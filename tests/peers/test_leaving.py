@@ -434,6 +434,21 @@ def test_one_refused_for_its_terms_keeps_what_it_had_learned_before(town):
     asyncio.run(main())
 
 
+def test_one_who_has_learned_with_others_is_not_stopped_by_a_guest_of_other_terms(town):
+    async def main():
+        a, b = of(town, "ab")
+        async with living(a, b):
+            await settled("ab", a, b)
+        back, guest = again(a), town.peer("d", SITES["d"], lam=0.02)
+        back.calls.seeds, guest.calls.agreed = {guest.address}, True  # so that it stays
+        async with living(back, guest):
+            await until(lambda: "lam" in back.trouble.get("terms", ""))
+            await goes_on(back, 100)
+            assert not guest.contacts
+
+    asyncio.run(main())
+
+
 def after_ticks(peer, ticks=3):
     """Its calls wait until it has learned for a while."""
     real = peer.calls.to

@@ -37,6 +37,7 @@ from gadget_svm.peers.scaling import Scaling, ScalingError
 from gadget_svm.peers.site import load_site
 from gadget_svm.peers.status import describe, estimates
 from gadget_svm.peers.study import Study
+from gadget_svm.peers.turns import PATIENCE
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ WITHDRAW = "withdraw"
 SENTENCES = (PeerError, Superseded, vault.VaultError, checkpoint.CheckpointError)
 """Errors that say to a user what is wrong and what to do: where in the program they arose is of no use."""
 STUCK = 60.0
-"""Seconds without a tick after which a peer no longer says that it is well."""
+"""Seconds without a tick, beyond those it may have to wait for, after which a peer no longer says that it is well."""
 
 
 class Peer(Company):
@@ -194,6 +195,7 @@ class Peer(Company):
         assert self.discretion is not None
         vault.recall_sent(memory, self.discretion)
         linked, self._went_on = set(self.learner.neighbours), self.ticks > 0
+        self.calls.agreed = self._went_on and bool(memory.numbers)  # of others who were met on these terms
         self.legacies.restart(memory.kept)
         self.mailbox.recall(memory.voices, map(int, self.learner.block.links.target))
         for part in self.legacies.names:
@@ -339,8 +341,8 @@ class Peer(Company):
 
     def healthy(self) -> tuple[bool, dict[str, Any]]:
         """Whether it learns, and what is wrong."""
-        waiting = self.learner is None
-        well = (waiting or time.monotonic() - self.study.ticked < STUCK) and time.time() < self.identity.not_after
+        waiting, patience = self.learner is None, STUCK + PATIENCE * self.config.pace.heartbeat
+        well = (waiting or time.monotonic() - self.study.ticked < patience) and not self.identity.expired
         return well, {"peer": self.name, "ticks": self.ticks, "learning": not waiting, "trouble": dict(self.trouble)}
 
     def _show(self) -> None:

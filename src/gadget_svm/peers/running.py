@@ -50,7 +50,8 @@ async def _live(config: PeerConfig, fresh: bool) -> None:
         except (VaultError, CheckpointError, Superseded) as error:
             raise ConfigError(str(error)) from error
         except Exception as error:
-            raise Broken(" ".join(str(error).split()) or type(error).__name__) from error
+            said = (error.strerror if isinstance(error, OSError) else "") or str(error) or type(error).__name__
+            raise Broken(" ".join(said.split())) from error
 
 
 @contextlib.contextmanager

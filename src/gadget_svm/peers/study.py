@@ -163,7 +163,7 @@ class Study:
         former, sent = peer.learner, peer.discretion
         assert former is not None
         assert sent is not None
-        log.error("the weights are not finite: going back to the last checkpoint")
+        peer.complain("weights", f"not finite at tick {former.t}, so that the peer went back to what was saved before")
         learner, kept = await loop.run_in_executor(self._worker, self._successor)
         learner.succeed(former)
         self._enter(learner, sent, kept)
