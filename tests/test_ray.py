@@ -241,9 +241,10 @@ def test_another_ray_than_the_one_here_is_refused(toy):
     for other in ("127.0.0.1:1", "10.255.255.1:6379", "local"):
         with pytest.raises(ValueError, match=rf"address is '{other}', but .* at {here}, .* leave address out"):
             fitted(toy, "ray", engine_options={"address": other}, max_iter=5)
-    same = fitted(toy, "ray", engine_options={"address": here.replace("127.0.0.1", "localhost")}, max_iter=5)
-    np.testing.assert_array_equal(same.coef_, fitted(toy, "local", max_iter=5).coef_)
-    with pytest.warns(UserWarning, match=r"temp_dir and object_store_memory are for a Ray that is started here"):
+    for same in (here, f"localhost:{here.rpartition(':')[2]}", f"127.0.0.1:{here.rpartition(':')[2]}"):
+        model = fitted(toy, "ray", engine_options={"address": same}, max_iter=5)
+        np.testing.assert_array_equal(model.coef_, fitted(toy, "local", max_iter=5).coef_)
+    with pytest.warns(UserWarning, match=r"a Ray that is started here: temp_dir, object_store_memory; this process is"):
         fitted(toy, "ray", engine_options={"temp_dir": "/x", "object_store_memory": 10**8}, max_iter=5)
 
 

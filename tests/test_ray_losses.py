@@ -246,6 +246,30 @@ def test_one_alone_is_restarted_too_but_not_twice_at_one_place(toy, runtimes, mo
         struck(toy, runtimes, actors=(0,), **settings)
 
 
+@pytest.mark.parametrize("fate", ["killed", "interrupted"])
+def test_what_ends_a_new_beginning_leaves_the_checkpoint_as_it_was(toy, runtimes, tmp_path, monkeypatch, fate):
+    options = {"restart": True, "checkpoint_dir": str(tmp_path), "checkpoint_every": 5}
+    set_out = RayRuntime._set_out
+
+    def and_end(self, resumed):
+        back = set_out(self, resumed)
+        if self._began_again >= 0:
+            self.t = 40  # as if it had been on its way
+            if fate == "interrupted":
+                raise KeyboardInterrupt
+            for actor in range(3):
+                kill(self, actor)
+        return back
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RayRuntime, "_set_out", and_end)
+        with pytest.raises(KeyboardInterrupt if fate == "interrupted" else ClusterError):
+            struck(toy, runtimes, actors=(0, 1, 2), options=options, max_iter=60)
+    model = network(options={**options, "resume": True}, max_iter=60).fit(toy.X, toy.y, sites=SITES)
+    calm = network(options={"actors": 2}, max_iter=60).fit(toy.X, toy.y, sites=SITES)
+    np.testing.assert_array_equal(model.node_coef_, calm.node_coef_)
+
+
 def test_all_are_lost_and_what_can_be_done_is_said(toy, runtimes, tmp_path):
     with pytest.raises(ClusterError, match=r"all actors are lost, .*Died.*; restart=True starts new ones"):
         struck(toy, runtimes, actors=(0, 1, 2), max_iter=60)

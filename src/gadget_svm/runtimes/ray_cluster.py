@@ -144,13 +144,14 @@ def _gcs_address(ray: Any) -> str:
         return ""
 
 
-def _resolved(address: str) -> tuple[str, str]:
-    """The host as a number, and the port."""
-    host, _, port = address.rpartition(":")
+def _same(given: str, here: str) -> bool:
+    """Whether two addresses are one; a loopback is any of this machine's, as Ray calls itself by another."""
+    (host, _, port), (own, _, own_port) = given.rpartition(":"), here.rpartition(":")
     try:
-        return socket.gethostbyname(host or address), port
+        found = socket.gethostbyname(host)
+        return port == own_port and (found == socket.gethostbyname(own) or found.startswith("127."))
     except OSError:
-        return host, port
+        return given == here
 
 
 class Cluster:
@@ -176,7 +177,7 @@ class Cluster:
     def _require_this_one(self) -> None:
         """This process has a Ray: an error if another one is asked for, as a process has only one."""
         given, here = self.options.address, _gcs_address(self.ray)
-        if given is not None and given != "auto" and here and _resolved(given) != _resolved(here):
+        if given is not None and given != "auto" and here and not _same(given, here):
             raise ValueError(
                 f"engine option address is {given!r}, but this process is connected to Ray at {here}, and it can have "
                 "one Ray only: leave address out to use that one, or call ray.shutdown() before"
@@ -186,7 +187,9 @@ class Cluster:
     def _warn_of_unused(self, why: str) -> None:
         unused = [name for name in ("temp_dir", "object_store_memory") if getattr(self.options, name) is not None]
         if unused:
-            warnings.warn(f"{' and '.join(unused)} are for a Ray that is started here: {why}", stacklevel=2)
+            warnings.warn(
+                f"not used, as they are for a Ray that is started here: {', '.join(unused)}; {why}", stacklevel=2
+            )
 
     def _connect(self) -> None:
         options, quiet = self.options, {"log_to_driver": False, "logging_level": "ERROR"}

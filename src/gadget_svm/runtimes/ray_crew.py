@@ -55,6 +55,11 @@ class Crew:
             return list(self.ray.get(refs, timeout=self.options.timeout))
         except self.ray.exceptions.RayTaskError as error:
             raise cause(error) from None
+        except self.ray.exceptions.RayError as error:
+            raise ClusterError(
+                f"an actor was lost while all were starting ({type(error).__name__}): has its machine memory enough? "
+                "Try again, or resume"
+            ) from None
 
     def _wishes(self) -> str:
         wishes = {"resources": self.options.resources, "memory": self.options.memory}

@@ -57,6 +57,7 @@ class RayRuntime:
         self._seen: dict[str, Floats] = {}  # what was last fetched: all that is known of the lost
         self._given_up: set[int] = set()
         self._began_again = -1  # where the run was when all were lost
+        self._whole = True  # whether all blocks are of one iteration, so that they may be saved
         self.gone: dict[int, int] = {}  # who is away, and since which iteration
         self.t = self.messages = self.nbytes = self.spared = self.certificates = 0
         self._saved, self._tried, self._tried_at = 0, 0, time.monotonic()
@@ -94,7 +95,7 @@ class RayRuntime:
         self.pids, self._rows = [each.pid for each in begun], [digest for each in begun for digest in each.digests]
         if self.options.checkpoint_dir is not None and not self.options.resume:
             checkpoints.set_aside(Path(self.options.checkpoint_dir))
-        self._began = (self.t, self.messages, self.nbytes)
+        self._began = self.t
         self._set_out(self.options.resume)
 
     def _set_out(self, resumed: bool) -> list[int]:
@@ -205,14 +206,15 @@ class RayRuntime:
 
     def close(self) -> None:
         """Save what was not saved yet, end the actors, and Ray if we started it."""
-        if self.options.checkpoint_dir is not None and self.t > self._saved and self.crew.live():
-            try:
+        try:
+            if self.options.checkpoint_dir is not None and self._whole and self.t > self._saved and self.crew.live():
                 self._try_to_save()
-            except (RuntimeError, self.ray.exceptions.RayError) as error:  # no model is at stake
-                warnings.warn(f"the end of the run is not saved: {error}", stacklevel=2)
-        self._restarts.close()
-        self.crew.close()
-        self.cluster.close()
+        except (RuntimeError, self.ray.exceptions.RayError) as error:  # no model is at stake
+            warnings.warn(f"the end of the run is not saved: {error}", stacklevel=2)
+        finally:
+            self._restarts.close()
+            self.crew.close()
+            self.cluster.close()
 
     # checkpoints
 
@@ -304,17 +306,27 @@ class RayRuntime:
         """New actors in all places, from the last checkpoint or the beginning, and forward to where the run was: the
         seed is the same, and so are the models. Not twice at one place, where something ends them all."""
         self._began_again = there = self.t
+        counted, self._whole = (self.messages, self.nbytes, self.certificates), False
         self._restarts.close()
         self.crew.engage()
         begun: list[Begun] = self.crew.starting([self._take_over(i, actor) for i, actor in enumerate(self.crew.actors)])
         self._require_same_rows([digest for each in begun for digest in each.digests], 0)
         self.pids, self.gone, self._unweighed = [each.pid for each in begun], {}, []
-        (self.t, self.messages, self.nbytes), self.certificates = self._began, 0
-        back = self._set_out(bool(self._saved) or self.options.resume)
+        self.t = self._began
+        back = self._set_out(self._is_resumable())
+        if there > self.t:
+            self.crew.all("advance", there - self.t)
+        self.t, self._whole = there, True
+        self.messages, self.nbytes, self.certificates = counted  # the way there was gone before
         for index in set(range(len(self.crew.actors))) - set(back):
             self._back(index)
-        if there > self.t:
-            self._learn(self.crew.all("advance", there - self.t), there - self.t)
+
+    def _is_resumable(self) -> bool:
+        """Whether there is a checkpoint of this run, and if some of it are older than the others, they can be taken
+        back."""
+        there = bool(self._saved) or self.options.resume
+        same = all(self._kept.get(index) == self._saved for index in range(len(self.crew.actors)))
+        return there and (same or takes_back(self.run))
 
     def _why_all_lost(self) -> str:
         reason = next((event["why"] for event in reversed(self._happened) if event["event"] == "lost"), "no answer")

@@ -137,9 +137,10 @@ class Host:
         self.worker.receive(source, key, batch)
 
     def forget(self, index: int) -> None:
-        """An actor is gone."""
-        self.others[index] = None
-        self.worker.forget(index)
+        """An actor is gone. One that has not met the others yet will not hear of it when it does."""
+        if self.others:
+            self.others[index] = None
+            self.worker.forget(index)
 
     def status(self) -> tuple[Key, list[int]]:
         """How far it is, and whose mail it waits for."""
