@@ -137,7 +137,7 @@ class Host:
         self.worker.receive(source, key, batch)
 
     def forget(self, index: int) -> None:
-        """An actor is gone. One that has not met the others yet will not hear of it when it does."""
+        """An actor is gone. Before the others were met that is no matter for this one: the start ends with an error."""
         if self.others:
             self.others[index] = None
             self.worker.forget(index)
