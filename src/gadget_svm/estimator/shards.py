@@ -108,7 +108,7 @@ def warn_of_kinds(names: Sequence[str], labels: Sequence[NDArray[Any]]) -> None:
         elif count == 0:
             words = words or f"{name} has {some}"
     if numbers and words:
-        both = f"{numbers} and {words}, all of them classes of their own"
+        both = f"{numbers} and {words}, which are taken for different labels"
         warnings.warn(f"{both}: write the labels alike in all shards if they mean the same", stacklevel=4)
 
 

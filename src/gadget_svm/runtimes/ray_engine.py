@@ -1,14 +1,12 @@
 """The same algorithm on a Ray cluster: an actor holds a block of nodes, mail goes from actor to actor.
 
 Owns the driver's side of a run: it says how many iterations, hears how many messages, fetches models to be looked at,
-and keeps account of who was lost and came back. Mail never passes here.
+and says what is done when actors are lost. Mail never passes here.
 """
 
 import hashlib
-import time
 import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,20 +20,18 @@ from gadget_svm.objective import BATCH, Scores
 from gadget_svm.runtimes import checkpoints
 from gadget_svm.runtimes.digests import changed, named
 from gadget_svm.runtimes.local import FLEETING, UNCERTIFIABLE, certifiable
+from gadget_svm.runtimes.ray_account import Account
 from gadget_svm.runtimes.ray_cluster import Cluster
 from gadget_svm.runtimes.ray_crew import AllLost, Crew
 from gadget_svm.runtimes.ray_host import Begun, Charge
 from gadget_svm.runtimes.ray_limits import ClusterError
 from gadget_svm.runtimes.ray_restarts import Restarts
+from gadget_svm.runtimes.ray_saves import Saves
 from gadget_svm.runtimes.worker import assemble, keeps_mass, refused, takes_back
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-A_WHILE = 60.0
-"""Seconds after which a checkpoint is due, however few the iterations."""
-MOST_SAID = 300
-"""Letters of a reason that the history keeps."""
 STAYS_AWAY = "this algorithm cannot take nodes back: use pdmm, or gadget with push-sum"
 
 
@@ -48,22 +44,17 @@ class RayRuntime:
     def __init__(self, cluster: Cluster, bounds: Ints, sources: Sequence[Any]) -> None:
         self.cluster, self.ray, self.options = cluster, cluster.ray, cluster.options
         self.bounds = bounds
+        self.account = Account(bounds)
+        self.saves = Saves(self.options.checkpoint_dir, self.options.checkpoint_every, len(sources))
         self.crew = Crew(cluster, sources, self._lost)
         self._restarts = Restarts(self.crew, self._take_over, self._admit, self._not_back)
         self._asked: list[tuple[Any, ...]] = []  # what to ask of a new actor's rows, too
         self._charges: list[Any] = []
-        self._happened: list[dict[str, Any]] = []
-        self._unweighed: list[dict[str, Any]] = []
         self._seen: dict[str, Floats] = {}  # what was last fetched: all that is known of the lost
         self._given_up: set[int] = set()
         self._began_again = -1  # where the run was when all were lost
         self._whole = True  # whether all blocks are of one iteration, so that they may be saved
-        self.gone: dict[int, int] = {}  # who is away, and since which iteration
         self.t = self.messages = self.nbytes = self.spared = self.certificates = 0
-        self._saved, self._tried, self._tried_at = 0, 0, time.monotonic()
-        self._unsaved = False  # whether the last checkpoint failed
-        self._kept: dict[int, int] = {}  # the last generation of every actor's block on disk
-        self._mass = 0.0  # Push-Sum's, of those who are here
         self._rows: list[str] = []  # digests of every node's rows, where they may be needed
         self.pids: list[int] = []
         self.names: list[str] = []  # of shards that the actors read
@@ -93,8 +84,8 @@ class RayRuntime:
             [actor.begin.remote(charge) for actor, charge in zip(self.crew.actors, self._charges, strict=True)]
         )
         self.pids, self._rows = [each.pid for each in begun], [digest for each in begun for digest in each.digests]
-        if self.options.checkpoint_dir is not None and not self.options.resume:
-            checkpoints.set_aside(Path(self.options.checkpoint_dir))
+        if self.saves.folder is not None and not self.options.resume:
+            checkpoints.set_aside(self.saves.folder)
         self._began = self.t
         self._set_out(self.options.resume)
 
@@ -103,10 +94,10 @@ class RayRuntime:
         had been lost before and are back."""
         back = self._resume() if resumed else []
         self.crew.starting([actor.meet.remote(list(self.crew.actors), self.t, back) for actor in self.crew.actors])
-        self._mass = float(self._sizes.sum())
+        self.account.mass = float(self._sizes.sum())
         if resumed and keeps_mass(self.run):  # some may have been lost before, and some be back
             phi = self.crew.starting([actor.values.remote("phi") for actor in self.crew.actors])
-            self._mass = float(sum(part.sum() for part in phi))
+            self.account.mass = float(sum(part.sum() for part in phi))
         return back
 
     def rehearse(self) -> None:
@@ -120,8 +111,7 @@ class RayRuntime:
             self._restart()
         self._learn(self._all("advance", count), count)
         self._weigh()
-        due = self.t - self._tried >= self.options.checkpoint_every or time.monotonic() - self._tried_at > A_WHILE
-        if self.options.checkpoint_dir is not None and due:
+        if self.saves.due(self.t):
             self._try_to_save()
 
     def _learn(self, sent: dict[int, Any], count: int) -> None:
@@ -135,7 +125,7 @@ class RayRuntime:
         self.certificates += 1
         here = self.here()
         for node in np.flatnonzero(~here).tolist():
-            if self.t - self.gone.get(node, self.t) < FLEETING:
+            if self.t - self.account.gone.get(node, self.t) < FLEETING:
                 return refused(self.shape, f"node {node} has only just left and may come back")
         owner, live = int(np.argmax(here)), self.crew.live()
         found = self._all("certify", owner, here, self.certificates)
@@ -158,7 +148,7 @@ class RayRuntime:
         parts = self._all("values", name)
         example = next(iter(parts.values()))
         whole = self._seen.get(name)
-        if whole is None or not self.gone:
+        if whole is None or not self.account.gone:
             whole = np.zeros((int(self.bounds[-1]), *example.shape[1:]), dtype=example.dtype)
         else:
             whole = whole.copy()
@@ -177,9 +167,7 @@ class RayRuntime:
 
     def here(self) -> Flags:
         """Which nodes are not lost."""
-        here = np.ones(int(self.bounds[-1]), dtype=np.bool_)
-        here[list(self.gone)] = False
-        return here
+        return self.account.here()
 
     def exchanges(self) -> int:
         """How often every block has sent."""
@@ -188,8 +176,7 @@ class RayRuntime:
     def events(self) -> list[dict[str, Any]]:
         """Who was lost, who came back and what could not be saved since this was last asked for."""
         self._weigh()
-        happened, self._happened = self._happened, []
-        return happened
+        return self.account.tell()
 
     def judge(self, models: Floats, lam: float) -> Scores:
         """Objective and error on the rows of the actors that are here; the sums are added in the order of actors."""
@@ -207,7 +194,8 @@ class RayRuntime:
     def close(self) -> None:
         """Save what was not saved yet, end the actors, and Ray if we started it."""
         try:
-            if self.options.checkpoint_dir is not None and self._whole and self.t > self._saved and self.crew.live():
+            unsaved = self.saves.folder is not None and self.t > self.saves.last
+            if unsaved and self._whole and self.crew.live():
                 self._try_to_save()
         except (RuntimeError, self.ray.exceptions.RayError) as error:  # no model is at stake
             warnings.warn(f"the end of the run is not saved: {error}", stacklevel=2)
@@ -220,49 +208,24 @@ class RayRuntime:
 
     def save(self) -> None:
         """A checkpoint of all actors that are here."""
-        folder = self.options.checkpoint_dir
-        if folder is None:
+        if self.saves.folder is None:
             return
-        self._kept |= dict.fromkeys(self._all("save", folder), self.t)
-        about: dict[str, Any] = {
-            "t": self.t,
-            "messages": self.messages,
-            "nbytes": self.nbytes,
-            "certificates": self.certificates,
-        }
-        about |= {"kept": [self._kept.get(index) for index in range(len(self.crew.actors))], "fingerprint": self._print}
-        about["rows"] = self._rows
-        checkpoints.save_run(Path(folder), about)
-        self._saved = self.t
+        written = self._all("save", str(self.saves.folder))
+        counted = {"messages": self.messages, "nbytes": self.nbytes, "certificates": self.certificates}
+        self.saves.complete(written, {"t": self.t, **counted, "fingerprint": self._print, "rows": self._rows})
 
     def _try_to_save(self) -> None:
-        """A checkpoint that cannot be written is told of and, when the next is due, tried again."""
-        self._tried, self._tried_at = self.t, time.monotonic()
-        try:
-            self.save()
-            self._unsaved = False
-        except OSError as error:
-            about = {"nodes": [0, int(self.bounds[-1]) - 1], "iteration": self.t, "why": str(error)[:MOST_SAID]}
-            self._happened.append({"event": "checkpoint failed", "actor": None, **about})
-            if not self._unsaved:
-                warnings.warn(
-                    f"the checkpoint of iteration {self.t} could not be written ({error}); the run goes on, and would "
-                    f"be resumed from iteration {self._saved}",
-                    stacklevel=2,
-                )
-            self._unsaved = True
+        if why := self.saves.attempt(self.t, self.save):
+            self.account.unsaved(self.t, why)
 
     def _resume(self) -> list[int]:
         """Go on from the checkpoint. Actors that had been lost are back, as far as theirs goes; which, is returned."""
-        folder = str(self.options.checkpoint_dir)
-        about = checkpoints.load_run(Path(folder))
-        self._check_same(about, folder)
+        folder = str(self.saves.folder)
+        about = self.saves.read(self._print, self._rows, self.names)
         self.t, self.messages, self.nbytes = about["t"], about["messages"], about["nbytes"]
         self.certificates = about["certificates"]
-        self._saved = self._tried = about["t"]
-        self._kept = {index: t for index, t in enumerate(about["kept"]) if t is not None}
-        whole = [index for index in range(len(self.crew.actors)) if self._kept.get(index) == self.t]
-        back = [index for index in range(len(self.crew.actors)) if index not in whole]
+        back = self.saves.behind()
+        whole = [index for index in range(len(self.crew.actors)) if index not in back]
         if back and not takes_back(self.run):
             raise ValueError(f"the checkpoint in {folder} is of a run that had lost actors, and {STAYS_AWAY}")
         self.crew.starting([self.crew.actors[index].restore.remote(folder, self.t) for index in whole])
@@ -271,20 +234,6 @@ class RayRuntime:
             self.crew.starting([self._rejoined(self.crew.actors[index], index, exchanges)])
             self._back(index)
         return back
-
-    def _check_same(self, about: dict[str, Any], folder: str) -> None:
-        """Refuse a checkpoint of another run, or of other rows. Those of before rows were noted are not asked."""
-        before = about.get("rows", self._rows)
-        nodes = changed(before, self._rows) if len(before) == len(self._rows) else []
-        others = f"the rows of {named(nodes, self.names)} are not those the checkpoint in {folder} was made with"
-        if about["fingerprint"] != self._print:
-            raise ValueError(
-                f"the checkpoint in {folder} is of another run: data, nodes, topology, algorithm, lam, seed and the "
-                f"number of actors, there {len(about['kept'])}, must be the same"
-                + (f"; {others}" if 0 < len(nodes) < len(before) else "")
-            )
-        if nodes:
-            raise ValueError(f"{others}: put the former ones back, or start anew, without resume")
 
     # actors that are lost and come back
 
@@ -311,7 +260,8 @@ class RayRuntime:
         self.crew.engage()
         begun: list[Begun] = self.crew.starting([self._take_over(i, actor) for i, actor in enumerate(self.crew.actors)])
         self._require_same_rows([digest for each in begun for digest in each.digests], 0)
-        self.pids, self.gone, self._unweighed = [each.pid for each in begun], {}, []
+        self.pids = [each.pid for each in begun]
+        self.account.all_anew()
         self.t = self._began
         back = self._set_out(self._is_resumable())
         if there > self.t:
@@ -324,26 +274,19 @@ class RayRuntime:
     def _is_resumable(self) -> bool:
         """Whether there is a checkpoint of this run, and if some of it are older than the others, they can be taken
         back."""
-        there = bool(self._saved) or self.options.resume
-        same = all(self._kept.get(index) == self._saved for index in range(len(self.crew.actors)))
-        return there and (same or takes_back(self.run))
+        there = bool(self.saves.last) or self.options.resume
+        return there and (not self.saves.behind() or takes_back(self.run))
 
     def _why_all_lost(self) -> str:
-        reason = next((event["why"] for event in reversed(self._happened) if event["event"] == "lost"), "no answer")
-        said = f"all actors are lost, the last by {reason}"
+        said = f"all actors are lost, the last by {self.account.last_reason()}"
         if self._began_again >= 0:
             said += ", once more where they were lost before: have they memory enough?"
-        if self._saved:
-            return f"{said}; resume=True goes on from iteration {self._saved}, in {self.options.checkpoint_dir}"
+        if self.saves.last:
+            return f"{said}; resume=True goes on from iteration {self.saves.last}, in {self.saves.folder}"
         return f"{said}; restart=True starts new ones, checkpoint_dir keeps what was learned"
 
     def _lost(self, index: int, why: str) -> None:
-        first, last = self._range(index)
-        for node in range(first, last):
-            self.gone.setdefault(node, self.t)
-        event = {"event": "lost", "actor": index, "nodes": [first, last - 1], "iteration": self.t, "why": why}
-        self._happened.append(event)
-        self._unweighed.append(event)
+        self.account.lost(index, self.t, why)
         if getattr(self.run, "still", None) is not None:
             raise ClusterError(
                 f"actor {index} was lost ({why}); gossip_rounds='diameter' trusts that every flag arrives in its "
@@ -351,22 +294,9 @@ class RayRuntime:
             )
 
     def _weigh(self) -> None:
-        """Push-Sum's mass that went with the lost, or was on its way to them: of several at a time, with the last."""
-        events: list[dict[str, Any]] = []
-        if not keeps_mass(self.run):
-            self._unweighed = []
-        while self._unweighed:  # asking for it may lose another
-            events, self._unweighed = events + self._unweighed, []
-            now = float(sum(part.sum() for part in self._all("values", "phi").values()))
-        if not events:
-            return
-        if not now:  # nodes have no mass before their first iteration
-            self._unweighed = events
-            return
-        *others, last = events
-        last["mass_lost"], self._mass = self._mass - now, now
-        for event in others:
-            event["mass_lost_with"] = last["actor"]
+        """Ask what mass is left, if any was lost."""
+        if keeps_mass(self.run):
+            self.account.weigh(lambda: float(sum(part.sum() for part in self._all("values", "phi").values())))
 
     def _restart(self) -> None:
         """New actors in the place of the lost, with their rows and their last checkpoint; they join from here on."""
@@ -383,15 +313,13 @@ class RayRuntime:
 
     def _admit(self, index: int, actor: Any, begun: Begun) -> None:
         """Let an actor in that has its rows and its block."""
-        first, last = self._range(index)
+        first, last = self.account.nodes(index)
         self._require_same_rows(begun.digests, first)
         exchanges = self.exchanges()
         self.ray.get(self._rejoined(actor, index, exchanges), timeout=self.options.timeout)
         self.crew.admit(index, actor)
         self.pids[index] = begun.pid
-        for node in range(first, last):
-            self.gone.pop(node, None)
-        self._mass += float(self._sizes[first:last].sum())
+        self.account.mass += float(self._sizes[first:last].sum())
         self._back(index)
 
     def _require_same_rows(self, digests: list[str], first: int) -> None:
@@ -405,22 +333,15 @@ class RayRuntime:
     def _rejoined(self, actor: Any, index: int, exchanges: int) -> Any:
         """Let an actor take the place of one that was lost."""
         others = [actor if i == index else other for i, other in enumerate(self.crew.actors)]
-        return actor.rejoin.remote(others, self.t, exchanges, self.options.checkpoint_dir, self._kept.get(index))
+        return actor.rejoin.remote(others, self.t, exchanges, self.options.checkpoint_dir, self.saves.kept.get(index))
 
     def _back(self, index: int) -> None:
-        first, last = self._range(index)
-        about = {"nodes": [first, last - 1], "iteration": self.t, "from": self._kept.get(index)}
-        self._happened.append({"event": "restarted", "actor": index, **about})
+        self.account.back(index, self.t, self.saves.kept.get(index))
 
     def _not_back(self, index: int, why: str) -> None:
-        first, last = self._range(index)
-        about = {"nodes": [first, last - 1], "iteration": self.t, "why": " ".join(why.split())[:MOST_SAID]}
-        self._happened.append({"event": "restart failed", "actor": index, **about})
+        self.account.not_back(index, self.t, why)
 
     # small things
-
-    def _range(self, index: int) -> tuple[int, int]:
-        return int(self.bounds[index]), int(self.bounds[index + 1])
 
     def _count(self, messages: int, nbytes: int) -> None:
         self.messages += messages
