@@ -33,6 +33,7 @@ from gadget_svm.peers.export import export
 from gadget_svm.peers.identity import Identity
 from gadget_svm.peers.membership import Superseded
 from gadget_svm.peers.peer import Peer
+from gadget_svm.peers.scaling import Scale
 from gadget_svm.peers.study import Study
 
 DAY = 86_400.0
@@ -50,7 +51,7 @@ def model(tmp_path):
     """Of a peer called north: the sign of age - size."""
     terms = Charter("test", "pdmm", 0.01, 3, "none", (-1.0, 1.0), False, "none")
     weights = np.array([[1.0, -1.0, 0.0]])
-    return export(tmp_path / "m.safetensors", weights, np.ones(3), terms, name="north", ticks=9, columns=NAMES)
+    return export(tmp_path / "m.safetensors", weights, Scale.none(3), terms, name="north", ticks=9, columns=NAMES)
 
 
 def table(path, columns, *lines):
@@ -230,6 +231,45 @@ def test_stop_says_what_became_of_it_and_status_who_is_kept(town, withdraws):
     thread.join(60)
     assert found.output.split() == f"a has left; its model is {config.peer.model}.".split()
     assert peer._withdraws is withdraws
+
+
+def test_status_takes_a_peers_file_as_the_other_commands_do(town):
+    config, other = town.config("a"), town.config("b")
+    toml, theirs = (each.peer.state.parent / "peer.toml" for each in (config, other))
+    (named := toml.with_name("south")).write_text(toml.read_text())
+    thread = in_a_thread(Peer(config))
+    try:
+        for words in ([toml], [named], [toml, "--config", theirs], [config.peer.address, "--config", theirs]):
+            found = gadget("peer", "status", *words)
+            assert found.exit_code == 0, found.output
+            assert found.output.startswith(f"a at {config.peer.address}")
+    finally:
+        gadget("peer", "stop", toml)
+        thread.join(60)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nowhere.toml"], "error: nowhere.toml does not exist: name a peer.toml\n"),
+        (
+            ["north"],
+            "error: 'north' is not host:port, such as site-a.example.org:7400, 10.0.0.7:7400 or [::1]:7400; nor is "
+            "there such a file\n",
+        ),
+        (
+            ["10.0.0.7:7400"],
+            "error: peer.toml does not exist: name a peer's file with --config, whose certificate 10.0.0.7:7400 "
+            "believes\n",
+        ),
+        ([], "error: peer.toml does not exist: name a peer.toml\n"),
+    ],
+)
+def test_status_says_what_it_did_not_find(tmp_path, monkeypatch, words, said):
+    monkeypatch.chdir(tmp_path)
+    found = gadget("peer", "status", *words)
+    assert found.exit_code == 2
+    assert found.output == said
 
 
 def test_stop_says_if_the_state_could_not_be_written(town, monkeypatch):

@@ -198,7 +198,7 @@ def sound_statistics(statistics):
         sound_name(entry.name)
         sound_number(entry.rows)
         assert entry.rows >= 0
-        for vector in (entry.sum, entry.square, entry.largest):
+        for vector in (entry.sum, entry.spread, entry.largest):
             if vector is not None:
                 sound_vector(vector)
 
@@ -670,7 +670,7 @@ def wild_field(rng, f, sane):
         return field(f.number, 2, usual.get(f.name, b"peer") if likely else rng.choice(STRINGS))
     if f.type == TYPES.TYPE_BYTES:
         usual = {"run": RUN, "nonce": bytes(32), "frozen": rng.choice([b"", bytes(32)]), "vector32": rng.randbytes(20)}
-        content = wild_vector(rng) if f.name in ("vector", "sum", "square", "largest") else usual.get(f.name, b"")
+        content = wild_vector(rng) if f.name in ("vector", "sum", "spread", "largest") else usual.get(f.name, b"")
         return field(f.number, 2, content if likely else rng.choice(STRINGS))
     if f.type == TYPES.TYPE_DOUBLE:
         return field(f.number, 1, struct.pack("<d", 2.5 if likely else rng.choice(DOUBLES)))

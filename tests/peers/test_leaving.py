@@ -23,6 +23,7 @@ from gadget_svm.peers.messages import KEPT, Kept, Notice, Status
 from gadget_svm.peers.overlay import node_id
 from gadget_svm.peers.peer import WITHDRAW, Peer
 from gadget_svm.peers.post import Contact, Line, Unreachable
+from gadget_svm.peers.seeds import Seeds
 
 WITHIN = 0.01
 
@@ -440,7 +441,7 @@ def test_one_who_has_learned_with_others_is_not_stopped_by_a_guest_of_other_term
         async with living(a, b):
             await settled("ab", a, b)
         back, guest = again(a), town.peer("d", SITES["d"], lam=0.02)
-        back.calls.seeds, guest.calls.agreed = {guest.address}, True  # so that it stays
+        back.calls.seeds, guest.calls.agreed = Seeds([guest.address]), True  # so that it stays
         async with living(back, guest):
             await until(lambda: "lam" in back.trouble.get("terms", ""))
             await goes_on(back, 100)

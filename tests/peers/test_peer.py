@@ -1,4 +1,4 @@
-"""A peer and its parts: rows, terms, the scaler, the learner, what survives, what is exported and shown."""
+"""A peer and its parts: rows, terms, the learner, what survives, what is exported and shown."""
 
 import asyncio
 import json
@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
@@ -31,11 +30,11 @@ from gadget_svm.peers.export import as_model, export
 from gadget_svm.peers.learner import Learner, Parcel
 from gadget_svm.peers.legacies import Legacy
 from gadget_svm.peers.membership import Superseded
-from gadget_svm.peers.messages import Entry, Kept, Notice, Statistics
+from gadget_svm.peers.messages import Kept, Notice
 from gadget_svm.peers.overlay import node_id
 from gadget_svm.peers.peer import Peer
 from gadget_svm.peers.post import Contact
-from gadget_svm.peers.scaling import Scaling, ScalingError, common_scale, digest_of, divided, statistics
+from gadget_svm.peers.scaling import Scale, Scaling
 from gadget_svm.peers.site import LEAST_ROWS, SiteError, load_site
 from gadget_svm.peers.turns import PATIENCE
 
@@ -125,112 +124,6 @@ def test_rows_of_the_same_content_have_one_fingerprint_and_others_another(town):
     flipped = replace(first, label=1 - first.label)
     assert first.fingerprint() == same.fingerprint()
     assert len({found.fingerprint() for found in (first, other, flipped)}) == 3
-
-
-# The scaler
-
-
-def test_no_scaling_is_settled_at_once():
-    X, _ = rows()
-    found = Scaling("none", 0, "a", X)
-    assert found.settled
-    assert not found.hear(Statistics("b"))
-    np.testing.assert_array_equal(found.scale, np.ones(12))
-
-
-@pytest.mark.parametrize("kind", ["max-abs", "deviation"])
-def test_the_scale_is_that_of_the_pooled_rows_in_any_order_of_hearing(kind):
-    shards = [rows(25 + 5 * i, seed=i)[0] for i in range(3)]
-    found = [Scaling(kind, 3, name, X) for name, X in zip("abc", shards, strict=True)]
-    assert not any(each.settled for each in found)
-    for i, j in ((0, 1), (2, 1), (1, 2), (0, 2), (1, 0), (2, 1), (0, 2)):
-        found[i].hear(found[j].message())
-    pooled = sp.vstack(shards).toarray()
-    wanted = np.abs(pooled).max(axis=0) if kind == "max-abs" else pooled.std(axis=0)
-    for each in found:
-        assert each.digest == found[0].digest != b""
-        np.testing.assert_array_equal(each.scale, found[0].scale)
-        np.testing.assert_allclose(each.scale, wanted, rtol=1e-10)
-
-
-def test_hearing_twice_changes_nothing_and_a_late_one_takes_over_what_was_settled():
-    shards = [rows(seed=i)[0] for i in range(3)]
-    a, b, late = (Scaling("max-abs", 2, name, X) for name, X in zip("abc", shards, strict=True))
-    assert a.hear(b.message())
-    assert not a.hear(b.message())
-    assert late.hear(a.message())
-    assert late.digest == a.digest
-    assert set(late.entries) == {"a", "b"}
-
-
-def test_of_two_settled_sets_the_lower_digest_wins_everywhere():
-    shards = [rows(seed=i)[0] for i in range(4)]
-    a, b, c, d = (Scaling("max-abs", 2, name, X) for name, X in zip("abcd", shards, strict=True))
-    a.hear(b.message()), c.hear(d.message())
-    lower = min(a.digest, c.digest)
-    first, second = a.message(), c.message()
-    a.hear(second), c.hear(first)
-    assert a.digest == c.digest == lower
-    np.testing.assert_array_equal(a.scale, c.scale)
-
-
-def test_statistics_that_do_not_fit_are_refused():
-    X, _ = rows()
-    found = Scaling("deviation", 2, "a", X)
-    with pytest.raises(ScalingError, match="b lack"):
-        found.hear(Statistics("b", (statistics("max-abs", "b", X),)))
-    with pytest.raises(ScalingError, match="digest"):
-        found.hear(Statistics("b", (statistics("deviation", "b", X),), b"x" * 32))
-    with pytest.raises(ScalingError, match="b lack"):
-        found.hear(Statistics("b", (replace(statistics("deviation", "b", X), rows=0.0),)))
-    assert not found.settled
-    with pytest.raises(ScalingError, match="sites"):
-        Scaling("deviation", 0, "a", X)
-
-
-def test_a_feature_that_never_varies_is_left_as_it_is():
-    X = sp.csr_matrix(np.hstack([np.full((30, 1), 5.0), np.zeros((30, 1)), rows(30, 3)[0].toarray()]))
-    deviation = common_scale("deviation", [statistics("deviation", "a", X)])
-    assert deviation[0] == deviation[1] == 1.0
-    largest = common_scale("max-abs", [statistics("max-abs", "a", X)])
-    assert (largest[0], largest[1]) == (5.0, 1.0)
-    np.testing.assert_allclose(divided(X, largest).toarray(), X.toarray() / largest)
-
-
-def test_the_digest_is_of_the_set_not_of_its_order():
-    one, two = Entry("a", 3.0, largest=np.ones(2)), Entry("b", 4.0, largest=np.ones(2))
-    assert digest_of([one, two]) == digest_of([two, one])
-    assert digest_of([one, two]) != digest_of([one, replace(two, rows=5.0)])
-
-
-@pytest.mark.parametrize("kind", ["max-abs", "deviation"])
-def test_three_sites_settle_on_one_scale_and_a_late_one_joins_it(town, kind):
-    """And the model that is exported is for rows as they are."""
-    stretch = np.geomspace(0.01, 100.0, 12)
-    datas = [(sp.csr_matrix(X.multiply(stretch)), y) for X, y in (rows(60, seed=i) for i in range(4))]
-
-    async def main():
-        a, b, c = town.peers("abc", datas[:3], scaling=kind, sites=3)
-        assert not any(peer.learner for peer in (a, b, c))
-        async with living(a, b, c):
-            await until(lambda: all(peer.ticks > 20 for peer in (a, b, c)))
-            late = town.peer("d", datas[3], join=(a.address,), scaling=kind, sites=3)
-            async with living(late):
-                await until(lambda: late.ticks > 20 and all("d" in peer.mailbox.heard for peer in (a, b, c)))
-                pooled = sp.vstack([X for X, _ in datas[:3]]).toarray()
-                wanted = np.abs(pooled).max(axis=0) if kind == "max-abs" else pooled.std(axis=0)
-                for peer in (a, b, c, late):
-                    assert peer.run == a.run
-                    np.testing.assert_array_equal(peer.scaling.scale, a.scaling.scale)
-                np.testing.assert_allclose(a.scaling.scale, wanted, rtol=1e-7)
-            await goes_on(a, 100)  # who leaves stirs the others up for a few ticks
-        model = load_model(a.config.peer.model)
-        X, y = datas[1]
-        scaled = a.learner._predicted(sp.hstack([divided(X, wanted), np.ones((60, 1))]) @ a.learner.model().T)
-        np.testing.assert_array_equal(model.predict(X), np.where(scaled > 0, 1, -1))
-        assert (model.predict(X) == y).mean() > 0.8
-
-    asyncio.run(main())
 
 
 # The learner
@@ -608,7 +501,7 @@ def test_a_model_that_is_not_finite_is_not_written(town):
     peer = lived(town.peer("a"))
     before = files_of(peer)
     with pytest.raises(PeerError, match="not finite"):
-        peer.keeper.write_model(np.full((1, 13), np.nan), 3)
+        peer.keeper.write_model(np.full((1, 13), np.nan), Scale.none(12), 3)
     assert files_of(peer) == before
 
 
@@ -752,10 +645,11 @@ def test_a_checkpoint_that_is_none_of_ours_is_refused_with_a_sentence(town):
 def test_the_model_file_predicts_rows_as_they_are(tmp_path, classes, intercept):
     terms = replace(TERMS, classes=classes, intercept=intercept, features=4)
     rng = np.random.default_rng(1)
-    weights, scale, X = rng.normal(size=(terms.outputs, terms.width)), rng.uniform(0.1, 9, 4), rng.normal(size=(50, 4))
+    weights, X = rng.normal(size=(terms.outputs, terms.width)), rng.normal(size=(50, 4))
+    scale = Scale(rng.uniform(0.1, 9, 4), rng.normal(size=4) if intercept else np.zeros(4))
     path = export(tmp_path / "m.safetensors", weights, scale, terms, name="site-a", ticks=12)
     model = load_model(path)
-    scores = (X / scale) @ weights[:, :4].T + (weights[:, 4] if intercept else 0.0)
+    scores = (X - scale.shift) / scale.divisor @ weights[:, :4].T + (weights[:, 4] if intercept else 0.0)
     number = (scores[:, 0] > 0).astype(int) if terms.outputs == 1 else scores.argmax(axis=1)
     np.testing.assert_array_equal(model.predict(X), np.array(classes)[number])
     assert list(model.classes_) == sorted(classes)
@@ -763,7 +657,7 @@ def test_the_model_file_predicts_rows_as_they_are(tmp_path, classes, intercept):
 
 def test_the_model_knows_its_features_names_and_site():
     terms = replace(TERMS, features=2)
-    model = as_model(np.ones((1, 3)), np.ones(2), terms, name="site-a", ticks=12, columns=("age", "size"))
+    model = as_model(np.ones((1, 3)), Scale.none(2), terms, name="site-a", ticks=12, columns=("age", "size"))
     assert list(model.feature_names_in_) == ["age", "size"]
     assert (model.sites_, model.n_iter_) == (["site-a"], 12)
 

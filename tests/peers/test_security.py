@@ -654,6 +654,11 @@ TERMS = {
     "algorithm": ({"algorithm": "pdmm"}, {"algorithm": "gadget"}, ["algorithm 'pdmm'", "algorithm 'gadget'"]),
     "intercept": ({"intercept": True}, {"intercept": False}, ["intercept = True", "intercept = False"]),
     "scaling": ({}, {"scaling": "max-abs", "sites": 2}, ["scaling 'none'", "scaling 'max-abs'"]),
+    "sites": (
+        {"scaling": "deviation", "sites": 1},
+        {"scaling": "deviation", "sites": 3},
+        ["sites = 1", "sites = 3"],
+    ),
     "features": ({"features": 12}, {"features": 13}, ["12 features", "13 features"]),
     "classes": ({"classes": [-1, 1]}, {"classes": [1, -1]}, ["the classes -1.0, 1.0", "the classes 1.0, -1.0"]),
     "more classes": ({}, {"classes": [-1, 0, 1]}, ["the classes -1.0, 1.0", "the classes -1.0, 0.0, 1.0"]),

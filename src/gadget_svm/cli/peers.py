@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 peer_app = typer.Typer(help="Real peers: one process a site, over mTLS.", no_args_is_help=True)
 Toml = Annotated[Path, typer.Argument(metavar="PEER.TOML", help="The peer's file, as 'gadget peer new' writes it.")]
 Own = Annotated[
-    Path, typer.Option("--config", metavar="PEER.TOML", help="Whose certificate to show: any peer's of the network.")
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="PEER.TOML",
+        help="Whose certificate to show: any peer's of the network. Default: the asked one's file, or peer.toml.",
+    ),
 ]
 
 
@@ -76,7 +81,8 @@ def run(
     config: Toml = Path("peer.toml"),
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew; the saved state is set aside.")] = False,
 ) -> None:
-    """Run a peer until Ctrl-C, SIGTERM or 'gadget peer stop'; it takes its leave and saves its state and model."""
+    """Run a peer until Ctrl-C, SIGTERM, the end of its terminal or 'gadget peer stop'; it takes its leave and saves its
+    state and model."""
     need_peers()
     from gadget_svm.peers.running import Broken, run_peer
 
@@ -88,15 +94,16 @@ def run(
 
 @peer_app.command("status")
 def status(
-    address: Annotated[str | None, typer.Argument(help="host:port of a peer. Default: the one of --config.")] = None,
-    config: Own = Path("peer.toml"),
+    peer: Annotated[
+        str | None, typer.Argument(help="host:port of a peer, or its file. Default: the one of --config.")
+    ] = None,
+    config: Own = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Again every second, until Ctrl-C.")] = False,
 ) -> None:
     """How a peer is: its neighbours, objective, estimated gap, disagreement, messages and bytes."""
     need_peers()
-    own = _loaded(config)
-    where = address or own.peer.address
+    own, where = _whom(peer, config)
     if json or not watch:
         found = _ask(own, where)
         if json:
@@ -213,6 +220,28 @@ def _loaded(path: Path) -> "PeerConfig":
     from gadget_svm.peers.config import load
 
     return load(path)
+
+
+def _whom(peer: str | None, config: Path | None) -> tuple["PeerConfig", str]:
+    """With whose certificate to ask, and where. What is no address is a file, which says both."""
+    from gadget_svm.peers.naming import check_endpoint
+
+    usual = Path("peer.toml")
+    if peer is None:
+        own = _loaded(config or usual)
+        return own, own.peer.address
+    try:
+        where = check_endpoint(peer)
+    except ValueError as error:
+        if not peer.endswith(".toml") and not Path(peer).exists():
+            raise ValueError(f"{error}; nor is there such a file") from error
+        asked = _loaded(Path(peer))
+        return asked if config is None else _loaded(config), asked.peer.address
+    if config is None and not usual.exists():
+        raise ValueError(
+            f"{usual} does not exist: name a peer's file with --config, whose certificate {where} believes"
+        )
+    return _loaded(config or usual), where
 
 
 def _talk(own: "PeerConfig", address: str, question: Any, name: str | None = None) -> Any:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from gadget_svm.peers.logs import fields
 from gadget_svm.peers.post import Disagreement, Line, Unreachable, introduce
+from gadget_svm.peers.seeds import Seeds
 from gadget_svm.peers.strangers import Strangers
 
 if TYPE_CHECKING:
@@ -34,24 +35,22 @@ class Calls:
     def __init__(self, company: Company) -> None:
         config = company.config
         self.company = company
-        self.seeds = {address for address in config.peer.join if address != company.address}
+        self.seeds = Seeds(config.peer.join)
         self.agreed = False  # whether anybody's terms were found to be the same
         self.refused = False  # whether they were found to be other ones, when there was nobody else
         self.strangers = Strangers(company.name, config.learn.degree, config.pace.heartbeat)
         self.under_way: set[asyncio.Task[None]] = set()  # to strangers
 
     async def round(self) -> None:
-        """One to somebody who is missed, or to all of them if nobody is here."""
+        """One to somebody who is missed, or to some of them if nobody is here."""
         company, members = self.company, self.company.members
         here = {company.address, *(members.get(name).address for name in members.met())}
-        away = [address for address in sorted(self.seeds) if address not in here]
         missed = [member for member in (*members.doubtful(), *members.lost()) if member.address]
-        away += [member.address for member in missed if members.has_met(member.name)]
         rumoured = [(member.name, member.address) for member in missed if not members.has_met(member.name)]
         self.to_strangers(company.rng.sample(rumoured, min(1, len(rumoured))))
-        some = away if len(here) == 1 else company.rng.sample(away, min(1, len(away)))
-        calls = (self.to(address) for address in dict.fromkeys(some[:AT_ONCE]))
-        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        met = [member.address for member in missed if members.has_met(member.name)]
+        some = self.seeds.take(AT_ONCE if len(here) == 1 else 1, met, here)
+        outcomes = await asyncio.gather(*map(self.to, some), return_exceptions=True)
         errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
         if errors and (not any(outcome is True for outcome in outcomes) or not isinstance(errors[0], PeerError)):
             raise errors[0]  # one seed of other terms among several is their affair, if another one agrees

@@ -18,6 +18,7 @@ _WORDS = {
     "classes": "the classes {}",
     "intercept": "intercept = {}",
     "scaling": "scaling {}",
+    "sites": "sites = {}",
 }
 _FIXES = {
     "run": "give both peers the same [learn] run, if they belong together",
@@ -28,6 +29,7 @@ _FIXES = {
     "classes": "set [data] classes to all labels of all sites, in the same order",
     "intercept": "set [learn] intercept alike at both sites",
     "scaling": "set [learn] scaling alike at both sites",
+    "sites": "set [learn] sites, of whose statistics the scale is made, to the same number at both",
 }
 
 
@@ -43,6 +45,7 @@ class Charter:
     classes: tuple[str | float, ...]
     intercept: bool
     scaling: str
+    sites: int = 0  # of whose statistics the scale is made
 
     @property
     def outputs(self) -> int:
@@ -81,8 +84,9 @@ class Charter:
         if not isinstance(classes, list) or not 2 <= len(classes) <= MOST_CLASSES:
             raise ValueError("the terms name no two classes")
         return cls(
-            _text(raw["run"]), _text(raw["algorithm"]), _number(raw["lam"]), _count(raw["features"]),
+            _text(raw["run"]), _text(raw["algorithm"]), _number(raw["lam"]), _count(raw["features"], 1, "features"),
             _text(raw["names"]), tuple(_label(c) for c in classes), raw["intercept"] is True, _text(raw["scaling"]),
+            _count(raw["sites"], 0, "sites"),
         )  # fmt: skip
 
 
@@ -120,9 +124,9 @@ def _number(value: Any) -> float:
     return float(value)
 
 
-def _count(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**31:
-        raise ValueError(f"the terms hold {str(value)[:50]!r} where a number of features belongs")
+def _count(value: Any, least: int, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**31:
+        raise ValueError(f"the terms hold {str(value)[:50]!r} where a number of {what} belongs")
     return value
 
 

@@ -198,7 +198,7 @@ def check_statistics(statistics: Statistics) -> None:
         check_number(entry.rows, "the number of rows")
         if entry.rows < 0:
             raise Malformed("members", f"an entry of {entry.rows} rows")
-        for vector in (entry.sum, entry.square, entry.largest):
+        for vector in (entry.sum, entry.spread, entry.largest):
             if vector is not None:
                 check_vector(vector)
                 lengths.add(len(vector))

@@ -113,7 +113,9 @@ class Learn(Section):
     scaling: Literal["none", "max-abs", "deviation"] = Field(
         default="none", description='"none", or by statistics of all sites: "max-abs" or "deviation"'
     )
-    sites: Annotated[int, Field(ge=0)] = Field(default=0, description="sites whose statistics scaling waits for")
+    sites: Annotated[int, Field(ge=0)] = Field(
+        default=0, description="sites whose statistics scaling waits for, the same everywhere"
+    )
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(default=0, description="decides every draw")
     degree: Annotated[int, Field(ge=2, multiple_of=2)] = Field(
         default=4, description="neighbours of a peer, an even number"

@@ -33,6 +33,8 @@ PARALLEL = 0.95
 """|cosine| from which on a vector is taken to point along a row."""
 PATIENCE = 3
 """Vectors kept back from one neighbour in a row before one goes out with noise."""
+MUTE = 100
+"""Vectors kept back from one neighbour in a row, before any was sent, that are no matter of the first few ticks."""
 FORMER = 16
 """Neighbours of before of whom it is known what they were sent, should they come back."""
 ROUNDING = float(np.finfo(np.float64).eps)
@@ -70,20 +72,26 @@ class Discretion:
 
     def allows(self, receiver: int, vector: Floats, duals: Floats | None) -> bool:
         """Whether this may be sent. `handed` says that it was."""
-        return self._released(receiver, vector, duals) is not None
+        clear = self._released(receiver, vector, duals) is not None
+        self.withheld += not clear
+        return clear
 
     def released(self, receiver: int, vector: Floats, duals: Floats | None) -> Floats | None:
         """What to send: a copy of the vector, or with noise if it was kept back too often, or nothing."""
-        clear = self._released(receiver, vector, duals)
-        if clear is not None:
-            return clear
+        found = self._released(receiver, vector, duals)
+        if found is None:
+            found = self._disguise(receiver, vector)
+            if found is None:
+                self.withheld += 1  # once it is sure: others read it meanwhile, and it only grows
+        return found
+
+    def _disguise(self, receiver: int, vector: Floats) -> Floats | None:
         last = self.sent(receiver)
         if last is None or self._refused[receiver] < PATIENCE:
             return None
         noisy = _Vector(vector + self._noise(vector - last))
         if self._points_at_a_row(noisy, self._before(receiver)):
             return None
-        self.withheld -= 1
         self.disguised += 1
         return self._wait(receiver, noisy)
 
@@ -97,6 +105,10 @@ class Discretion:
             self._take_note()
             found = self._sent.get(receiver)
         return None if found is None else found.flat
+
+    def mute(self, receiver: int) -> bool:
+        """Whether nothing ever went to this neighbour, though much was to. For the thread that looks."""
+        return self._refused.get(receiver, 0) >= MUTE and self.sent(receiver) is None
 
     def forget(self, keep: set[int]) -> None:
         """Let go of what was sent to others than these, but for the latest few."""
@@ -132,7 +144,6 @@ class Discretion:
     def _released(self, receiver: int, vector: Floats, duals: Floats | None) -> Floats | None:
         own, earlier = _Vector(np.array(vector)), self._before(receiver)
         if self._is_one_row(duals) or self._points_at_a_row(own, earlier):
-            self.withheld += 1
             self._refused[receiver] = self._refused.get(receiver, 0) + 1
             return None
         return self._wait(receiver, own)

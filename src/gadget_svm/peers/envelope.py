@@ -151,7 +151,7 @@ def encode_statistics(statistics: Statistics) -> bytes:
     checks.check_statistics(statistics)
     message = wire.KINDS.Statistics(version=VERSION, name=statistics.name, frozen=statistics.frozen)
     for entry in statistics.entries:
-        vectors = {name: getattr(entry, name) for name in ("sum", "square", "largest")}
+        vectors = {name: getattr(entry, name) for name in ("sum", "spread", "largest")}
         packed = {name: _packed(vector, False).tobytes() for name, vector in vectors.items() if vector is not None}
         message.entries.add(name=entry.name, rows=entry.rows, **packed)
     return wire.sealed(message)
@@ -235,7 +235,7 @@ def _state(number: int) -> State:
 def _get_entry(entry: Any, dimension: int) -> Entry:
     vectors = [
         _unpacked(getattr(entry, name), False, dimension) if entry.HasField(name) else None
-        for name in ("sum", "square", "largest")
+        for name in ("sum", "spread", "largest")
     ]
     return Entry(entry.name, entry.rows, *vectors)
 

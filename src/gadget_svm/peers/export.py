@@ -8,16 +8,17 @@ from numpy.typing import NDArray
 from gadget_svm.estimator import GadgetSVC
 from gadget_svm.estimator.files import save_model
 from gadget_svm.peers.charter import Charter
+from gadget_svm.peers.scaling import Scale
 
 Floats = NDArray[np.float64]
 
 
 def as_model(
-    weights: Floats, scale: Floats, charter: Charter, *, name: str, ticks: int, columns: tuple[str, ...] | None = None
+    weights: Floats, scale: Scale, charter: Charter, *, name: str, ticks: int, columns: tuple[str, ...] | None = None
 ) -> GadgetSVC:
-    """A fitted estimator of one node; ``weights`` (outputs x width) belong to features divided by ``scale``."""
-    coef = weights[:, : charter.features] / scale
-    intercept = weights[:, charter.features].copy() if charter.intercept else np.zeros(charter.outputs)
+    """A fitted estimator of one node; ``weights`` (outputs x width) belong to features scaled by ``scale``."""
+    own = weights[:, charter.features].copy() if charter.intercept else np.zeros(charter.outputs)
+    coef, intercept = scale.undo(weights[:, : charter.features], own)
     model = GadgetSVC(n_nodes=1, lam=charter.lam, algorithm=charter.algorithm, fit_intercept=charter.intercept)
     classes = np.array(charter.classes)
     if classes.dtype.kind == "f" and np.array_equal(classes, np.rint(classes)):
@@ -40,7 +41,7 @@ def as_model(
 
 
 def export(
-    path: Path, weights: Floats, scale: Floats, charter: Charter, *, name: str, ticks: int,
+    path: Path, weights: Floats, scale: Scale, charter: Charter, *, name: str, ticks: int,
     columns: tuple[str, ...] | None = None,
 ) -> Path:  # fmt: skip
     """Write the model file; a half-written one never replaces a good one."""

@@ -26,6 +26,7 @@ from gadget_svm.peers.member import Member
 from gadget_svm.peers.messages import Ack, Hello, HelloReply, Letter, Malformed, Notice, Statistics, Status
 from gadget_svm.peers.metrics import Metrics
 from gadget_svm.peers.post import Disagreement, Line, Unreachable, introduce, signed_reply
+from gadget_svm.peers.scaling import Scale
 from gadget_svm.peers.site import load_site
 from gadget_svm.topologies import build
 
@@ -83,8 +84,8 @@ class Stepper:
             for _ in range(self.step.ticks):
                 await self._tick()
             path = export(
-                self.config.peer.model, self.learner.model(), np.ones(self.features), self.charter, name=self.me.name,
-                ticks=self.learner.t, columns=self.site.columns,
+                self.config.peer.model, self.learner.model(), Scale.none(self.features), self.charter,
+                name=self.me.name, ticks=self.learner.t, columns=self.site.columns,
             )  # fmt: skip
             log.info("done", extra=fields(ticks=self.learner.t, model=str(path)))
         finally:

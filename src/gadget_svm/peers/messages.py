@@ -131,7 +131,7 @@ class Entry:
     name: str
     rows: float
     sum: Floats | None = None
-    square: Floats | None = None
+    spread: Floats | None = None
     largest: Floats | None = None
 
 

@@ -35,7 +35,7 @@ from gadget_svm.peers.overlay import node_id
 from gadget_svm.peers.post import Line, Unreachable
 from gadget_svm.peers.scaling import Scaling, ScalingError
 from gadget_svm.peers.site import load_site
-from gadget_svm.peers.status import describe, estimates
+from gadget_svm.peers.status import describe, estimates, own_slack
 from gadget_svm.peers.study import Study
 from gadget_svm.peers.turns import PATIENCE
 
@@ -61,17 +61,16 @@ class Peer(Company):
         )  # fmt: skip
         charter = Charter(
             learn.run, learn.algorithm, learn.lam, self.site.X.shape[1], self.site.names, self.site.classes,
-            learn.intercept, learn.scaling,
+            learn.intercept, learn.scaling, learn.sites if learn.scaling != "none" else 0,
         )  # fmt: skip
         super().__init__(config, float(self.site.X.shape[0]), charter, identity)
-        self.scaling = Scaling(learn.scaling, learn.sites, self.name, self.site.X)
+        self.scaling = Scaling(learn.scaling, learn.sites, self.name, self.site.X, shifts=learn.intercept)
         self.metrics.info.info(
             {"name": self.name, "run": learn.run, "algorithm": learn.algorithm, "version": __version__}
         )
         self.fingerprint = self.site.fingerprint()
         self._run: tuple[bytes | None, bytes] = (None, b"")
         self._withdraws = self._went_on = False
-        self._withheld = 0
         self._reason = ""
         self._failure: Exception | None = None
         self.study, self.keeper = Study(self), Keeper(self)
@@ -97,7 +96,7 @@ class Peer(Company):
         ``fresh``: what was saved is set aside first.
         """
         state = self.config.peer.state
-        with checkpoint.Lock.acquire(state):
+        with checkpoint.Lock.acquire(state), self.keeper:
             if fresh:
                 vault.set_aside(state)
             self.go_on_from(vault.recall(state, self.charter, self.fingerprint))
@@ -128,6 +127,7 @@ class Peer(Company):
                 try:
                     await asyncio.gather(*jobs, return_exceptions=True)
                     await self._leave()
+                    await asyncio.to_thread(self.keeper.close)
                 finally:  # last: whoever waits for this peer to be gone finds its files complete
                     await self._desk.close()
                     if pages is not None:
@@ -180,7 +180,7 @@ class Peer(Company):
                 log.warning(warning)
             self.members = self._membership(memory.incarnation)
             self.former = {name: address for name, address in memory.addresses.items() if name != self.name}
-            self.calls.seeds |= set(self.former.values())
+            self.calls.seeds.former = tuple(sorted(self.former.values()))
             for name, incarnation in memory.numbers.items():
                 self.members.remember(name, incarnation)
             if memory.statistics is not None:
@@ -213,7 +213,7 @@ class Peer(Company):
         self.go_on_from(vault.recall(self.config.peer.state, self.charter, self.fingerprint))
         if self.learner is None or self.scaling.scale is None or not self.ticks:
             raise PeerError(f"{self.config.peer.state} holds no model yet: start the peer with 'gadget peer run'")
-        return self.keeper.write_model(self.learner.model(), self.ticks)
+        return self.keeper.write_model(self.learner.model(), self.scaling.scale, self.ticks)
 
     # Among others
 
@@ -246,8 +246,7 @@ class Peer(Company):
         if measured is None:
             self.members.beat()
         else:
-            slack = -1.0 if self.legacies.kept else measured.slack  # of rows that are not here nobody can tell it
-            self.members.beat(loss=measured.loss, slack=slack, objective=measured.objective)
+            self.members.beat(loss=measured.loss, slack=own_slack(self), objective=measured.objective)
         for name, contact in self.contacts.items():
             if now - contact.answered > self.config.pace.heartbeat:
                 self.send(name, None)
@@ -276,7 +275,7 @@ class Peer(Company):
         if changes.impostor is not None:
             log.warning("somebody else is said to have this peer's name", extra=fields(at=changes.impostor.address))
             if changes.impostor.address not in ("", self.address):
-                self.calls.seeds.add(changes.impostor.address)
+                self.calls.seeds.claim(changes.impostor.address)
 
     async def _look_around(self) -> None:
         await self.look_for_the_cut()
@@ -295,7 +294,7 @@ class Peer(Company):
             try:
                 await line.greet(self.hello(secrets.token_bytes(32)), self.verifier)
                 heard = await line.statistics(self.scaling.message(), self.features)
-                self.study.rescaled |= self.scaling.hear(heard)
+                self.study.hear(heard)
                 self.trouble.pop("scaling", None)
             except (Unreachable, Malformed, ScalingError) as error:
                 self.complain("scaling", str(error))
@@ -319,7 +318,7 @@ class Peer(Company):
         if name not in self.members.alive():
             raise Malformed("run", f"{name} has not greeted this peer: greet first, statistics are for members")
         try:
-            self.study.rescaled |= self.scaling.hear(statistics)
+            self.study.hear(statistics)
         except ScalingError as error:
             raise Malformed("garbage", f"{name}: {error}") from error
         return self.scaling.message()
@@ -355,6 +354,3 @@ class Peer(Company):
         metrics.certificate_expires.set(self.identity.not_after)
         states = self.members.states()
         metrics.set_members({state.name.lower(): states[state] + (state is State.ALIVE) for state in State})
-        if self.discretion is not None:
-            metrics.withheld.inc(self.discretion.withheld - self._withheld)
-            self._withheld = self.discretion.withheld

@@ -56,13 +56,16 @@ async def _live(config: PeerConfig, fresh: bool) -> None:
 
 @contextlib.contextmanager
 def _signals(peer: "Peer"):  # type: ignore[no-untyped-def]
-    loop = asyncio.get_running_loop()
-    for name in (signal.SIGINT, signal.SIGTERM):
+    """Those that let it leave; a closed terminal is one, unless it was started to outlive that, as by nohup."""
+    loop, heeded = asyncio.get_running_loop(), [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        heeded.append(signal.SIGHUP)
+    for name in heeded:
         loop.add_signal_handler(name, peer.stop, f"signal {name.name}")
     try:
         yield
     finally:
-        for name in (signal.SIGINT, signal.SIGTERM):
+        for name in heeded:
             loop.remove_signal_handler(name)
 
 

@@ -1,6 +1,7 @@
 """A site's own rows, from its files to CSR with numbered classes. Nothing in here ever leaves the site."""
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,7 +54,7 @@ def load_site(
     train: Path, *, test: Path | None = None, label: str | int | None = None, features: int | None = None,
     zero_based: bool | None = None, classes: Sequence[Any] | None = None,
 ) -> Site:  # fmt: skip
-    """Read a site's files. Too few rows, an unknown label or a lone class is an error that names the fix."""
+    """Read a site's files. Too few rows, a missing or unknown label or a lone class is an error that names the fix."""
     paths = [train] if test is None else [train, test]
     tables, columns = read_named(paths, label=label, n_features=features, zero_based=zero_based)
     X, y = tables[0]
@@ -62,6 +63,8 @@ def load_site(
             f"{train} has {X.shape[0]} rows: a peer learns from at least {LEAST_ROWS}, since weights of fewer say too "
             "much about each of them. Join forces with another site, or add rows"
         )
+    for path, (_, labels) in zip(paths, tables, strict=True):
+        _require_labels(path, labels, classes or ())
     known = tuple(_plain(c) for c in (np.unique(y).tolist() if classes is None else classes))
     if len(known) < 2:
         raise SiteError(
@@ -90,13 +93,28 @@ def _numbered(path: Path, y: NDArray[Any], classes: tuple[str | float, ...]) -> 
     return np.array([place[v] for v in plain], dtype=np.int32)[inverse.ravel()]
 
 
+def _require_labels(path: Path, y: NDArray[Any], classes: Sequence[Any]) -> None:
+    """Every row has one. Among words nothing, or nan, stands for a missing one, unless it is named as a class."""
+    if y.dtype.kind in "biuf":  # finite, or it would not have been read
+        return
+    named = set(map(str, classes))
+    for value in sorted(set(y.tolist()) - named):
+        if value.strip() and not math.isnan(_number(value)):
+            continue
+        row = int(np.argmax(y == value)) + 1
+        unless = f", or name {value} in [data] classes if it is a class" if value.strip() else ""
+        raise SiteError(f"{path}, row {row}: the label is missing ({value!r}); fill it in or drop the row{unless}")
+
+
 def _plain(value: Any) -> str | float:
     """A label as it is compared between sites: 1 and 1.0 are the same, and so is "1" of another file format."""
-    if isinstance(value, bool | np.bool_):
-        return float(value)
-    if isinstance(value, int | float | np.number):
-        return float(value)
+    number = _number(value)
+    return number if math.isfinite(number) else str(value)
+
+
+def _number(value: Any) -> float:
+    """What a label says; infinite if it is a word."""
     try:
-        return float(str(value))
-    except ValueError:
-        return str(value)
+        return float(value)
+    except (ValueError, OverflowError):
+        return math.inf

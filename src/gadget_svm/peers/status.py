@@ -10,6 +10,7 @@ import numpy as np
 
 from gadget_svm.peers.logs import plain
 from gadget_svm.peers.member import State
+from gadget_svm.peers.overlay import node_id
 
 if TYPE_CHECKING:
     from gadget_svm.peers.peer import Peer
@@ -28,7 +29,8 @@ def estimates(peer: Peer) -> Estimates:
     """The pooled objective and its gap from every member's own sums, and how far neighbours are from this model.
 
     With one model everywhere the pooled duality gap is the sum of the members' slack over all rows. Members' models
-    differ a little, so each reports the worst of its own and its neighbours' on its rows; still an estimate.
+    differ a little, so each reports the worst of its own and its neighbours' on its rows; still an estimate. Where an
+    edge was not used in both directions yet there is no common model, so that one who has such an edge reports none.
     """
     measured, learner = peer.study.measures, peer.learner
     if measured is None or learner is None:
@@ -40,9 +42,24 @@ def estimates(peer: Peer) -> Estimates:
     slack = measured.slack + sum(line.slack for line in lines)
     ridge = 0.5 * peer.charter.lam * measured.norm**2
     objective = ridge + loss / rows
-    dual = not peer.legacies.kept and measured.slack >= 0 and all(line.slack >= 0 for line in lines)
+    dual = own_slack(peer) >= 0 and all(line.slack >= 0 for line in lines)
     gap = slack / rows / objective if dual and objective > 0 else math.nan
     return Estimates(objective, gap, _disagreement(peer), rows)
+
+
+def own_slack(peer: Peer) -> float:
+    """This peer's share of the pooled gap; -1 if it cannot be told, as of rows that are kept for others."""
+    measured = peer.study.measures
+    if measured is None or peer.legacies.kept or any(not _in_touch(peer, name) for name in peer.contacts):
+        return -1.0
+    return measured.slack
+
+
+def _in_touch(peer: Peer, name: str) -> bool:
+    """Whether weights went to this neighbour, and came from it."""
+    heard = peer.mailbox.heard.get(name)
+    sent = None if peer.discretion is None else peer.discretion.sent(node_id(name))
+    return heard is not None and heard.last is not None and sent is not None
 
 
 def _disagreement(peer: Peer) -> float:
@@ -84,7 +101,7 @@ def describe(peer: Peer) -> dict[str, Any]:
         "bytes_received": int(_value(peer.metrics.bytes_received)),
         "send_failures": int(_value(peer.metrics.send_failures)),
         "refused": _refused(peer),
-        "withheld": 0 if peer.discretion is None else peer.discretion.withheld,
+        "withheld": int(_value(peer.metrics.withheld)),
         "members": {
             "alive": states[State.ALIVE] + 1,
             "suspect": states[State.SUSPECT],

@@ -22,8 +22,9 @@ from gadget_svm.peers import checkpoint, vault
 from gadget_svm.peers.discretion import Discretion
 from gadget_svm.peers.learner import Learner, Measures, Parcel
 from gadget_svm.peers.logs import fields
+from gadget_svm.peers.messages import Statistics
 from gadget_svm.peers.overlay import node_id
-from gadget_svm.peers.scaling import divided
+from gadget_svm.peers.scaling import Scaling
 
 if TYPE_CHECKING:
     from gadget_svm.peers.legacies import Legacy
@@ -34,6 +35,8 @@ Floats = NDArray[np.float64]
 
 REFRESH = 64
 """Ticks after which w is worked out anew."""
+MOST_HEARD = 64
+"""Peers of whom statistics may wait for the end of a tick."""
 ALONE = 2.0
 """Seconds that one who has lost its last neighbour takes for the problem of its own rows before anybody looks."""
 
@@ -45,7 +48,8 @@ class Study:
         self.peer = peer
         self.between_ticks = asyncio.Lock()
         self.ticked = time.monotonic()
-        self.rescaled = False  # whether the sites have settled on a scale since the last tick
+        self._mute: list[str] = []  # neighbours to whom nothing may be sent
+        self._statistics: dict[str, Statistics] = {}  # heard since the last tick, by who told them
         self.measures: Measures | None = None
         self.test_accuracy: float | None = None
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="learner")
@@ -59,13 +63,13 @@ class Study:
     def begin(self) -> None:
         """Learn from the beginning, if there is a scale."""
         if self.peer.scaling.scale is not None:
-            self._enter(*self._beginner())
+            self._enter(*self._beginner(self.peer.scaling))
 
-    def _beginner(self) -> tuple[Learner, Discretion]:
+    def _beginner(self, scaling: Scaling) -> tuple[Learner, Discretion]:
         """One who has learned nothing yet, and what looks at its letters. Changes nothing, so that a thread may."""
         peer = self.peer
-        assert peer.scaling.scale is not None
-        X = peer.site.X if peer.scaling.kind == "none" else divided(peer.site.X, peer.scaling.scale)
+        assert scaling.scale is not None
+        X = peer.site.X if scaling.kind == "none" else scaling.scale.apply(peer.site.X)
         learner = Learner(X, peer.site.label, peer.charter, node_id(peer.name), seed=peer.config.learn.seed)
         return learner, Discretion(learner.X, peer.charter.outputs)
 
@@ -83,13 +87,8 @@ class Study:
         measure_at = -math.inf
         while True:
             start = time.monotonic()
-            if self.rescaled:
-                self.rescaled = False
-                log.info(
-                    "the sites have settled on a scale: learning begins", extra=fields(sites=len(peer.scaling.entries))
-                )
-                async with self.between_ticks:
-                    self._enter(*await loop.run_in_executor(self._worker, self._beginner))
+            if self._statistics:
+                await self._rescale()
             if peer.learner is not None and not self._waits(start):
                 async with self.between_ticks:
                     await peer.tend_links()
@@ -100,6 +99,7 @@ class Study:
                     peer.taken_in()
                     if start >= measure_at:
                         await loop.run_in_executor(self._worker, self._measure)
+                        self._mind_silence()
                         measure_at = start + min(1.0, pace.heartbeat)
                 for parcel, target in outgoing or ():
                     peer.send(target, parcel)
@@ -109,6 +109,26 @@ class Study:
                 if pace.stop_after_ticks is not None and peer.ticks >= pace.stop_after_ticks:
                     peer.stop("done")
             await asyncio.sleep(max(0.0, start + pace.tick - time.monotonic()))
+
+    def hear(self, heard: Statistics) -> None:
+        """Statistics of sites: looked at now and taken in between two ticks, as the learner has to fit the scale."""
+        self.peer.scaling.check(heard)
+        if heard.name in self._statistics or len(self._statistics) < MOST_HEARD:  # or else it will be told again
+            self._statistics[heard.name] = heard
+
+    async def _rescale(self) -> None:
+        """Take in what was heard, and begin anew if the scale is another one now."""
+        peer, loop = self.peer, asyncio.get_running_loop()
+        scaling, heard, self._statistics = peer.scaling.copy(), self._statistics, {}
+        changed = [scaling.hear(each) for each in heard.values()]
+        if not any(changed):
+            peer.scaling = scaling
+            return
+        async with self.between_ticks:
+            begun = await loop.run_in_executor(self._worker, self._beginner, scaling)
+            peer.scaling, peer.unsaved, self.measures = scaling, True, None
+            self._enter(*begun)
+        log.info("the sites have settled on a scale: learning begins", extra=fields(sites=len(peer.scaling.entries)))
 
     def _open(self, now: float) -> list[str] | None:
         """Neighbours whose turn it is to get a letter; None if there is nobody to wait for."""
@@ -133,12 +153,14 @@ class Study:
         if learner.t % REFRESH == REFRESH - 1:
             learner.refresh()
         learner.draw_from(None if open_to is None else set(map(node_id, open_to)))
+        before = discretion.withheld
         outgoing = [
             (parcel._replace(vector=vector), names[parcel.other])
             for parcel in learner.solve()
             if parcel.other in names
             and (vector := discretion.released(parcel.other, parcel.vector, learner.duals)) is not None
         ]
+        peer.metrics.withheld.inc(discretion.withheld - before)
         learner.absorb(parcels)
         learner.weigh_recent()
         if not learner.finite():
@@ -173,7 +195,7 @@ class Study:
 
     def _successor(self) -> tuple[Learner, Mapping[str, Legacy]]:
         """In the worker: a learner as it was saved last, and whose legacies it has; or from nothing, with none."""
-        (learner, _), memory = self._beginner(), self._recalled()
+        (learner, _), memory = self._beginner(self.peer.scaling), self._recalled()
         if memory is None or memory.learner is None or memory.scaling != self.peer.scaling.digest.hex():
             log.error("nothing was saved that could be gone on from: learning begins anew")
             return learner, {}
@@ -194,9 +216,23 @@ class Study:
     def _measure(self) -> None:
         peer, learner = self.peer, self.peer.learner
         assert learner is not None
+        assert peer.discretion is not None
         self.measures = learner.measure([model for _, model in self.glimpses()])
+        self._mute = sorted(name for name in list(peer.contacts) if peer.discretion.mute(node_id(name)))
         if peer.site.X_test is not None and peer.scaling.scale is not None:
-            self.test_accuracy = learner.accuracy(divided(peer.site.X_test, peer.scaling.scale), peer.site.label_test)
+            self.test_accuracy = learner.accuracy(peer.scaling.scale.apply(peer.site.X_test), peer.site.label_test)
+
+    def _mind_silence(self) -> None:
+        """Rows that are nearly alike make vectors like them, none of which may leave: only the site can change that."""
+        if self._mute:
+            self.peer.complain(
+                "letters",
+                f"nothing was sent to {', '.join(self._mute)} so far, as it would give a row away: are the rows nearly "
+                "alike? At all sites, take the mean off features that vary little beside it (years, temperatures), "
+                'leave them out, or set [learn] scaling to "deviation", with an intercept',
+            )
+        else:
+            self.peer.trouble.pop("letters", None)
 
     def glimpses(self) -> list[tuple[str, Floats]]:
         """About what the neighbours' weights are, as far as their letters tell."""

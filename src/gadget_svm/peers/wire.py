@@ -40,7 +40,7 @@ _MESSAGES = {
     "members:Member*",
     "HelloReply": "version:uint32 name:string address:string incarnation:uint64 nonce:bytes charter:string "
     "float32:bool members:Member* accepted:bool text:string certificate:bytes signature:bytes",
-    "Entry": "name:string rows:double sum:bytes? square:bytes? largest:bytes?",
+    "Entry": "name:string rows:double sum:bytes? spread:bytes? largest:bytes?",
     "Statistics": "version:uint32 name:string frozen:bytes entries:Entry*",
     "Notice": "version:uint32 name:string incarnation:uint64 text:string",
     "StatusReply": "version:uint32 text:string",
