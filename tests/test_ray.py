@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import warnings
 from itertools import pairwise
 from pathlib import Path
@@ -161,6 +162,29 @@ def test_a_run_whose_driver_died_is_resumed(toy, tmp_path, algorithm):
     other = GadgetSVC(engine="ray", engine_options={**options, "resume": True}, **{**settings, "random_state": 9})
     with pytest.raises(ValueError, match="of another run"):
         other.fit(toy.X, toy.y)
+
+
+def test_an_interruption_is_resumed(toy, tmp_path, monkeypatch):
+    """Ctrl-C in the middle of iterations: what the actors were at is saved, and is gone on from to the same bits."""
+    runtimes = noted(monkeypatch)
+    settings = {**SETTINGS, "algorithm": "pdmm", "stopping": None, "record_every": 0}
+    options = {"actors": 2, "checkpoint_dir": str(tmp_path), "checkpoint_every": 20}
+
+    def interrupt():
+        until(lambda: runtimes and runtimes[-1].saves.last >= 40, 60)
+        until(lambda: not runtimes[-1]._whole, 60)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        GadgetSVC(engine="ray", engine_options=options, **settings, max_iter=10**7).fit(toy.X, toy.y)
+    thread.join()
+    t = json.loads((tmp_path / "run.json").read_text())["t"]
+    assert t >= runtimes[-1].saves.last >= 40
+    more = {**settings, "max_iter": t + 10}
+    resumed = GadgetSVC(engine="ray", engine_options={**options, "resume": True}, **more).fit(toy.X, toy.y)
+    np.testing.assert_array_equal(resumed.node_coef_, fitted(toy, "local", **more).node_coef_)
 
 
 def test_a_folder_of_an_earlier_run_is_set_aside_and_the_end_is_saved(toy, tmp_path):

@@ -9,7 +9,8 @@ import pytest
 
 from gadget_svm.runtimes import checkpoints
 from gadget_svm.runtimes.ray_account import MOST_SAID, Account
-from gadget_svm.runtimes.ray_saves import Saves
+from gadget_svm.runtimes.ray_host import Saved
+from gadget_svm.runtimes.ray_saves import Saves, Unsaved
 
 ABOUT = {"messages": 7, "nbytes": 56, "certificates": 0, "fingerprint": "this", "rows": ["a", "b", "c"]}
 
@@ -98,11 +99,15 @@ def test_checkpoints_are_due_by_iterations_since_the_last_attempt(tmp_path: Path
     assert [t for t in (150, 199, 200) if saves.due(t)] == [200]
 
 
+def written(*actors: int, t: int) -> dict[int, Saved]:
+    return dict.fromkeys(actors, Saved(t))
+
+
 def test_a_failing_disk_is_told_once_and_tried_again(tmp_path: Path) -> None:
     saves = Saves(str(tmp_path), 100, 3)
 
     def full() -> None:
-        raise OSError(28, "No space left on device")
+        saves.complete({0: Saved(100), 1: Saved(100, "No space left on device")}, {"t": 100, **ABOUT})
 
     with pytest.warns(UserWarning, match="iteration 100 could not be written .* resumed from iteration 0"):
         assert "No space" in saves.attempt(100, full)
@@ -112,14 +117,35 @@ def test_a_failing_disk_is_told_once_and_tried_again(tmp_path: Path) -> None:
         assert saves.attempt(300, lambda: None) == ""
     with pytest.warns(UserWarning, match="iteration 400"):
         saves.attempt(400, full)
+    assert saves.last == 0
+    assert not saves.kept
+
+
+def test_errors_of_anything_else_pass(tmp_path: Path) -> None:
+    """A new beginning in the middle of a checkpoint may fail as a disk does."""
+    saves = Saves(str(tmp_path), 100, 3)
+
+    def absent() -> None:
+        raise FileNotFoundError("no shard")
+
+    with pytest.raises(FileNotFoundError, match="no shard"):
+        saves.attempt(100, absent)
+
+
+def test_blocks_of_two_iterations_are_no_checkpoint(tmp_path: Path) -> None:
+    saves = Saves(str(tmp_path), 100, 3)
+    saves.complete(written(0, 1, 2, t=100), {"t": 100, **ABOUT})
+    with pytest.raises(Unsaved, match="actor 2 is at iteration 201"):
+        saves.complete({**written(0, 1, t=200), 2: Saved(201)}, {"t": 200, **ABOUT})
+    assert checkpoints.load_run(tmp_path)["t"] == saves.last == 100
 
 
 def test_what_could_not_be_completed_is_not_what_would_be_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saves = Saves(str(tmp_path), 100, 3)
-    saves.complete([0, 1, 2], {"t": 100, **ABOUT})
-    saves.complete([0, 2], {"t": 200, **ABOUT})
+    saves.complete(written(0, 1, 2, t=100), {"t": 100, **ABOUT})
+    saves.complete(written(0, 2, t=200), {"t": 200, **ABOUT})
     assert saves.behind() == [1]
 
     def full(*_: object) -> None:
@@ -127,7 +153,7 @@ def test_what_could_not_be_completed_is_not_what_would_be_resumed(
 
     monkeypatch.setattr(checkpoints, "write", full)
     with pytest.warns(UserWarning, match="resumed from iteration 200"):
-        saves.attempt(300, lambda: saves.complete([0, 1, 2], {"t": 300, **ABOUT}))
+        saves.attempt(300, lambda: saves.complete(written(0, 1, 2, t=300), {"t": 300, **ABOUT}))
     again = Saves(str(tmp_path), 100, 3)
     assert again.read("this", ABOUT["rows"], [])["t"] == 200
     for books in (saves, again):
@@ -146,7 +172,7 @@ def test_what_could_not_be_completed_is_not_what_would_be_resumed(
     ],
 )
 def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path, fingerprint: str, rows: list[str], said: str) -> None:
-    Saves(str(tmp_path), 100, 3).complete([0, 1, 2], {"t": 100, **ABOUT})
+    Saves(str(tmp_path), 100, 3).complete(written(0, 1, 2, t=100), {"t": 100, **ABOUT})
     saves = Saves(str(tmp_path), 100, 3)
     with pytest.raises(ValueError, match=said):
         saves.read(fingerprint, rows, ["p.svm", "q.svm", "r.svm"])

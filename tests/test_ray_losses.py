@@ -246,6 +246,40 @@ def test_one_alone_is_restarted_too_but_not_twice_at_one_place(toy, runtimes, mo
         struck(toy, runtimes, actors=(0,), **settings)
 
 
+def test_all_others_are_lost_while_one_comes_back(toy, runtimes, monkeypatch):
+    """The run begins again with new ones in all places, to the same bits."""
+    make, made = ray_restarts.Restarts._make, []
+
+    def and_strike(self, index, now):
+        make(self, index, now)
+        made.append(index)
+        for actor in (0, 2) if len(made) == 1 else ():
+            kill(runtimes[-1], actor)
+
+    monkeypatch.setattr(ray_restarts.Restarts, "_make", and_strike)
+    model = struck(toy, runtimes, options={"restart": True, "timeout": 60}, max_iter=60)
+    calm = network(options={"actors": 2}, max_iter=60).fit(toy.X, toy.y, sites=SITES)
+    np.testing.assert_array_equal(model.node_coef_, calm.node_coef_)
+    assert [event["event"] for event in happened(model)] == ["lost"] * 3 + ["restarted"] * 3
+
+
+def test_one_is_lost_on_the_way_of_a_new_beginning(toy, runtimes, monkeypatch):
+    set_out = RayRuntime._set_out
+
+    def and_strike(self, resumed):
+        back = set_out(self, resumed)
+        if self._began_again >= 0:
+            kill(self, 1)
+        return back
+
+    monkeypatch.setattr(RayRuntime, "_set_out", and_strike)
+    settings = {"algorithm": Gadget(gossip="running-sum"), "max_iter": 60}
+    model = struck(toy, runtimes, actors=(0, 1, 2), options={"restart": True, "timeout": 60}, **settings)
+    told = [(event["event"], event["actor"]) for event in happened(model)[3:]]
+    assert told == [("restarted", 0), ("restarted", 1), ("restarted", 2), ("lost", 1), ("restart failed", 1)]
+    np.testing.assert_array_equal(runtimes[-1].here(), np.isin(np.arange(7), SURVIVORS))
+
+
 @pytest.mark.parametrize("fate", ["killed", "interrupted"])
 def test_what_ends_a_new_beginning_leaves_the_checkpoint_as_it_was(toy, runtimes, tmp_path, monkeypatch, fate):
     options = {"restart": True, "checkpoint_dir": str(tmp_path), "checkpoint_every": 5}

@@ -73,6 +73,7 @@ def test_keys_are_not_shown():
     assert shown("s3://key:secret@bucket/part.svm?endpoint_override=h&x=token") == "s3://bucket/part.svm"
     assert shown("https://h:81/part.svm?signature=s#f") == "https://h:81/part.svm"
     assert shown("/data/a?b#c@d") == "/data/a?b#c@d"
+    assert shown("hdfs:///data/part.svm?user=me") == "hdfs:///data/part.svm"
     assert shown("http://user:1234/secret@h/part.svm") == "http://h/part.svm"
     with pytest.raises(ValueError, match=r"^file://h/part.svm is a file of the machine 'h'"):
         shard_names(["file://user:secret@h/part.svm"])

@@ -322,6 +322,26 @@ def test_push_sum_keeps_the_mass_it_cannot_send(toy):
     assert 0 < left < 60
 
 
+def test_push_sum_keeps_the_mass_it_was_just_sending(toy):
+    """One is lost between the look at who is lost and the post."""
+    _, crew = both(toy, Gadget(), 3, topology="complete")
+    worker = crew.workers[0]
+    before, post = worker.block.phi.sum(), worker.post
+
+    def lose(to, key, batch):
+        if to == 1:
+            worker.forget(1)
+        else:
+            post(to, key, batch)
+
+    worker.post = lose
+    crew.dead.add(1)
+    crew.workers[2].forget(1)
+    left = before + crew.workers[2].block.phi.sum()
+    crew.advance(1)
+    np.testing.assert_allclose(sum(each.block.phi.sum() for each in crew.live), left, rtol=1e-9)
+
+
 def test_who_has_mass_that_can_be_lost():
     """Push-Sum in both forms, while its mass persists; pairwise averaging has none, though phi is set."""
     runs = {way: kind.bind(network_for(kind), LAM, 1.0, sizes=SHARES.sizes) for way, kind in WAYS.items()}

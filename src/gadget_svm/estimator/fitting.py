@@ -1,5 +1,6 @@
 """From a problem to models: builds the network, the blocks and the runtime, and runs the loop."""
 
+import warnings
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,7 +17,7 @@ from gadget_svm.gossip import PROTOCOLS
 from gadget_svm.kernels import Team
 from gadget_svm.network import Network
 from gadget_svm.rows import Rows, Shares
-from gadget_svm.runtimes.contract import Judge
+from gadget_svm.runtimes.contract import Judge, eventful
 from gadget_svm.runtimes.local import UNCERTIFIABLE, LocalRuntime, certifiable
 from gadget_svm.runtimes.stopping import Stopping
 from gadget_svm.runtimes.training import Limits, Observe, Outcome, certified, network_mean, train, unobserved
@@ -141,9 +142,13 @@ def fit_network(problem: Posed, plan: Plan, memory: Memory | None = None) -> Fit
         mean = network_mean(models, runtime.voices())
         if outcome.certificate is not None:  # it is this model that was certified, and every node has it
             models, mean = certified(models, outcome.certificate, runtime.here()), outcome.certificate.model
-        kept = _remember(runtime)
+        last = runtime.weights().copy()
+        _stand_in(runtime, models, last, mean)
+        kept = _remember(runtime, models, last)
         kept.w, kept.w_sum = wide(kept.w), wide(kept.w_sum)
-        return Fitted(wide(models), wide(runtime.weights().copy()), wide(mean), outcome, _gossip(run), kept)
+        if eventful(runtime) and (late := runtime.events()):  # after the last record was made
+            outcome.history[-1]["events"] = outcome.history[-1].get("events", []) + late
+        return Fitted(wide(models), wide(last), wide(mean), outcome, _gossip(run), kept)
     finally:
         runtime.close()
         team.close()
@@ -231,15 +236,34 @@ def make_blocks(problem: Problem, network: Network, seed: int, parts: int, team:
     return blocks
 
 
-def _remember(runtime: "LocalRuntime | RayRuntime") -> Memory:
-    """What the nodes go on from. One that kept no average has its last iterate for one, and every row was a step."""
+def _stand_in(runtime: "LocalRuntime | RayRuntime", models: Floats, last: Floats, mean: Floats) -> None:
+    """Nodes that were lost before anybody fetched their model answer with the average of the others."""
+    if isinstance(runtime, LocalRuntime):
+        return
+    unseen = runtime.unseen("models")
+    if unseen.any():
+        models[unseen] = mean
+        warnings.warn(
+            f"{unseen.sum():,} of {len(models):,} nodes were lost before their models were ever fetched, for a "
+            "record or at the end: the average of the others stands in for theirs",
+            stacklevel=5,
+        )
+    unseen = runtime.unseen("w")
+    last[unseen] = models[unseen]
+
+
+def _remember(runtime: "LocalRuntime | RayRuntime", models: Floats, last: Floats) -> Memory:
+    """What the nodes go on from. One that kept no average has its last iterate for one, and every row was a step. One
+    that is lost goes on from the model it answers with, as if it had done as many iterations as the others."""
     names = ("w", "w_sum", "iterates", "steps")
     if isinstance(runtime, LocalRuntime):
         blocks, exchanges = runtime.blocks, runtime.blocks[0].exchanges
         w, w_sum, iterates, steps = (np.concatenate([getattr(b, name) for b in blocks]) for name in names)
     else:
         w, w_sum, iterates, steps = (runtime.gather(name) for name in names)
-        exchanges = runtime.exchanges()
+        exchanges, here = runtime.exchanges(), runtime.here()
+        iterates[~here], steps[~here] = iterates[here].max(), steps[here].max()
+        w[~here], w_sum[~here] = last[~here], models[~here] * iterates[~here, None, None]
     if not runtime.run.average:
         w_sum, steps = w * iterates[:, None, None], np.maximum(steps, np.int64(iterates * runtime.sizes()))
     return Memory(

@@ -83,8 +83,8 @@ def shown(place: str) -> str:
     """A place as it may be printed: a URI without the keys in it."""
     if scheme_of(place) in LOCAL:
         return place
-    scheme, _, rest = urlsplit(place)._replace(query="", fragment="").geturl().partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}"  # a password with a / in it looks like a path
+    rest = re.split("[?#]", place.partition("://")[2])[0]
+    return f"{scheme_of(place)}://{rest.rpartition('@')[2]}"  # a password with a / in it looks like a path
 
 
 def read_place(place: str, label: str | None = None) -> Raw:

@@ -5,6 +5,7 @@ import json
 import os
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,12 @@ def set_aside(folder: Path) -> None:
             path.replace(former / path.name)
 
 
+def sweep(folder: Path) -> None:
+    """Remove what a process that was killed had begun to write."""
+    for part in (*folder.glob("block-*.part"), *folder.glob(f"{RUN}.part")):
+        part.unlink(missing_ok=True)
+
+
 def load_run(folder: Path) -> dict[str, Any]:
     """What `save_run` said."""
     path = folder / RUN
@@ -131,11 +138,16 @@ def load_run(folder: Path) -> dict[str, Any]:
 def write(target: Path, content: bytes) -> None:
     """All of the content or nothing, also if the machine stops in between."""
     part = target.with_name(target.name + ".part")
-    with part.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(target)
+    try:
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(target)
+    except BaseException:
+        with suppress(OSError):  # a disk that is full needs the room; of what failed the other error tells
+            part.unlink(missing_ok=True)
+        raise
     folder = os.open(target.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

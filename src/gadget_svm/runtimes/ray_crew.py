@@ -3,6 +3,8 @@
 Owns the handles. What a loss means for the run is for whoever hears of it.
 """
 
+import re
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -12,6 +14,8 @@ from gadget_svm.runtimes.ray_limits import ClusterError
 
 HEARING = 5.0
 """Seconds in which others may end what one of them failed at."""
+MOST_SAID = 300
+"""Letters of Ray's own words in an error of ours."""
 
 
 class AllLost(ClusterError):  # noqa: N818 - what happened
@@ -27,11 +31,12 @@ class Crew:
         self.actors: list[Any] = []
         self._heard = heard
         self._telling: list[Any] = []  # calls that tell of a loss, and may not have arrived
+        self._calls: dict[Any, int] = {}  # of a question that is not answered yet
         self.engage()
 
     def engage(self) -> None:
         """New actors in all places."""
-        self.actors, self._telling = [self.cluster.make(source) for source in self.sources], []
+        self.actors, self._telling, self._calls = [self.cluster.make(source) for source in self.sources], [], {}
 
     def live(self) -> list[int]:
         """Who is here."""
@@ -56,10 +61,14 @@ class Crew:
         except self.ray.exceptions.RayTaskError as error:
             raise cause(error) from None
         except self.ray.exceptions.RayError as error:
-            raise ClusterError(
-                f"an actor was lost while all were starting ({type(error).__name__}): has its machine memory enough? "
-                "Try again, or resume"
-            ) from None
+            why = said(error)
+            fix = "has its machine memory enough? Try again, or resume"
+            if "No module named" in why:
+                fix = (
+                    "install the same version of gadget-svm with Ray on all machines, pip install 'gadget-svm[ray]', "
+                    "or have Ray do it by engine_options={'runtime_env': ...}"
+                )
+            raise ClusterError(f"an actor was lost while all were starting ({why}): {fix}") from None
 
     def _wishes(self) -> str:
         wishes = {"resources": self.options.resources, "memory": self.options.memory}
@@ -74,8 +83,11 @@ class Crew:
 
     def all(self, method: str, *args: Any) -> dict[int, Any]:
         """The answers of all actors that are still here at the end, by their number. Every wait has its timeout."""
+        self._calls = {}
         self._settle()
-        pending = {getattr(self.actors[i], method).remote(*args): i for i in self.live()}
+        for i in self.live():
+            self._calls[getattr(self.actors[i], method).remote(*args)] = i
+        pending = dict(self._calls)
         answers: dict[int, Any] = {}
         before: dict[int, Any] = {}
         while pending:
@@ -85,15 +97,32 @@ class Crew:
                 if self.actors[index] is not None:
                     try:
                         self._take(ref, index, answers)
-                    except BaseException:
+                    except Exception:
                         self._hear_out(list(pending))
                         raise
             if not ready:
                 before = self._probe(set(pending.values()), before)
             pending = {ref: index for ref, index in pending.items() if self.actors[index] is not None}
+        self._calls = {}
         if not self.live():
             raise AllLost("all actors are lost")
         return {index: answers[index] for index in sorted(answers) if self.actors[index] is not None}
+
+    def finished(self, seconds: float) -> dict[int, Any]:
+        """The answers to a question that an interruption broke off; none, unless all who are here give theirs."""
+        calls = {ref: index for ref, index in self._calls.items() if self.actors[index] is not None}
+        if sorted(calls.values()) != self.live():  # not all of them were asked
+            return {}
+        answers, end = dict[int, Any](), time.monotonic() + seconds
+        while left := [ref for ref, index in calls.items() if index not in answers]:
+            ready, _ = self.ray.wait(left, num_returns=1, timeout=max(0.0, end - time.monotonic()))
+            try:
+                answers |= {calls[ref]: self.ray.get(ref, timeout=self.options.timeout) for ref in ready}
+            except self.ray.exceptions.RayError:
+                return {}
+            if not ready:
+                return {}
+        return answers
 
     def _take(self, ref: Any, index: int, answers: dict[int, Any]) -> None:
         exceptions = self.ray.exceptions
@@ -170,3 +199,9 @@ def cause(error: Any) -> Exception:
     """What went wrong in an actor, as it would have been raised here."""
     found = getattr(error, "cause", None)
     return found if isinstance(found, Exception) else RuntimeError(str(error))
+
+
+def said(error: Exception) -> str:
+    """An error of Ray's in a line: of what kind it is and its last words, which tell the cause."""
+    lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", str(error)).splitlines() if line.strip()]
+    return ": ".join([type(error).__name__, *lines[-1:]])[:MOST_SAID]

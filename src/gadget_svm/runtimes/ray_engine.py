@@ -17,7 +17,6 @@ from gadget_svm.algorithms.contract import Run
 from gadget_svm.block import Links
 from gadget_svm.network import Network
 from gadget_svm.objective import BATCH, Scores
-from gadget_svm.runtimes import checkpoints
 from gadget_svm.runtimes.digests import changed, named
 from gadget_svm.runtimes.local import FLEETING, UNCERTIFIABLE, certifiable
 from gadget_svm.runtimes.ray_account import Account
@@ -27,6 +26,7 @@ from gadget_svm.runtimes.ray_host import Begun, Charge
 from gadget_svm.runtimes.ray_limits import ClusterError
 from gadget_svm.runtimes.ray_restarts import Restarts
 from gadget_svm.runtimes.ray_saves import Saves
+from gadget_svm.runtimes.ray_seen import Seen
 from gadget_svm.runtimes.worker import assemble, keeps_mass, refused, takes_back
 
 Floats = NDArray[np.float64]
@@ -50,10 +50,11 @@ class RayRuntime:
         self._restarts = Restarts(self.crew, self._take_over, self._admit, self._not_back)
         self._asked: list[tuple[Any, ...]] = []  # what to ask of a new actor's rows, too
         self._charges: list[Any] = []
-        self._seen: dict[str, Floats] = {}  # what was last fetched: all that is known of the lost
+        self._seen = Seen(bounds)
         self._given_up: set[int] = set()
         self._began_again = -1  # where the run was when all were lost
-        self._whole = True  # whether all blocks are of one iteration, so that they may be saved
+        self._whole = False  # whether all blocks are of iteration t, so that they may be saved
+        self._ending = False
         self.t = self.messages = self.nbytes = self.spared = self.certificates = 0
         self._rows: list[str] = []  # digests of every node's rows, where they may be needed
         self.pids: list[int] = []
@@ -84,10 +85,10 @@ class RayRuntime:
             [actor.begin.remote(charge) for actor, charge in zip(self.crew.actors, self._charges, strict=True)]
         )
         self.pids, self._rows = [each.pid for each in begun], [digest for each in begun for digest in each.digests]
-        if self.saves.folder is not None and not self.options.resume:
-            checkpoints.set_aside(self.saves.folder)
+        self.saves.start(self.options.resume)
         self._began = self.t
         self._set_out(self.options.resume)
+        self._whole = True
 
     def _set_out(self, resumed: bool) -> list[int]:
         """All actors have their blocks, or take them from the checkpoint, and get to know one another; which of them
@@ -109,14 +110,22 @@ class RayRuntime:
         """``count`` iterations of all actors; those that are lost on the way are left behind."""
         if self.options.restart and self.crew.lost():
             self._restart()
-        self._learn(self._all("advance", count), count)
+        again, self._whole = self._began_again, False
+        try:
+            self._learn(self._all("advance", count), count)
+        except KeyboardInterrupt:  # the actors heard nothing of it: what they are at can still be counted, and saved
+            kept = self.saves.folder is not None and self._began_again == again
+            if kept and (sent := self.crew.finished(self.options.timeout)):
+                self._learn(sent, count)
+            raise
         self._weigh()
-        if self.saves.due(self.t):
+        if self.saves.due(self.t) and not self._forsaken():
             self._try_to_save()
 
     def _learn(self, sent: dict[int, Any], count: int) -> None:
         self.t += count
         self._count(sum(part[0] for part in sent.values()), sum(part[1] for part in sent.values()))
+        self._whole = True
 
     def certify(self) -> Certificate:
         """As `LocalRuntime.certify`: of those who are here, by an exchange of their own."""
@@ -145,17 +154,11 @@ class RayRuntime:
 
     def gather(self, name: str) -> NDArray[Any]:
         """An array of all blocks with an entry per node."""
-        parts = self._all("values", name)
-        example = next(iter(parts.values()))
-        whole = self._seen.get(name)
-        if whole is None or not self.account.gone:
-            whole = np.zeros((int(self.bounds[-1]), *example.shape[1:]), dtype=example.dtype)
-        else:
-            whole = whole.copy()
-        for index, part in parts.items():
-            whole[self.bounds[index] : self.bounds[index + 1]] = part
-        self._seen[name] = whole
-        return whole
+        return self._seen.put_together(name, self._all("values", name))
+
+    def unseen(self, name: str) -> Flags:
+        """Which nodes are lost and were never asked for this: `gather` has zeros of them."""
+        return ~self.here() & ~self._seen.known(name)
 
     def sizes(self) -> Floats:
         """n_i of every node."""
@@ -180,7 +183,7 @@ class RayRuntime:
 
     def judge(self, models: Floats, lam: float) -> Scores:
         """Objective and error on the rows of the actors that are here; the sums are added in the order of actors."""
-        hinge, wrong, total = np.zeros(len(models)), np.zeros(len(models)), 0.0
+        hinge, wrong = np.zeros(len(models)), np.zeros(len(models))
         for start in range(0, len(models), BATCH):
             some = slice(start, start + BATCH)
             total = 0.0
@@ -188,14 +191,17 @@ class RayRuntime:
                 hinge[some] += loss
                 wrong[some] += error
                 total += weight
+            hinge[some] /= total  # an actor may be lost before the next are judged
+            wrong[some] /= total
         ridge = 0.5 * lam * np.einsum("mkd,mkd->m", models, models)
-        return Scores(ridge + hinge / total, wrong / total)
+        return Scores(ridge + hinge, wrong)
 
     def close(self) -> None:
-        """Save what was not saved yet, end the actors, and Ray if we started it."""
+        """Save what was not saved yet, end the actors, and Ray if we started it. Nothing begins again here."""
+        self._ending = True
         try:
             unsaved = self.saves.folder is not None and self.t > self.saves.last
-            if unsaved and self._whole and self.crew.live():
+            if unsaved and self._whole and self.crew.live() and not self._forsaken():
                 self._try_to_save()
         except (RuntimeError, self.ray.exceptions.RayError) as error:  # no model is at stake
             warnings.warn(f"the end of the run is not saved: {error}", stacklevel=2)
@@ -210,13 +216,19 @@ class RayRuntime:
         """A checkpoint of all actors that are here."""
         if self.saves.folder is None:
             return
-        written = self._all("save", str(self.saves.folder))
+        found = self._all("save", str(self.saves.folder))
+        if self._forsaken():
+            return
         counted = {"messages": self.messages, "nbytes": self.nbytes, "certificates": self.certificates}
-        self.saves.complete(written, {"t": self.t, **counted, "fingerprint": self._print, "rows": self._rows})
+        self.saves.complete(found, {"t": self.t, **counted, "fingerprint": self._print, "rows": self._rows})
 
     def _try_to_save(self) -> None:
         if why := self.saves.attempt(self.t, self.save):
             self.account.unsaved(self.t, why)
+
+    def _forsaken(self) -> bool:
+        """Whether some are lost that cannot be taken back: a checkpoint without them could not be resumed."""
+        return bool(self.crew.lost()) and not takes_back(self.run)
 
     def _resume(self) -> list[int]:
         """Go on from the checkpoint. Actors that had been lost are back, as far as theirs goes; which, is returned."""
@@ -239,7 +251,7 @@ class RayRuntime:
 
     def _all(self, method: str, *args: Any) -> dict[int, Any]:
         """The answers of all actors that are here; if none is left, and it is asked for, of new ones."""
-        again = self.options.restart and self.t > self._began_again
+        again = self.options.restart and self.t > self._began_again and not self._ending
         try:
             return self.crew.all(method, *args)
         except AllLost:
@@ -255,8 +267,9 @@ class RayRuntime:
         """New actors in all places, from the last checkpoint or the beginning, and forward to where the run was: the
         seed is the same, and so are the models. Not twice at one place, where something ends them all."""
         self._began_again = there = self.t
-        counted, self._whole = (self.messages, self.nbytes, self.certificates), False
+        counted, whole, self._whole = (self.messages, self.nbytes, self.certificates), self._whole, False
         self._restarts.close()
+        self._given_up.clear()
         self.crew.engage()
         begun: list[Begun] = self.crew.starting([self._take_over(i, actor) for i, actor in enumerate(self.crew.actors)])
         self._require_same_rows([digest for each in begun for digest in each.digests], 0)
@@ -264,12 +277,13 @@ class RayRuntime:
         self.account.all_anew()
         self.t = self._began
         back = self._set_out(self._is_resumable())
-        if there > self.t:
-            self.crew.all("advance", there - self.t)
-        self.t, self._whole = there, True
-        self.messages, self.nbytes, self.certificates = counted  # the way there was gone before
-        for index in set(range(len(self.crew.actors))) - set(back):
+        since, self.t = self.t, there
+        for index in set(range(len(self.crew.actors))) - set(back):  # now: who is lost from here on stays lost
             self._back(index)
+        if there > since:
+            self.crew.all("advance", there - since)
+        self.messages, self.nbytes, self.certificates = counted  # the way there was gone before
+        self._whole = whole
 
     def _is_resumable(self) -> bool:
         """Whether there is a checkpoint of this run, and if some of it are older than the others, they can be taken
@@ -281,7 +295,9 @@ class RayRuntime:
         said = f"all actors are lost, the last by {self.account.last_reason()}"
         if self._began_again >= 0:
             said += ", once more where they were lost before: have they memory enough?"
-        if self.saves.last:
+        if self._ending:
+            return said
+        if self.saves.last and self._is_resumable():
             return f"{said}; resume=True goes on from iteration {self.saves.last}, in {self.saves.folder}"
         return f"{said}; restart=True starts new ones, checkpoint_dir keeps what was learned"
 
@@ -292,6 +308,8 @@ class RayRuntime:
                 f"actor {index} was lost ({why}); gossip_rounds='diameter' trusts that every flag arrives in its "
                 "round, so the run cannot go on: use a fixed number of rounds or 'mix'"
             )
+        if self._forsaken() and len(self.crew.lost()) == 1 < len(self.crew.actors):
+            self.saves.pause(f"actor {index} is lost, and {STAYS_AWAY}")
 
     def _weigh(self) -> None:
         """Ask what mass is left, if any was lost."""
@@ -312,10 +330,13 @@ class RayRuntime:
         return actor.take_over.remote(self._asked, self._charges[index])
 
     def _admit(self, index: int, actor: Any, begun: Begun) -> None:
-        """Let an actor in that has its rows and its block."""
+        """Let an actor in that has its rows and its block, unless all others are lost meanwhile: then all places are
+        taken by new ones, and it has been ended."""
         first, last = self.account.nodes(index)
         self._require_same_rows(begun.digests, first)
         exchanges = self.exchanges()
+        if index not in self._restarts.under_way:
+            return
         self.ray.get(self._rejoined(actor, index, exchanges), timeout=self.options.timeout)
         self.crew.admit(index, actor)
         self.pids[index] = begun.pid

@@ -4,6 +4,7 @@ Imports no Ray: an actor is this class wrapped by whoever makes it.
 """
 
 import os
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -68,6 +69,13 @@ class Begun(NamedTuple):
     digests: list[str]  # of every node's rows, where they were asked for
 
 
+class Saved(NamedTuple):
+    """What an actor says of its checkpoint."""
+
+    t: int  # the iteration its block is of
+    why: str = ""  # it could not be written
+
+
 class Host:
     """The actor: a worker, and the others' handles. Several of its methods run at a time."""
 
@@ -76,6 +84,7 @@ class Host:
         self.worker: Any = None
         self.fingerprint = ""
         self.others: list[Any] = []
+        self._saving = threading.Lock()  # who asks may be interrupted, and ask again
 
     def ask(self, method: str, *args: Any) -> Any:
         """Something of the rows' source."""
@@ -130,7 +139,8 @@ class Host:
         self.worker.start_over(t, exchanges)
 
     def _post(self, to: int, key: Key, batch: Batch) -> None:
-        self.others[to].receive.remote(self.worker.index, key, batch)
+        if (other := self.others[to]) is not None:  # it may be forgotten at any moment
+            other.receive.remote(self.worker.index, key, batch)
 
     def receive(self, source: int, key: Key, batch: Batch) -> None:
         """Mail of another actor."""
@@ -139,8 +149,8 @@ class Host:
     def forget(self, index: int) -> None:
         """An actor is gone. Before the others were met that is no matter for this one: the start ends with an error."""
         if self.others:
-            self.others[index] = None
             self.worker.forget(index)
+            self.others[index] = None
 
     def status(self) -> tuple[Key, list[int]]:
         """How far it is, and whose mail it waits for."""
@@ -171,11 +181,17 @@ class Host:
         found: tuple[Floats, Floats, float] = self.worker.losses(np.array(models))
         return found
 
-    def save(self, folder: str) -> None:
-        """A checkpoint."""
+    def save(self, folder: str) -> Saved:
+        """A checkpoint. What a disk does is no error here: only of this one it is known to be about the checkpoint."""
         block = self.worker.block
-        arrays, counters = self.worker.state()
-        checkpoints.save_block(Path(folder), block.first, block.first + block.k, arrays, counters, self.fingerprint)
+        nodes = (block.first, block.first + block.k)
+        with self._saving:
+            arrays, counters = self.worker.state()
+            try:
+                checkpoints.save_block(Path(folder), *nodes, arrays, counters, self.fingerprint)
+            except OSError as error:
+                return Saved(counters["t"], str(error))
+        return Saved(counters["t"])
 
     def restore(self, folder: str, t: int) -> None:
         """Go on from a checkpoint, as if nothing had been in between."""

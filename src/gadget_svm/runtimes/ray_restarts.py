@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gadget_svm.runtimes.ray_crew import Crew, cause
+from gadget_svm.runtimes.ray_crew import Crew, cause, said
 
 FIRST, LONGEST = 5.0, 300.0
 """Seconds from a failure to the next attempt: they double from the first to the longest."""
@@ -49,7 +49,8 @@ class Restarts:
         if refs:
             self.ray.wait(refs, num_returns=len(refs), timeout=self.options.timeout)
         for index in list(self.under_way):
-            self._look(index)
+            if index in self.under_way:  # to let one in may end them all
+                self._look(index)
 
     def _make(self, index: int, now: float) -> None:
         try:
@@ -70,15 +71,18 @@ class Restarts:
         try:
             answer = self.ray.get(attempt.ref, timeout=self.options.timeout)
             self._admit(index, attempt.actor, answer)
-        except self.ray.exceptions.RayTaskError as error:
-            self._drop(index, f"{type(cause(error)).__name__}: {cause(error)}")
-        except self.ray.exceptions.RayError as error:
-            self._drop(index, type(error).__name__)
-        except ValueError as error:
-            self._drop(index, str(error))
+        except (self.ray.exceptions.RayError, ValueError) as error:
+            if index not in self.under_way:  # it is not this one that failed
+                raise
+            self._drop(index, self._reason(error))
         else:
-            del self.under_way[index]
-            self._rest(index)
+            if self.under_way.pop(index, None) is not None:
+                self._rest(index)
+
+    def _reason(self, error: Exception) -> str:
+        if isinstance(error, self.ray.exceptions.RayTaskError):
+            return f"{type(cause(error)).__name__}: {cause(error)}"
+        return said(error) if isinstance(error, self.ray.exceptions.RayError) else str(error)
 
     def _drop(self, index: int, why: str) -> None:
         self.crew.end(self.under_way.pop(index).actor)

@@ -6,15 +6,20 @@ Owns the driver's part. Actors write and read their own blocks; the files' form 
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gadget_svm.runtimes import checkpoints
 from gadget_svm.runtimes.digests import changed, named
+from gadget_svm.runtimes.ray_host import Saved
 
 A_WHILE = 60.0
 """Seconds after which a checkpoint is due, however few the iterations."""
+
+
+class Unsaved(Exception):  # noqa: N818 - what happened
+    """Why a checkpoint could not be written: the run may go on without."""
 
 
 class Saves:
@@ -27,6 +32,13 @@ class Saves:
         self._tried, self._tried_at = 0, time.monotonic()
         self._failed = False
 
+    def start(self, resume: bool) -> None:
+        """Make room for this run, or for its rest."""
+        if self.folder is not None:
+            checkpoints.sweep(self.folder)
+            if not resume:
+                checkpoints.set_aside(self.folder)
+
     def due(self, t: int) -> bool:
         """Whether it is time for one."""
         late = t - self._tried >= self.every or time.monotonic() - self._tried_at > A_WHILE
@@ -37,7 +49,7 @@ class Saves:
         self._tried, self._tried_at = t, time.monotonic()
         try:
             save()
-        except OSError as error:
+        except Unsaved as error:
             if not self._failed:
                 warnings.warn(
                     f"the checkpoint of iteration {t} could not be written ({error}); the run goes on, and would be "
@@ -49,11 +61,28 @@ class Saves:
         self._failed = False
         return ""
 
-    def complete(self, written: Iterable[int], about: dict[str, Any]) -> None:
+    def pause(self, why: str) -> None:
+        """There will be none for now, and it is said once."""
+        if self.folder is not None:
+            warnings.warn(
+                f"{why}. No checkpoint is made as long as this is so: the run would be resumed from iteration "
+                f"{self.last}",
+                stacklevel=3,
+            )
+
+    def complete(self, found: Mapping[int, Saved], about: dict[str, Any]) -> None:
         """These actors have written their blocks: from now on this is what would be resumed."""
         assert self.folder is not None
-        kept = self.kept | dict.fromkeys(written, about["t"])
-        checkpoints.save_run(self.folder, {**about, "kept": [kept.get(index) for index in range(self.actors)]})
+        for index, saved in found.items():
+            if saved.why:
+                raise Unsaved(saved.why)
+            if saved.t != about["t"]:
+                raise Unsaved(f"actor {index} is at iteration {saved.t}")
+        kept = self.kept | dict.fromkeys(found, about["t"])
+        try:
+            checkpoints.save_run(self.folder, {**about, "kept": [kept.get(index) for index in range(self.actors)]})
+        except OSError as error:
+            raise Unsaved(str(error)) from error
         self.kept, self.last = kept, about["t"]
 
     def read(self, fingerprint: str, rows: Sequence[str], names: Sequence[str]) -> dict[str, Any]:

@@ -146,7 +146,7 @@ def _mean_objective(runtime: Runtime, objective: Judge) -> float:
 def _record(
     runtime: Runtime, objective: Judge, spent: float, observe: Observe, rule: Stopping | None, reason: str
 ) -> Record:
-    voices, models = runtime.voices(), runtime.models()
+    models, voices = runtime.models(), runtime.voices()  # in this order: who is lost in between has no voice
     if rule is not None and rule.certificate is not None and reason == "converged":
         models = certified(models, rule.certificate, runtime.here())
     mean = network_mean(models, voices)

@@ -175,6 +175,7 @@ class Worker:
             if worker not in lost:
                 self.post(worker, key, Batch(mail.select(owner == worker), told, learned))
         own = mail.select(owner == self.index)
+        lost = self._gone()  # also of those that were lost just now: what was posted to them is gone with them
         undeliverable = np.isin(owner, list(lost)) if lost and key[0] == LEARN and has_mass(self.run) else None
         if undeliverable is None or not undeliverable.any():
             return own
@@ -363,7 +364,7 @@ def keeps_mass(run: Run) -> bool:
 
 def takes_back(run: Run) -> bool:
     """Whether nodes that were lost can join again."""
-    return hasattr(run, "drop") or has_mass(run)
+    return (hasattr(run, "drop") or has_mass(run)) and getattr(run, "still", None) is None
 
 
 def _answer(party: Round, delivery: Delivery) -> Mail | None:
