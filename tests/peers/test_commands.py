@@ -33,7 +33,7 @@ from gadget_svm.peers.export import export
 from gadget_svm.peers.identity import Identity
 from gadget_svm.peers.membership import Superseded
 from gadget_svm.peers.peer import Peer
-from gadget_svm.peers.scaling import Scale
+from gadget_svm.peers.scale import Scale
 from gadget_svm.peers.study import Study
 
 DAY = 86_400.0

@@ -34,7 +34,8 @@ from gadget_svm.peers.messages import Kept, Notice
 from gadget_svm.peers.overlay import node_id
 from gadget_svm.peers.peer import Peer
 from gadget_svm.peers.post import Contact
-from gadget_svm.peers.scaling import Scale, Scaling
+from gadget_svm.peers.scale import Scale
+from gadget_svm.peers.scaling import Scaling
 from gadget_svm.peers.site import LEAST_ROWS, SiteError, load_site
 from gadget_svm.peers.turns import PATIENCE
 

@@ -17,8 +17,11 @@ pytest.importorskip("prometheus_client")
 from kit import goes_on, living, rows, until
 
 from gadget_svm.estimator.files import load_model
+from gadget_svm.peers import scale as scales
+from gadget_svm.peers import scaling
 from gadget_svm.peers.messages import Entry, Statistics
-from gadget_svm.peers.scaling import Scale, Scaling, ScalingError, common_scale, digest_of, statistics
+from gadget_svm.peers.scale import Scale, ScalingError, common_scale, statistics
+from gadget_svm.peers.scaling import Scaling, digest_of
 
 
 def test_no_scaling_is_settled_at_once():
@@ -85,15 +88,18 @@ def test_statistics_that_do_not_fit_are_refused():
 
 @pytest.mark.parametrize("value", [0.1, 0.3, 3.3, -5.0, 1e9, 1e-30, 0.0])
 @pytest.mark.parametrize("intercept", [True, False])
-def test_a_feature_that_never_varies_is_not_divided(value, intercept):
+def test_a_feature_that_never_varies_has_no_monstrous_values(value, intercept):
     """Whatever rounding makes of its mean, at sites of any size."""
     entries = []
     for name, n in zip("abc", (171, 1_003, 77), strict=True):
         X = sp.csr_matrix(np.hstack([np.full((n, 1), value), rows(n, 3)[0].toarray()]))
         entries.append(statistics("deviation", name, X))
     scale = common_scale("deviation", entries, intercept)
-    assert scale.divisor[0] == 1.0
-    assert scale.shift[0] == (pytest.approx(value) if intercept else 0.0)
+    shifted = intercept and value != 0.0
+    assert scale.divisor[0] == pytest.approx(abs(value) if shifted else 1.0)
+    assert scale.shift[0] == (pytest.approx(value) if shifted else 0.0)
+    late = sp.csr_matrix((1, 4))  # of a site that comes later and lacks it
+    assert scale.apply(late)[0, 0] == pytest.approx(-np.sign(value) if shifted else 0.0)
     assert common_scale("max-abs", [statistics("max-abs", "a", X)]).divisor[0] == (abs(value) or 1.0)
 
 
@@ -106,6 +112,37 @@ def test_a_little_variation_beside_a_large_mean_is_seen():
     pooled = np.vstack(parts)
     np.testing.assert_allclose(scale.divisor, pooled.std(axis=0), rtol=1e-6)
     assert abs(scale.apply(sp.csr_matrix(pooled)).toarray().mean()) < 1e-6
+
+
+def test_what_is_written_out_is_so_in_pieces_too(monkeypatch):
+    X = sp.random(50, 6, 0.3, format="csr", random_state=np.random.default_rng(0))
+    scale = Scale(np.full(6, 2.0), np.array([1.0, 0.0, 3.0, 0.0, 0.0, 1.0]))
+    whole = scale.apply(X)
+    monkeypatch.setattr(scales, "PIECE", 20)
+    pieces = scale.apply(X)
+    for one, other in ((whole.indptr, pieces.indptr), (whole.indices, pieces.indices), (whole.data, pieces.data)):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_others_statistics_do_not_make_a_sparse_site_dense(monkeypatch):
+    """Not beyond measure; and what was known before stays."""
+    monkeypatch.setattr(scaling, "FILLING", 100)
+    dense = sp.csr_matrix(np.random.default_rng(0).normal(9.0, 1.0, (40, 12)))
+    sparse = sp.random(40, 12, 0.05, format="csr", random_state=np.random.default_rng(1))
+    a, b, late = (Scaling("deviation", 2, name, X) for name, X in zip("abc", (dense, dense, sparse), strict=True))
+    a.hear(b.message())
+    with pytest.raises(ScalingError, match=r"456 zeros of this site .* beside its 24 values, .*max-abs"):
+        late.hear(a.message())
+    assert not late.settled
+    assert set(late.entries) == {"c"}
+
+
+@pytest.mark.parametrize(("kind", "value"), [("deviation", 1e55), ("max-abs", 1e120), ("deviation", 1e200)])
+def test_values_that_statistics_cannot_tell_are_refused_by_name(kind, value):
+    X = rows()[0].toarray()
+    X[3, 4] = value
+    with pytest.raises(ScalingError, match=f"feature 5 are too large for scaling = '{kind}'"):
+        Scaling(kind, 3, "a", sp.csr_matrix(X))
 
 
 MATRICES = st.tuples(st.integers(1, 12), st.integers(1, 5), st.floats(0.05, 1.0), st.integers(0, 2**32 - 1))
@@ -209,6 +246,25 @@ def test_where_nothing_may_leave_it_is_said_and_no_gap_is_told(town):
                 assert found["gap_estimate"] is None
                 assert found["withheld"] >= 100
                 assert "rows nearly alike" in found["trouble"]["letters"]
+
+    asyncio.run(main())
+
+
+def test_one_who_cannot_take_a_scale_over_says_so_and_goes_on(town, monkeypatch):
+    monkeypatch.setattr(scaling, "FILLING", 100)
+    dense = [sp.csr_matrix(np.random.default_rng(seed).normal(9.0, 1.0, (60, 12))) for seed in range(2)]
+    sparse = sp.random(60, 12, 0.1, format="csr", random_state=np.random.default_rng(2))
+
+    async def main():
+        a, b = town.peers("ab", [(X, rows(60, seed=i)[1]) for i, X in enumerate(dense)], scaling="deviation", sites=2)
+        async with living(a, b):
+            await until(lambda: a.ticks > 20 and b.ticks > 20)
+            late = town.peer("c", (sparse, rows(60)[1]), join=(a.address,), scaling="deviation", sites=2)
+            async with living(late):
+                await until(lambda: "zeros of this site" in late.trouble.get("scaling", ""))
+                await goes_on(a, 50)
+                assert late.learner is None
+                assert a.run == b.run
 
     asyncio.run(main())
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from gadget_svm.estimator import GadgetSVC
 from gadget_svm.estimator.files import save_model
 from gadget_svm.peers.charter import Charter
-from gadget_svm.peers.scaling import Scale
+from gadget_svm.peers.scale import Scale
 
 Floats = NDArray[np.float64]
 

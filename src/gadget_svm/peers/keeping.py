@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gadget_svm.peers import checkpoint, vault
 from gadget_svm.peers.calls import PeerError
 from gadget_svm.peers.export import export
-from gadget_svm.peers.scaling import Scale
+from gadget_svm.peers.scale import Scale
 
 if TYPE_CHECKING:
     from gadget_svm.peers.peer import Peer

@@ -26,7 +26,7 @@ from gadget_svm.peers.member import Member
 from gadget_svm.peers.messages import Ack, Hello, HelloReply, Letter, Malformed, Notice, Statistics, Status
 from gadget_svm.peers.metrics import Metrics
 from gadget_svm.peers.post import Disagreement, Line, Unreachable, introduce, signed_reply
-from gadget_svm.peers.scaling import Scale
+from gadget_svm.peers.scale import Scale
 from gadget_svm.peers.site import load_site
 from gadget_svm.topologies import build
 

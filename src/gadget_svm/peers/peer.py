@@ -33,7 +33,8 @@ from gadget_svm.peers.messages import Ack, Malformed, Notice, Statistics, Status
 from gadget_svm.peers.metrics import serve
 from gadget_svm.peers.overlay import node_id
 from gadget_svm.peers.post import Line, Unreachable
-from gadget_svm.peers.scaling import Scaling, ScalingError
+from gadget_svm.peers.scale import ScalingError
+from gadget_svm.peers.scaling import Scaling
 from gadget_svm.peers.site import load_site
 from gadget_svm.peers.status import describe, estimates, own_slack
 from gadget_svm.peers.study import Study
@@ -295,7 +296,6 @@ class Peer(Company):
                 await line.greet(self.hello(secrets.token_bytes(32)), self.verifier)
                 heard = await line.statistics(self.scaling.message(), self.features)
                 self.study.hear(heard)
-                self.trouble.pop("scaling", None)
             except (Unreachable, Malformed, ScalingError) as error:
                 self.complain("scaling", str(error))
             finally:

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gadget_svm.peers import checkpoint, vault
@@ -24,6 +25,7 @@ from gadget_svm.peers.learner import Learner, Measures, Parcel
 from gadget_svm.peers.logs import fields
 from gadget_svm.peers.messages import Statistics
 from gadget_svm.peers.overlay import node_id
+from gadget_svm.peers.scale import Scale, ScalingError
 from gadget_svm.peers.scaling import Scaling
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ Floats = NDArray[np.float64]
 
 REFRESH = 64
 """Ticks after which w is worked out anew."""
-MOST_HEARD = 64
+MOST_HEARD = 8
 """Peers of whom statistics may wait for the end of a tick."""
 ALONE = 2.0
 """Seconds that one who has lost its last neighbour takes for the problem of its own rows before anybody looks."""
@@ -48,6 +50,7 @@ class Study:
         self.peer = peer
         self.between_ticks = asyncio.Lock()
         self.ticked = time.monotonic()
+        self._test: tuple[Scale, sp.csr_matrix] | None = None  # test rows, and how they were scaled
         self._mute: list[str] = []  # neighbours to whom nothing may be sent
         self._statistics: dict[str, Statistics] = {}  # heard since the last tick, by who told them
         self.measures: Measures | None = None
@@ -112,7 +115,10 @@ class Study:
 
     def hear(self, heard: Statistics) -> None:
         """Statistics of sites: looked at now and taken in between two ticks, as the learner has to fit the scale."""
-        self.peer.scaling.check(heard)
+        scaling = self.peer.scaling
+        if heard.frozen and scaling.digest and heard.frozen >= scaling.digest:
+            return  # nothing new
+        scaling.check(heard)
         if heard.name in self._statistics or len(self._statistics) < MOST_HEARD:  # or else it will be told again
             self._statistics[heard.name] = heard
 
@@ -120,10 +126,19 @@ class Study:
         """Take in what was heard, and begin anew if the scale is another one now."""
         peer, loop = self.peer, asyncio.get_running_loop()
         scaling, heard, self._statistics = peer.scaling.copy(), self._statistics, {}
-        changed = [scaling.hear(each) for each in heard.values()]
-        if not any(changed):
+        for each in heard.values():
+            try:
+                scaling.hear(each)
+                peer.trouble.pop("scaling", None)
+            except ScalingError as error:
+                peer.complain("scaling", str(error))
+        if scaling.digest == peer.scaling.digest:
             peer.scaling = scaling
             return
+        if peer.legacies.kept:
+            log.warning(
+                "what was kept of those who left is of another scale", extra=fields(names=list(peer.legacies.kept))
+            )
         async with self.between_ticks:
             begun = await loop.run_in_executor(self._worker, self._beginner, scaling)
             peer.scaling, peer.unsaved, self.measures = scaling, True, None
@@ -220,16 +235,21 @@ class Study:
         self.measures = learner.measure([model for _, model in self.glimpses()])
         self._mute = sorted(name for name in list(peer.contacts) if peer.discretion.mute(node_id(name)))
         if peer.site.X_test is not None and peer.scaling.scale is not None:
-            self.test_accuracy = learner.accuracy(peer.scaling.scale.apply(peer.site.X_test), peer.site.label_test)
+            if self._test is None or self._test[0] is not peer.scaling.scale:
+                self._test = (peer.scaling.scale, peer.scaling.scale.apply(peer.site.X_test))
+            self.test_accuracy = learner.accuracy(self._test[1], peer.site.label_test)
 
     def _mind_silence(self) -> None:
         """Rows that are nearly alike make vectors like them, none of which may leave: only the site can change that."""
         if self._mute:
+            learn, fix = self.peer.config.learn, "or leave them out"
+            if learn.scaling != "deviation" or not learn.intercept:
+                fix += ', or set [learn] scaling to "deviation", with an intercept'
             self.peer.complain(
                 "letters",
                 f"nothing was sent to {', '.join(self._mute)} so far, as it would give a row away: are the rows nearly "
                 "alike? At all sites, take the mean off features that vary little beside it (years, temperatures), "
-                'leave them out, or set [learn] scaling to "deviation", with an intercept',
+                f"{fix}",
             )
         else:
             self.peer.trouble.pop("letters", None)
