@@ -458,3 +458,35 @@ def test_a_checkpoint_is_written_whole(stage, tmp_path):
     assert about["t"] == 25
     assert about["kept"] == [25, 25, 25]
     assert len(list(tmp_path.glob("block-*.25.safetensors"))) == 3
+
+
+def test_one_who_was_away_at_the_checkpoint_is_not_taken_for_away_ever_after(stage, tmp_path):
+    """0 and 2 come back after 20; 1, whose checkpoint is of a moment without them, comes back after 40."""
+    options = {"checkpoint_dir": str(tmp_path), "checkpoint_every": 20, "restart": True}
+    calm = stage.fit(engine="local", max_iter=1500, topology="ring").history_[-1]
+    at = {30: lambda: stage.kill(0, 2), 50: lambda: stage.kill(1)}
+    found = stage.fit(at, max_iter=1500, topology="ring", options=options).history_
+    told = [(event["event"], event["actor"]) for record in found for event in record.get("events", [])]
+    assert told.count(("restarted", 1)) == 1
+    assert found[-1]["disagreement"] < 1e-3
+    assert found[-1]["objective"] == pytest.approx(calm["objective"], rel=1e-3)
+
+
+def test_an_interruption_as_one_comes_back_leaves_a_checkpoint_that_converges(stage, tmp_path):
+    options = {"checkpoint_dir": str(tmp_path), "checkpoint_every": 20, "restart": True}
+    calm = stage.fit(engine="local", max_iter=1500, topology="ring").history_[-1]
+
+    def interrupt(_):
+        if stage.ray.asked[-1] == "welcome":
+            stage.ray.waiting = lambda *_: None
+            raise KeyboardInterrupt
+
+    def arm():
+        stage.kill(1)
+        stage.ray.waiting = interrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stage.fit({20: arm}, max_iter=100, topology="ring", options=options)
+    found = stage.fit(max_iter=1500, topology="ring", options={**options, "resume": True}).history_[-1]
+    assert found["disagreement"] < 1e-3
+    assert found["objective"] == pytest.approx(calm["objective"], rel=1e-3)

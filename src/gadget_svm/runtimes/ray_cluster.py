@@ -266,10 +266,12 @@ class Cluster:
 
     def close(self) -> None:
         """End what we started. If the cluster does not answer, a warning says so: what was learned is not at stake."""
-        if self.own:
-            self.own = False
-            self._leave()
-        self._let_go()
+        try:
+            if self.own:
+                self.own = False
+                self._leave()
+        finally:
+            self._let_go()
 
     def _let_go(self) -> None:
         if self._temporary is not None:
@@ -284,10 +286,11 @@ class Cluster:
         try:
             if not leaving.over(FAREWELL):
                 (leaving if _kill_own() else Call(_hang_up)).over(FAREWELL)
-        finally:
             if not leaving.found.done():
-                self._give_up(leaving)
                 warnings.warn(f"{NO_FAREWELL}. {STILL_HANGING}", stacklevel=2)
+        finally:
+            if not leaving.found.done():  # also if an interruption cut it short
+                self._give_up(leaving)
         if leaving.found.done():
             leaving.found.result()
 

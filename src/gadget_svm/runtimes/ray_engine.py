@@ -94,7 +94,7 @@ class RayRuntime:
         """All actors have their blocks, or take them from the checkpoint, and get to know one another; which of them
         had been lost before and are back."""
         back = self._resume() if resumed else []
-        self.crew.starting([actor.meet.remote(list(self.crew.actors), self.t, back) for actor in self.crew.actors])
+        self.crew.starting([actor.meet.remote(list(self.crew.actors), self.t) for actor in self.crew.actors])
         self.account.mass = float(self._sizes.sum())
         if resumed and keeps_mass(self.run):  # some may have been lost before, and some be back
             phi = self.crew.starting([actor.values.remote("phi") for actor in self.crew.actors])
@@ -206,9 +206,11 @@ class RayRuntime:
         except (RuntimeError, self.ray.exceptions.RayError) as error:  # no model is at stake
             warnings.warn(f"the end of the run is not saved: {error}", stacklevel=2)
         finally:
-            self._restarts.close()
-            self.crew.close()
-            self.cluster.close()
+            try:
+                self._restarts.close()
+                self.crew.close()
+            finally:
+                self.cluster.close()
 
     # checkpoints
 
@@ -293,13 +295,17 @@ class RayRuntime:
 
     def _why_all_lost(self) -> str:
         said = f"all actors are lost, the last by {self.account.last_reason()}"
-        if self._began_again >= 0:
-            said += ", once more where they were lost before: have they memory enough?"
         if self._ending:
             return said
+        if self._began_again >= 0:
+            said += ", once more where they were lost before: have they memory enough?"
         if self.saves.last and self._is_resumable():
             return f"{said}; resume=True goes on from iteration {self.saves.last}, in {self.saves.folder}"
-        return f"{said}; restart=True starts new ones, checkpoint_dir keeps what was learned"
+        hints = {
+            "restart=True starts new ones": self.options.restart,
+            "checkpoint_dir keeps what was learned": self.saves.folder,
+        }
+        return "; ".join([said, *(hint for hint, had in hints.items() if not had)])
 
     def _lost(self, index: int, why: str) -> None:
         self.account.lost(index, self.t, why)

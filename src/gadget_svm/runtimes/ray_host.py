@@ -117,11 +117,9 @@ class Host:
         self.worker.rehearse()
         return Begun(os.getpid(), digests(block.rows) if charge.digest else [])
 
-    def meet(self, others: list[Any], t: int, back: list[int]) -> None:
-        """The handles of all actors, and which of them were lost before and are back."""
+    def meet(self, others: list[Any], t: int) -> None:
+        """The handles of all actors."""
         self.others, self.worker.t = others, t
-        for index in back:
-            self.worker.take_back(index)
 
     def welcome(self, index: int, handle: Any) -> None:
         """A new actor in the place of one that was lost."""

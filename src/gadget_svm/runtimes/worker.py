@@ -101,7 +101,10 @@ class Worker:
         with self._changed:
             if worker not in self.lost:
                 self.lost.add(worker)
-                self._left.append(worker)
+                if worker in self._joined:  # the block does not know yet that it was back
+                    self._joined.remove(worker)
+                else:
+                    self._left.append(worker)
                 self._changed.notify_all()
 
     def welcome(self, worker: int) -> None:
@@ -109,12 +112,6 @@ class Worker:
         with self._changed:
             if worker in self.lost:
                 self.lost.discard(worker)
-                self._joined.append(worker)
-
-    def take_back(self, worker: int) -> None:
-        """This worker was lost when the block's checkpoint was written, and is back now that it is gone on from."""
-        if worker != self.index:
-            with self._changed:
                 self._joined.append(worker)
 
     def waiting_for(self) -> list[int]:
@@ -277,12 +274,19 @@ class Worker:
         return arrays, counters
 
     def restore(self, arrays: dict[str, NDArray[Any]], counters: dict[str, int]) -> None:
-        """Put the block back where a checkpoint left it."""
+        """Put the block back where a checkpoint left it. Those who were away then are back now, or will be said to be
+        lost: an edge that took one of them for away ever after would be dropped again and again."""
         for name in STATE:
             getattr(self.block, name)[:] = arrays[name]
         self.block.edge = {name[5:]: value.copy() for name, value in arrays.items() if name.startswith("edge.")}
         self.block.exchanges, self.t = counters["exchanges"], counters["t"]
         self.messages, self.nbytes = counters["messages"], counters["nbytes"]
+        absent = self.block.edge.get("absent")
+        if absent is not None:
+            np.clip(absent, 0, 1, out=absent)
+            with self._changed:
+                back = np.unique(self._owner(self.block.links.target[absent > 0])).tolist()
+                self._joined = [worker for worker in back if worker != self.index]
 
     def start_over(self, t: int, exchanges: int) -> None:
         """Take part again, with what the block holds, among others that are farther on.
