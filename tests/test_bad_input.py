@@ -210,7 +210,7 @@ def test_labels_that_are_numbers_here_and_words_there(toy, tmp_path):
         model = GadgetSVC(**QUICK).fit_shards(shards)
     assert told[0].filename == __file__
     assert len(model.classes_) == 8
-    with pytest.warns(UserWarning, match=r"^shard 1 has the labels -1, 1 and shard 0 has a, b, c, \.\.\., all"):
+    with pytest.warns(UserWarning, match=r"^shard 1 has the labels -1, 1 and shard 0 has a, b, c, \.\.\., which"):
         GadgetSVC(**QUICK).fit_shards([shards[2], shards[0]])
     (tmp_path / "a.svm").write_text("+1 1:2\n-1 1:3\n")
     (tmp_path / "b.csv").write_text("2,ill\n3,well\n")

@@ -14,14 +14,15 @@ pytest.importorskip("prometheus_client")
 
 from gadget_svm.peers import checkpoint
 
-IGNORING = "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); os.execvp(sys.argv[1], sys.argv[1:])"
-"""As nohup does."""
+START = "import os, signal, sys; signal.signal(signal.SIGHUP, signal.{}); os.execvp(sys.argv[1], sys.argv[1:])"
+"""However the tests themselves were started: nohup has SIG_IGN."""
 
 
-def signalled(config, *signals, before=()):
+def signalled(config, *signals, hangup="SIG_DFL"):
     """The exit code and the log of one that gets these signals once it is up."""
     command = [sys.executable, "-m", "gadget_svm", "peer", "run", str(config.peer.state.parent / "peer.toml")]
-    with subprocess.Popen([*before, *command], stderr=subprocess.PIPE, text=True) as process:
+    start = [sys.executable, "-c", START.format(hangup)]
+    with subprocess.Popen([*start, *command], stderr=subprocess.PIPE, text=True) as process:
         try:
             log = []
             for line in process.stderr:
@@ -45,8 +46,6 @@ def test_a_closed_terminal_lets_a_peer_leave_as_other_signals_do(town, number):
 
 
 def test_one_that_was_started_to_outlive_its_terminal_does(town):
-    code, log = signalled(
-        town.config("a", level="info"), signal.SIGHUP, signal.SIGTERM, before=[sys.executable, "-c", IGNORING]
-    )
+    code, log = signalled(town.config("a", level="info"), signal.SIGHUP, signal.SIGTERM, hangup="SIG_IGN")
     assert code == 0
     assert log["leaving"]["why"] == "signal SIGTERM"
