@@ -261,7 +261,7 @@ def test_one_who_cannot_take_a_scale_over_says_so_and_goes_on(town, monkeypatch)
             await until(lambda: a.ticks > 20 and b.ticks > 20)
             late = town.peer("c", (sparse, rows(60)[1]), join=(a.address,), scaling="deviation", sites=2)
             async with living(late):
-                await until(lambda: "zeros of this site" in late.trouble.get("scaling", ""))
+                await until(lambda: "zeros of this site" in late.trouble.get("scale", ""))
                 await goes_on(a, 50)
                 assert late.learner is None
                 assert a.run == b.run
@@ -295,5 +295,16 @@ def test_one_more_scale_begins_learning_anew_and_nothing_else(town):
                         (found := json.loads(peer.status())["gap_estimate"]) and found < 0.01 for peer in everyone
                     )
                 )
+
+    asyncio.run(main())
+
+
+def test_a_trouble_that_is_over_is_told_no_more(town):
+    async def main():
+        a, b = town.peers("ab", scaling="deviation", sites=2)
+        async with living(a, b):
+            await until(lambda: a.ticks > 5 and b.ticks > 5)
+            a.complain("scaling", "b does not answer")
+            await until(lambda: "scaling" not in a.trouble)
 
     asyncio.run(main())

@@ -296,6 +296,7 @@ class Peer(Company):
                 await line.greet(self.hello(secrets.token_bytes(32)), self.verifier)
                 heard = await line.statistics(self.scaling.message(), self.features)
                 self.study.hear(heard)
+                self.trouble.pop("scaling", None)
             except (Unreachable, Malformed, ScalingError) as error:
                 self.complain("scaling", str(error))
             finally:

@@ -129,9 +129,9 @@ class Study:
         for each in heard.values():
             try:
                 scaling.hear(each)
-                peer.trouble.pop("scaling", None)
+                peer.trouble.pop("scale", None)
             except ScalingError as error:
-                peer.complain("scaling", str(error))
+                peer.complain("scale", str(error))
         if scaling.digest == peer.scaling.digest:
             peer.scaling = scaling
             return
