@@ -361,6 +361,22 @@ def test_ctrl_c_aborts_at_once_while_nobody_listens():
             signal.raise_signal(signal.SIGINT)
 
 
+def test_ctrl_c_while_the_program_loads_prints_no_traceback():
+    code = (
+        "import signal, sys\n"
+        "class Impatient:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'gadget_svm.cli.app': signal.raise_signal(signal.SIGINT)\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "sys.meta_path.insert(0, Impatient())\n"
+        "from gadget_svm.cli import main\n"
+        "main()\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(SRC)}
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=60)
+    assert (result.returncode, result.stderr) == (130, "aborted\n")
+
+
 def test_help_imports_nothing_heavy():
     code = (
         "import sys\n"
@@ -409,6 +425,16 @@ def test_demo_reaches_97_per_cent_on_every_node(tmp_path):
     assert "one machine" in result.stdout
     assert str(tmp_path / "demo" / "report.html") in result.stderr
     assert (tmp_path / "demo" / "report.html").stat().st_size > 1_000_000, "plotly is inside"
+
+
+def test_demo_without_plotly_says_how_to_get_the_report(tmp_path, monkeypatch):
+    for name in ("plotly", "plotly.graph_objects"):
+        monkeypatch.setitem(sys.modules, name, None)
+    result = gadget("demo", "--out", tmp_path)
+    assert result.exit_code == 0, result.stderr
+    assert "pip install 'gadget-svm[report]'" in result.stderr
+    assert (tmp_path / "model.safetensors").exists()
+    assert not (tmp_path / "report.html").exists()
 
 
 def test_options_of_the_algorithm_reach_it():

@@ -273,6 +273,17 @@ def test_a_time_budget_ends_a_fit_cleanly(toy):
     assert len(model.history_) == 1
 
 
+def test_the_last_record_is_there_once_after_an_interruption(toy):
+    """The request to stop may come right after a record: nothing has changed since, so there is no other one."""
+    seen = []
+    model = GadgetSVC(n_nodes=3, algorithm="gadget", stopping=None, random_state=0)
+    model.fit_observed(toy.X, toy.y, observe=lambda record, _: seen.append(record), should_stop=lambda: len(seen) > 4)
+    iterations = [record["iteration"] for record in model.history_]
+    assert model.stopped_by_ == "interrupted"
+    assert iterations == sorted(set(iterations)) == [record["iteration"] for record in seen]
+    assert iterations[-1] == model.n_iter_
+
+
 def test_should_stop_ends_a_fit_cleanly(toy):
     seen = []
     model = GadgetSVC(4, max_iter=10**9, stopping=None, record_every=10)

@@ -1,11 +1,17 @@
 """The command `gadget`: arguments in, tables and files out. Owns no mathematics; heavy imports wait for use."""
 
+import sys
+
 
 def main() -> None:
-    """Run the command line."""
-    from gadget_svm.cli.app import app
+    """Run the command line. Ctrl-C while the program still loads ends it without a traceback."""
+    try:
+        from gadget_svm.cli.app import app
 
-    app(prog_name="gadget")
+        app(prog_name="gadget")
+    except KeyboardInterrupt:
+        print("aborted", file=sys.stderr)
+        raise SystemExit(130) from None  # as `errors.INTERRUPTED`, which may not be loaded yet
 
 
 __all__ = ["main"]

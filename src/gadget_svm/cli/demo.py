@@ -1,5 +1,6 @@
 """`gadget demo`: the paper's algorithm on handwritten digits, and one machine that has all the data beside it."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from gadget_svm.report.words import number, percent
 
 def run_demo(out: Path) -> int:
     """Train, show, write; the exit code."""
-    report = out / "report.html"
+    report = out / "report.html" if find_spec("plotly") else None
     order = Order(
         data="digits",
         positive="0",
@@ -35,7 +36,10 @@ def run_demo(out: Path) -> int:
         Console(),
         "Ten nodes with a tenth of the images each learn to tell 0 from 1 to 9. They share weights, never images.",
     )
-    return run_training(order, one_machine)
+    code = run_training(order, one_machine)
+    if report is None:
+        say(Console(stderr=True), "No report was written, as plotly is not installed: pip install 'gadget-svm[report]'")
+    return code
 
 
 def one_machine(data: Dataset, model: GadgetSVC, judge: Outsider) -> dict[str, Any]:

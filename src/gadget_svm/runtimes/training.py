@@ -104,8 +104,11 @@ def train(
             spent += time.perf_counter() - started if rule.certifies else 0.0  # the nodes' own work, no observer's
         if not reason and done >= limits.max_iter:
             reason = "max_iter"
-        if reason or ending or done == _next_record(done - 1, record_every):
+        new = not history or history[-1]["iteration"] < runtime.t  # an interruption may follow a record at once
+        if new and (reason or ending or done == _next_record(done - 1, record_every)):
             history.append(_record(runtime, objective, spent, observe, rule, reason))
+        elif reason and eventful(runtime) and (events := runtime.events()):
+            history[-1].setdefault("events", []).extend(events)
     outcome = Outcome(reason, runtime.t - begin, spent, np.inf if rule is None else rule.value, history)
     last = None if rule is None else rule.certificate
     if last is not None:
