@@ -435,11 +435,11 @@ def true_gap(toy, model, y=None, weight=None):
     """F/F* - 1 of the model, from the user's arrays."""
     label = np.searchsorted(model.classes_, toy.y if y is None else y).astype(np.int32)
     per_class = dict.fromkeys(model.classes_.tolist(), 1.0) | (model.class_weight or {})
-    cost = np.array([per_class[c] for c in model.classes_[label].tolist()])
+    weight = np.array([per_class[c] for c in model.classes_[label].tolist()]) * (1.0 if weight is None else weight)
     X = toy.X if not model.fit_intercept else np.hstack([toy.X, np.ones((60, 1))])
     whole = model.coef_ if not model.fit_intercept else np.hstack([model.coef_, model.intercept_[:, None]])
     shares = SimpleNamespace(order=np.arange(60))
-    problem = Problem(sp.csr_matrix(X), label, cost, weight, shares, [], len(whole))
+    problem = Problem(sp.csr_matrix(X), label, np.ones(60), weight, shares, [], len(whole))
     return value(problem, whole, model.lam) / optimum(problem, model.lam) - 1
 
 

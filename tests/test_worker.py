@@ -15,6 +15,7 @@ from gadget_svm.estimator.fitting import gathered, make_blocks
 from gadget_svm.estimator.problem import Problem, as_csr
 from gadget_svm.estimator.remote import Shards, Terms
 from gadget_svm.kernels import Team
+from gadget_svm.kernels.dual import multiplicity
 from gadget_svm.mail import Delivery
 from gadget_svm.objective import Objective
 from gadget_svm.rows import Shares
@@ -252,13 +253,14 @@ def test_an_actors_shards_are_its_files_one_under_another(tmp_path, count, inter
     X = as_csr(sp.vstack([X for X, _ in tables]), intercept)
     shards = Shards(names)
     assert [look.rows for look in shards.look()] == [len(y) for _, y in tables]
-    used = shards.settle(Terms(12, True, np.array([-1, 1]), np.array([1.0, 2.0]), intercept))
+    used, sizes = shards.settle(Terms(12, True, np.array([-1, 1]), np.array([1.0, 2.0]), intercept))
     np.testing.assert_array_equal(used, X.getnnz(axis=0) > 0)
     rows, y = shards.rows(), np.concatenate([y for _, y in tables])
     for name in ("indptr", "indices", "data"):
         np.testing.assert_array_equal(getattr(rows, name), getattr(X, name), err_msg=name, strict=True)
     np.testing.assert_array_equal(rows.label, y > 0)
-    np.testing.assert_array_equal(rows.cost, np.where(y > 0, 2.0, 1.0))
+    np.testing.assert_array_equal(multiplicity(rows.mass, rows.start), np.where(y > 0, 2.0, 1.0))
+    np.testing.assert_array_equal(sizes, [np.where(y > 0, 2.0, 1.0).sum() for _, y in tables])
     np.testing.assert_array_equal(rows.start, np.cumsum([0, *(len(y) for _, y in tables)]))
     shards.narrow(np.flatnonzero(used))
     np.testing.assert_array_equal(shards.rows().indices, X[:, np.flatnonzero(used)].indices)

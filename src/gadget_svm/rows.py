@@ -21,11 +21,11 @@ class Shares(NamedTuple):
 
     @property
     def sizes(self) -> Floats:
-        """n_i: the rows of every node, counted with their multiplicity."""
+        """n_i: the rows of every node, counted with their multiplicity; each sum is over the node's own rows alone."""
         if not len(self.times):
             return np.diff(self.start).astype(np.float64)
-        total = np.concatenate([[0.0], np.cumsum(self.times)])
-        return np.asarray(total[self.start[1:]] - total[self.start[:-1]], dtype=np.float64)
+        pairs = zip(self.start[:-1], self.start[1:], strict=True)
+        return np.array([np.cumsum(self.times[lo:hi])[-1] if hi > lo else 0.0 for lo, hi in pairs], dtype=np.float64)
 
 
 class Rows(NamedTuple):

@@ -58,6 +58,7 @@ def train(
     nodes: o.Nodes = None,
     topology: o.Topology = "random-regular",
     lam: o.Lam = None,
+    C: o.C = None,  # noqa: N803 - scikit-learn's name
     algorithm: o.Algorithm = "auto",
     gossip: o.Gossip = None,
     rounds: o.Rounds = None,

@@ -51,6 +51,10 @@ Lam = Annotated[
     float | None,
     _option("--lam", panel=ALGORITHM, help="The regulariser's weight. Default: the paper's for the data, else 1e-4."),
 ]
+C = Annotated[
+    float | None,
+    _option("--C", panel=ALGORITHM, help="The weight of the losses, as LinearSVC's C; in place of --lam."),
+]
 Algorithm = Annotated[
     str,
     _option(

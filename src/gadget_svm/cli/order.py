@@ -39,6 +39,7 @@ class Order:
     nodes: int | None = None
     topology: str = "random-regular"
     lam: float | None = None
+    C: float | None = None
     algorithm: str = "auto"
     gossip: str | None = None
     rounds: str | None = None
@@ -106,6 +107,7 @@ def make_model(order: Order, data: HasLam) -> "GadgetSVC":
         n_nodes=order.nodes,
         topology=order.topology,
         lam=lam_for(order, data),
+        C=order.C,
         algorithm=make_algorithm(order),
         fit_intercept=wants_intercept(order),
         tol=order.tol,
@@ -183,10 +185,12 @@ def _structure(text: str) -> Any:
 
 
 def lam_for(order: Order, data: HasLam) -> float:
-    """The one given, else the data set's own, else 1e-4."""
+    """The one given, else the data set's own, else 1e-4; with C it has no say and stays at 1e-4."""
+    if order.lam is not None and order.C is not None:
+        raise ValueError("--lam and --C both set the regularisation: give one of them")
     if order.lam is not None:
         return order.lam
-    return DEFAULT_LAM if data.lam is None else data.lam
+    return DEFAULT_LAM if data.lam is None or order.C is not None else data.lam
 
 
 def wants_intercept(order: Order) -> bool:

@@ -65,7 +65,7 @@ def parameters(order: Order, model: GadgetSVC) -> dict[str, Any]:
     filled = {
         "nodes": len(model.node_coef_),
         "topology": model.network_.name,
-        "lam": model.lam,
+        "lam": model.lam_,
         "intercept": model.fit_intercept,
         "stopping": model.stopping_,
         "tol": None if model.stopping_ is None else stopping_rule(model.stopping_, model.tol).tol,  # type: ignore[union-attr]

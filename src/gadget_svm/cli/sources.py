@@ -20,6 +20,7 @@ from gadget_svm.data.catalog import against_rest
 from gadget_svm.data.files import Raw
 from gadget_svm.data.paper import Parts
 from gadget_svm.estimator import GadgetSVC
+from gadget_svm.estimator.checks import lam_of
 from gadget_svm.estimator.places import shown
 from gadget_svm.estimator.shards import Agreed, stack_shards
 from gadget_svm.runtimes.training import Observe
@@ -78,7 +79,7 @@ class Pooled:
     def fit(self, model: GadgetSVC, ready: Callable[[Known], None], observe: Observe, should_stop: ShouldStop) -> None:
         """Measured on all rows."""
         about = describe_data(self.data) | ({"shards": list(self.shards)} if self.shards else {})
-        judge = Judge.of(self.data, model.lam, model.fit_intercept, model.n_jobs)
+        judge = Judge.of(self.data, lam_of(model, len(self.data.y)), model.fit_intercept, model.n_jobs)
         ready(Known(about, judge, sites=self.sites, data=self.data))
         model.fit_observed(self.data.X, self.data.y, sites=self.sites, observe=observe, should_stop=should_stop)
 
@@ -112,7 +113,7 @@ class Remote:
         parts = Parts(none, agreed.labels, *matched_test(self.order, self.test, agreed))
         parts = against_rest(parts, self.order.positive)
         data = Dataset(self.order.data, *parts, None, "read by the actors")
-        judge = Outsider.of(data, model.lam, model.fit_intercept, model.n_jobs)
+        judge = Outsider.of(data, lam_of(model, int(agreed.rows.sum())), model.fit_intercept, model.n_jobs)
         about = describe_data(data) | {
             "rows": int(agreed.rows.sum()),
             "shards": [shown(shard) for shard in self.order.shards],

@@ -88,7 +88,8 @@ def remark(about: dict[str, Any], model: GadgetSVC, aside: Console) -> None:
     """What a user would like to know before it begins."""
     lossy = any(fault.loses for fault in make_faults(model.faults))
     size = f"{about['rows']:,} rows, {about['features']:,} features"
-    say(aside, f"{about['name']}: {size}, lam {model.lam:g} ({about['note']})")
+    regularised = f"lam {model.lam:g}" if model.C is None else f"C {model.C:g}"
+    say(aside, f"{about['name']}: {size}, {regularised} ({about['note']})")
     if lossy and getattr(model.algorithm, "gossip", None) == "auto":
         say(aside, "Messages get lost, so the nodes gossip by running sums, which a loss cannot corrupt "
             "(--gossip push-sum insists on the paper's form).")  # fmt: skip

@@ -30,6 +30,7 @@ ENGINES = {"local": _local, "ray": _ray}
 """The engines, and who checks the options of each."""
 
 
+DEFAULT_LAM = 1e-4
 LEAST_LAM = 1e-60
 FAR = 0.1
 """A disagreement that a user should hear of."""
@@ -41,12 +42,7 @@ def check_parameters(model: Any) -> None:
     if not isinstance(model.engine_options, dict | None):
         raise ValueError(f"engine_options must be a dictionary such as {{'actors': 4}}, got {model.engine_options!r}")
     check_options(model.engine_options or {}, model)
-    _positive(model.lam, "lam", "the regulariser's weight, for example 1e-4")
-    if not LEAST_LAM <= model.lam <= 1 / LEAST_LAM:
-        raise ValueError(
-            f"lam={model.lam!r} is beyond what numbers of double precision can tell apart: use one between "
-            f"{LEAST_LAM:g} and {1 / LEAST_LAM:g}"
-        )
+    lam_of(model, 1.0)
     if model.n_jobs is not None and (isinstance(model.n_jobs, bool) or not isinstance(model.n_jobs, numbers.Integral)):
         raise ValueError(f"n_jobs must be a whole number of threads, -1 for every core, or None, got {model.n_jobs!r}")
     _whole(model.max_iter, "max_iter", 1)
@@ -63,6 +59,26 @@ def check_parameters(model: Any) -> None:
             "stopping='average' watches the averaged iterates, which average=False does not keep: "
             "use stopping='weights', 'objective' or None"
         )
+
+
+def lam_of(model: Any, weight: float) -> float:
+    """The lam of the problem: as given, or 1 / (C * weight) where ``weight`` is that of all rows together."""
+    _positive(model.lam, "lam", "the regulariser's weight, for example 1e-4")
+    if model.C is not None:
+        _positive(model.C, "C", "the weight of the losses, as LinearSVC's, or None to use lam")
+        if model.lam != DEFAULT_LAM:
+            raise ValueError(
+                f"lam={model.lam!r} and C={model.C!r} both set the regularisation: give one of them, and leave lam at "
+                f"its default, {DEFAULT_LAM:g}, with C"
+            )
+    lam = float(model.lam) if model.C is None else 1.0 / (float(model.C) * weight)
+    if not LEAST_LAM <= lam <= 1 / LEAST_LAM:
+        given = f"lam={model.lam!r}" if model.C is None else f"C={model.C!r}"
+        raise ValueError(
+            f"{given} is beyond what numbers of double precision can tell apart: use one between "
+            f"{LEAST_LAM:g} and {1 / LEAST_LAM:g}"
+        )
+    return lam
 
 
 def rule_for(algorithm: Any) -> str:

@@ -75,16 +75,22 @@ def as_csr(X: Any, intercept: bool) -> sp.csr_matrix:
     return csr
 
 
-def row_costs(class_weight: Any, classes: NDArray[Any], label: NDArray[np.int32], times: Floats | None) -> Floats:
-    """c_r of every row, from the weight of its class; "balanced" counts rows by their multiplicity."""
+def row_weights(
+    class_weight: Any, classes: NDArray[Any], label: NDArray[np.int32], times: Floats | None
+) -> Floats | None:
+    """s_r c_r of every row: its sample weight times the weight of its class; None if there are neither.
+
+    "balanced" is scikit-learn's: sum of all s_r / (number of classes * sum of s_r in the class).
+    """
     if class_weight is None:
-        return np.ones(len(label))
+        return times
     from sklearn.utils.class_weight import compute_class_weight  # here, as actors do without scikit-learn
 
     per_class = compute_class_weight(class_weight, classes=classes, y=classes[label], sample_weight=times)
     if not (np.isfinite(per_class).all() and (per_class >= 0).all() and per_class.max() > 0):
         raise ValueError(f"class weights must be numbers, none negative and not all zero; got {class_weight!r}")
-    return np.asarray(per_class, dtype=np.float64)[label]
+    weights = np.asarray(per_class, dtype=np.float64)[label]
+    return weights if times is None else weights * times
 
 
 def share_rows(

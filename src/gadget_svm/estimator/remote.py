@@ -19,8 +19,9 @@ from gadget_svm.data.columnar import read_arrow
 from gadget_svm.data.files import Raw, tidy_labels
 from gadget_svm.data.formats import agree
 from gadget_svm.data.paper import Parts
+from gadget_svm.data.partition import deal_by_sites
 from gadget_svm.estimator.places import read_place, shard_names, shown
-from gadget_svm.estimator.problem import WORTH_SPARING, as_csr, row_costs
+from gadget_svm.estimator.problem import WORTH_SPARING, as_csr, row_weights
 from gadget_svm.estimator.shards import Agreed, warn_of_kinds
 from gadget_svm.kernels import Team
 from gadget_svm.rows import Rows, Shares
@@ -53,7 +54,7 @@ class Terms(NamedTuple):
     width: int
     shift: bool  # whether svmlight ids count from 1
     classes: NDArray[Any]  # the labels, each once
-    cost: Floats  # of a row of each class
+    weight: Floats | None  # of a row of each class; None: every row counts once
     intercept: bool
     merged: Ints | None = None  # where several labels are one class: that of every label
 
@@ -78,8 +79,11 @@ class Shards:
             self._raws = [_slim(read_place(name, self.label)) for name in self.names]
         return [_look(shown(name), raw) for name, raw in zip(self.names, self._raws, strict=True)]
 
-    def settle(self, terms: Terms) -> NDArray[np.bool_]:
-        """Bring the rows into their common form, shard by shard, and let what was read go; which features occur."""
+    def settle(self, terms: Terms) -> tuple[NDArray[np.bool_], Floats]:
+        """Bring the rows into their common form, shard by shard, and let what was read go.
+
+        Returns which features occur, and the weight of every node's rows.
+        """
         tables, labels = [], [terms.classes[:0]]
         for name in self.names:
             X, y = agree([Path(shown(name))], [self._raws.pop(0)], terms.width, not terms.shift)[0]
@@ -91,11 +95,15 @@ class Shards:
         label = label if terms.merged is None else terms.merged[label].astype(np.int32)
         whole = _stacked(tables)
         self._width = whole.shape[1]
-        self._rows = Rows.of(whole, label, terms.cost[label], Shares(np.arange(len(label)), start, ONCE))
+        shares = Shares(np.arange(len(label)), start, ONCE)
+        if terms.weight is not None:  # as `deal_by_sites` does it
+            owner = np.repeat(np.arange(len(self.names)), np.diff(start))
+            shares = deal_by_sites(owner, terms.weight[label], list(range(len(self.names))))[0]
+        self._rows = Rows.of(whole, label, np.ones(len(label)), shares)
         used = np.zeros(self._width, dtype=np.bool_)
         for some in _pieces(whole.indices):
             used[some] = True
-        return used
+        return used, shares.sizes
 
     def narrow(self, used: Ints) -> None:
         """Leave out features that occur nowhere."""
@@ -175,10 +183,10 @@ class RemoteProblem:
 
     runtime: Any
     X: sp.csr_matrix  # of the width of the rows, and empty
-    shares: Shares
+    shares: Shares  # every node's rows as one, of their total weight
     n_outputs: int
-    mean_cost: float
     used: NDArray[np.bool_]
+    mean_cost: float = 1.0
 
     def occurring(self) -> "tuple[RemoteProblem, NDArray[np.intp]]":
         """As `Problem.occurring`, at the actors."""
@@ -211,16 +219,17 @@ def pose(
             f"the data has only one class, {classes.tolist()[0]!r}: a classifier needs rows of at least two"
         )
     counts = np.bincount(merged[number], np.concatenate([look.counts for look in looks])).astype(np.int64)
-    cost = np.ones(len(classes))
-    if class_weight is not None:
-        cost = row_costs(class_weight, classes, np.repeat(np.arange(len(classes)), counts), None)[np.cumsum(counts) - 1]
-    found = runtime.ask("settle", Terms(width, shift, labels, cost, intercept, None if positive is None else merged))
+    weight = row_weights(class_weight, classes, np.repeat(np.arange(len(classes)), counts), None)
+    weight = None if weight is None else weight[np.cumsum(counts) - 1]
+    found = runtime.ask("settle", Terms(width, shift, labels, weight, intercept, None if positive is None else merged))
     rows = np.array([look.rows for look in looks], dtype=np.int64)
-    start = np.concatenate([[0], np.cumsum(rows)])
-    used = np.logical_or.reduce(found)
+    used, sizes = np.logical_or.reduce([part[0] for part in found]), np.concatenate([part[1] for part in found])
+    if weight is not None and not sizes.all():
+        name = names[int(np.argmin(sizes))]
+        raise ValueError(f"shard {name} has no rows of positive weight: leave it out, or change class_weight")
     problem = RemoteProblem(
-        runtime, sp.csr_matrix((0, len(used))), Shares(np.empty(0, dtype=np.int64), start, ONCE),
-        1 if len(classes) == 2 else len(classes), float(np.average(cost, weights=counts)), used,
+        runtime, sp.csr_matrix((0, len(used))), Shares(np.arange(len(sizes)), np.arange(len(sizes) + 1), sizes),
+        1 if len(classes) == 2 else len(classes), used,
     )  # fmt: skip
     zero_based = not shift if any(look.sparse_text for look in looks) else None
     return problem, classes, Agreed(rows, width, zero_based, looks[0].columns, labels)

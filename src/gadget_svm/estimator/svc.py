@@ -23,9 +23,9 @@ from gadget_svm.algorithms import Algorithm
 from gadget_svm.data.catalog import against_rest
 from gadget_svm.data.paper import Parts
 from gadget_svm.data.partition import deal_by_sites
-from gadget_svm.estimator.checks import check_parameters, not_converged, rule_for
+from gadget_svm.estimator.checks import check_parameters, lam_of, not_converged, rule_for
 from gadget_svm.estimator.fitting import Fitted, Memory, Plan, Posed, fit_network
-from gadget_svm.estimator.problem import Problem, as_csr, checked_nodes, row_costs, share_batch, share_rows
+from gadget_svm.estimator.problem import Problem, as_csr, checked_nodes, row_weights, share_batch, share_rows
 from gadget_svm.estimator.shards import Agreed, are_places, is_dataset, require_list, stack_shards
 from gadget_svm.network import Network
 from gadget_svm.runtimes.stopping import stopping_rule
@@ -45,13 +45,22 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
     topology : str, networkx graph, sparse adjacency
         Who gossips with whom; a name may carry a parameter ("k-out:20").
     lam : float
-        The weight of the regulariser in lam/2 |w|^2 + mean hinge loss.
+        The weight of the regulariser in F(w) = lam/2 |w|^2 + sum_r s_r c_r hinge_r(w) / sum_r s_r c_r, with s_r the
+        sample weight and c_r the class weight of row r. Multiplying all weights by a number changes nothing.
+    C : float or None
+        Used in place of ``lam``: the objective is then that of ``LinearSVC(C=C, loss="hinge")``,
+        1/2 |w|^2 + C sum_r s_r c_r hinge_r(w), that is lam = 1 / (C sum_r s_r c_r). With ``C``, leave ``lam`` at its
+        default: any other value is an error. ``lam_`` is what was used. Objectives in ``history_`` are F; F / lam_ is
+        LinearSVC's. `partial_fit` needs ``lam``.
     algorithm : str or instance
         "auto", a name ("gadget" is the paper's, "pdmm" brings every node to the optimum), or an instance such as
         ``Gadget(local_steps=10)``. "auto" is PDMM where it applies, see `gadget_svm.algorithms.Auto`.
     fit_intercept : bool
         Whether a regularised constant feature travels with the weights.
     class_weight : dict, "balanced" or None
+        Weights of the classes. They have one meaning with ``sample_weight``: a class weight of 3 and a sample weight
+        of 3 for all rows of the class give the same model, as does each of those rows three times. "balanced" is
+        scikit-learn's, n_samples / (n_classes * rows of the class).
     tol : float or None
         Tolerance of the stopping rule; None: the rule's own (0.001 for the paper's, 0.01 for "gap").
     stopping : "auto", "average", "weights", "objective", "gap", "certified" or None
@@ -101,6 +110,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        C: float | None = None,
     ) -> None:
         self.n_nodes = n_nodes
         self.topology = topology
@@ -119,6 +129,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+        self.C = C
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, sites: ArrayLike | None = None) -> Self:
         """Learn from rows X with labels y; ``sites`` says which node owns each row."""
@@ -149,8 +160,8 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         present = np.unique(label if times is None else label[times > 0])
         if len(present) < 2:
             raise ValueError(
-                f"the data has only one class, {self.classes_.tolist()[present[0]]!r}: "
-                "a classifier needs rows of at least two"
+                f"the data has only one class{'' if times is None else ' of positive weight'}, "
+                f"{self.classes_.tolist()[present[0]]!r}: a classifier needs rows of at least two"
             )
         seed = self._seed()
         shares, self.sites_ = share_rows(X, label, self._nodes(), seed, times, sites)
@@ -303,8 +314,9 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         times = None
         if sample_weight is not None:
             times = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-            if not times.any():
-                raise ValueError("all sample weights are zero: no row is left to learn from")
+        times = row_weights(self.class_weight, self.classes_, label, times)
+        if times is not None and not times.any():
+            raise ValueError("all weights are zero: no row is left to learn from")
         return as_csr(X, self.fit_intercept), label, times
 
     def _learn(
@@ -312,17 +324,16 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         observe: Observe = unobserved, should_stop: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
         outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
-        cost = row_costs(self.class_weight, self.classes_, label, times)
-        self._solve(
-            Problem(X, label, cost, times, shares, self.sites_, outputs), max_iter, stopping, observe, should_stop
-        )
+        problem = Problem(X, label, np.ones(len(label)), times, shares, self.sites_, outputs)
+        self._solve(problem, max_iter, stopping, observe, should_stop)
 
     def _solve(
         self, problem: Posed, max_iter: int, stopping: str | None, observe: Observe, should_stop: Callable[[], bool]
     ) -> None:
         self.stopping_ = rule_for(self.algorithm_) if stopping == "auto" else stopping
+        self.lam_ = lam_of(self, float(problem.shares.sizes.sum()))
         plan = Plan(
-            self.algorithm_, self.network_, float(self.lam), self._fit_seed,
+            self.algorithm_, self.network_, self.lam_, self._fit_seed,
             stopping_rule(self.stopping_, self.tol), Limits(max_iter, self.max_seconds, should_stop), self.record_every,
             self.faults, self.n_jobs, self._observer(observe), self.engine, dict(self.engine_options or {}),
         )  # fmt: skip
@@ -367,6 +378,8 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("a model of one node, or read from a file, does not go on learning: fit a network anew")
         if not first and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise ValueError(f"classes are fixed by the first call: {self.classes_.tolist()}, now {classes!r}")
+        if self.C is not None:
+            raise ValueError("C needs the number of all rows: give partial_fit lam, which is 1 / (C * number of rows)")
         if self.class_weight == "balanced":
             raise ValueError("class_weight='balanced' needs all rows at once: give partial_fit a dict of weights")
 
