@@ -131,3 +131,21 @@ def test_wrong_settings_are_named(noisy, options, words):
 def test_batches_refuse_c(noisy):
     with pytest.raises(ValueError, match="give partial_fit lam"):
         GadgetSVC(4, C=1.0).partial_fit(*noisy, classes=[0, 1])
+
+
+def test_the_command_takes_c(tmp_path):
+    import json
+
+    from typer.testing import CliRunner
+
+    from gadget_svm.cli.app import app
+
+    (tmp_path / "rows.csv").write_text("a,b,label\n" + "".join(f"{i % 7},{i % 5},{i % 2}\n" for i in range(40)))
+    command = ["train", str(tmp_path / "rows.csv"), "--nodes", "2", "--C", "0.5", "--max-iter", "5"]
+    result = CliRunner().invoke(app, [*command, "--stopping", "none", "--json"])
+    assert result.exit_code == 0, result.output
+    settings = json.loads(result.stdout)["parameters"]
+    assert (settings["C"], settings["lam"]) == (0.5, pytest.approx(1 / (0.5 * 40)))
+    refused = CliRunner().invoke(app, [*command, "--lam", "0.1"])
+    assert refused.exit_code == 2
+    assert "give one of them" in " ".join(refused.output.split())

@@ -58,7 +58,7 @@ def train(
     nodes: o.Nodes = None,
     topology: o.Topology = "random-regular",
     lam: o.Lam = None,
-    C: o.C = None,  # noqa: N803 - scikit-learn's name
+    C: o.C = None,
     algorithm: o.Algorithm = "auto",
     gossip: o.Gossip = None,
     rounds: o.Rounds = None,
