@@ -173,13 +173,14 @@ def test_scale_free_has_hubs():
     assert network.degree.max() > 10 * network.degree.mean()
 
 
-def test_a_networkx_graph_is_numbered_in_its_own_order():
-    graph = nx.Graph()
-    graph.add_nodes_from(["hospital", "lab", "clinic"])
-    graph.add_edge("hospital", "clinic", weight=0.0)
-    graph.add_edge("clinic", "lab", weight=7.0)
-    expected = [[0, 0, 1], [0, 0, 1], [1, 1, 0]]
-    np.testing.assert_array_equal(build(graph, 3).adjacency().toarray(), expected)
+def test_a_networkx_graph_is_numbered_by_its_sorted_labels():
+    graph = nx.Graph([("hospital", "clinic"), ("clinic", "lab")])
+    network = build(graph, 3)
+    assert network.labels == ("clinic", "hospital", "lab")
+    np.testing.assert_array_equal(network.adjacency().toarray(), [[0, 1, 1], [1, 0, 0], [1, 0, 0]])
+    assert network.with_transition("metropolis").labels == network.labels
+    mixed = build(nx.Graph([("b", 1), (1, "a")]), 3)  # these cannot be sorted: as they are listed
+    assert mixed.labels == ("b", 1, "a")
 
 
 def test_matrices_and_networks_are_taken_as_they_are():

@@ -1,8 +1,8 @@
-"""Looking things up by name: owns the one error sentence for an unknown name, and nothing else."""
+"""Names: looking things up by name, with one error sentence for an unknown name, and the order of labels."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from difflib import get_close_matches
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -12,6 +12,15 @@ def lookup(kind: str, name: str, known: Mapping[str, T]) -> T:
     if name in known:
         return known[name]
     raise ValueError(unknown(kind, name, known))
+
+
+def in_order(labels: Iterable[Hashable]) -> list[Hashable]:
+    """The distinct labels, sorted; in the order given if they cannot be compared (numbers and texts, for example)."""
+    distinct: list[Any] = list(dict.fromkeys(labels))
+    try:
+        return sorted(distinct)
+    except TypeError:
+        return distinct
 
 
 def unknown(kind: str, name: object, known: Mapping[str, object]) -> str:

@@ -4,8 +4,8 @@ Owns the value, the four ways to weigh its edges and the walks along them; build
 work, measuring them `spectral`'s.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -27,7 +27,8 @@ class Network:
     """A graph of ``n`` nodes: node i may send to ``indices[indptr[i]:indptr[i+1]]``.
 
     ``share[e]`` is b_ij of edge e, ``self_share[i]`` is b_ii; each row of B sums to one. What has an entry per edge
-    beside ``indices`` is made when it is asked for: a walk on a large graph needs none of it.
+    beside ``indices`` is made when it is asked for: a walk on a large graph needs none of it. ``labels`` are the nodes'
+    names in the graph the network was made from, if it had names.
     """
 
     indptr: Ints
@@ -35,6 +36,7 @@ class Network:
     name: str = "custom"
     directed: bool = False
     transition: str = "lazy"
+    labels: tuple[Hashable, ...] | None = None
 
     @classmethod
     def from_adjacency(
@@ -44,15 +46,17 @@ class Network:
         name: str = "custom",
         directed: bool | None = None,
         transition: str = "lazy",
+        labels: Sequence[Hashable] | None = None,
     ) -> "Network":
         """The network of a sparse adjacency: non-zero means an edge; self-loops and weights are ignored.
 
-        ``directed=None`` looks: a symmetric adjacency is undirected.
+        ``directed=None`` looks: a symmetric adjacency is undirected. ``labels`` are the names of its rows.
         """
         indptr, indices = _simple(adjacency)
         if directed is None:
             directed = not _symmetric(indptr, indices)
-        return cls.from_csr(indptr, indices, name=name, directed=directed, transition=transition)
+        network = cls.from_csr(indptr, indices, name=name, directed=directed, transition=transition)
+        return network if labels is None else network.with_labels(labels)
 
     @classmethod
     def from_csr(
@@ -70,21 +74,21 @@ class Network:
         """
         indptr = np.asarray(indptr, np.int64)
         _check_csr(indptr, np.asarray(indices))
-        lookup("transition", transition, TRANSITIONS)
-        if directed and transition in DOUBLY_STOCHASTIC:
-            raise ValueError(
-                f"transition {transition!r} is doubly stochastic only on an undirected graph: "
-                "use 'lazy' or 'random-walk', or make the graph symmetric (A + A.T)"
-            )
+        _check_transition(transition, directed)
         return cls(indptr, np.asarray(indices, np.int32), name, directed, transition)
 
     def with_transition(self, transition: str) -> "Network":
         """The same graph under another B."""
         if transition == self.transition:
             return self
-        return Network.from_csr(
-            self.indptr, self.indices, name=self.name, directed=self.directed, transition=transition
-        )
+        _check_transition(transition, self.directed)
+        return replace(self, transition=transition)
+
+    def with_labels(self, labels: Sequence[Hashable]) -> "Network":
+        """The same graph with names for its nodes."""
+        if len(labels) != self.n or len(set(labels)) != self.n:
+            raise ValueError(f"{self.n} nodes need {self.n} different labels, got {len(labels)}: {list(labels)[:10]}")
+        return replace(self, labels=tuple(labels))
 
     @property
     def is_walk(self) -> bool:
@@ -261,6 +265,15 @@ def _symmetric(indptr: Ints, indices: Ints) -> bool:
     """Whether every edge has its reverse: the transposed arrays, sorted, are the same arrays."""
     turned = _csr(np.ones(len(indices), np.int8), indptr, indices).T.tocsr()
     return np.array_equal(turned.indptr, indptr) and np.array_equal(turned.indices, indices)
+
+
+def _check_transition(transition: str, directed: bool) -> None:
+    lookup("transition", transition, TRANSITIONS)
+    if directed and transition in DOUBLY_STOCHASTIC:
+        raise ValueError(
+            f"transition {transition!r} is doubly stochastic only on an undirected graph: "
+            "use 'lazy' or 'random-walk', or make the graph symmetric (A + A.T)"
+        )
 
 
 def _check_csr(indptr: Ints, indices: Nodes) -> None:

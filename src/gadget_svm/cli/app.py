@@ -96,7 +96,9 @@ def train(
 def predict(
     model: Annotated[Path, typer.Argument(help="A model file, or the folder that 'gadget train --out' wrote.")],
     data: Annotated[str, typer.Argument(help="A file, or a named data set, of which the test part is taken.")],
-    node: Annotated[int | None, typer.Option(help="Answer with this node's model, not the network average.")] = None,
+    node: Annotated[
+        str | None, typer.Option(help="Answer with the model of this node, by its site's name or its number.")
+    ] = None,
     out: Annotated[str | None, typer.Option(help="A file for the predictions, one per line; - is stdout.")] = None,
     label: o.Label = None,
     no_label: Annotated[

@@ -34,7 +34,7 @@ class Rows(NamedTuple):
 def run_prediction(
     path: Path,
     data: str,
-    node: int | None,
+    node: str | None,
     out: str | None,
     label: str | None,
     no_label: bool,
@@ -54,14 +54,22 @@ def run_prediction(
         X = in_order(X, data, rows.columns, model.feature_names_in_.tolist())
         del model.feature_names_in_  # compared by now: scikit-learn would warn that a matrix has none
     X = fit_width(X, data, model.n_features_in_)
-    answers = (model if node is None else model.node(node)).predict(X)
+    answers = (model if node is None else model.node(site_called(model, node))).predict(X)
     said = f"{len(answers):,} rows predicted" if rows.y is None else verdict(model, answers, rows.y)
     typer.echo(f"{said} by {whose(model, node)}", err=out == "-")
     if out is not None:
         write_answers(out, answers)
 
 
-def whose(model: GadgetSVC, node: int | None) -> str:
+def site_called(model: GadgetSVC, node: str) -> Any:
+    """The site of this name, as the model has it; else the text, or the number it is."""
+    for site in model.sites_:
+        if str(site) == node:
+            return site
+    return int(node) if node.isdecimal() else node
+
+
+def whose(model: GadgetSVC, node: str | None) -> str:
     """Who answers: the file of a peer holds the model of one site."""
     if node is not None:
         return f"node {node}"

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from gadget_svm.kernels.rows import hash_rows
-from gadget_svm.names import lookup
+from gadget_svm.names import in_order, lookup
 from gadget_svm.rows import Shares
 
 Floats = NDArray[np.float64]
@@ -68,10 +68,11 @@ def deal_by_sites(
     """Every row to the node of its site; nodes are numbered as ``known``, or by the sorted labels. Returns both."""
     names, node = _codes(sites)
     if known is not None:
-        strangers = [name for name in names if name not in known]
+        number = {name: i for i, name in enumerate(known)}
+        strangers = [name for name in names if name not in number]
         if strangers:
             raise ValueError(f"unknown site {strangers[0]!r}: the nodes of this network are {known}")
-        node = np.array([known.index(name) for name in names], dtype=np.int64)[node]
+        node = np.array([number[name] for name in names], dtype=np.int64)[node]
         names = known
     rows = np.arange(len(node))
     if times is not None:
@@ -82,14 +83,10 @@ def deal_by_sites(
 
 def _codes(sites: ArrayLike) -> tuple[list[Hashable], Ints]:
     """Distinct labels (sorted where they can be, else in order of appearance) and every row's place among them."""
-    labels = sites.tolist() if isinstance(sites, np.ndarray) else list(sites)  # type: ignore[arg-type]
-    distinct: list[Any] = list(dict.fromkeys(labels))
+    labels: list[Any] = sites.tolist() if isinstance(sites, np.ndarray) else list(sites)  # type: ignore[arg-type]
+    distinct = in_order(labels)
     if any(isinstance(name, float) and name != name for name in distinct):
         raise ValueError("sites has missing values (NaN): say for every row which node owns it")
-    try:
-        distinct.sort()
-    except TypeError:  # labels of mixed kinds have no order: keep that of appearance
-        distinct = list(dict.fromkeys(labels))
     place = {name: i for i, name in enumerate(distinct)}
     return distinct, np.array([place[name] for name in labels], dtype=np.int64)
 

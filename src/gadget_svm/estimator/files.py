@@ -32,7 +32,7 @@ def save_model(model: GadgetSVC, path: str | Path) -> Path:
         "n_iter": int(model.n_iter_),
         "converged": bool(model.converged_),
         "gap_bound": model.gap_bound_,
-        "sites": [str(site) for site in model.sites_],
+        "sites": [_label(site) for site in model.sites_],
         "feature_names": [str(name) for name in getattr(model, "feature_names_in_", [])],
         "parameters": {key: value for key, value in model.get_params(deep=False).items() if _plain(value)},
         "algorithm": _settings(model.algorithm),
@@ -81,7 +81,9 @@ def _revive(about: dict[str, Any], tensors: dict[str, Any]) -> GadgetSVC:
     model.classes_ = np.array(
         about["classes"], dtype=None if about["classes_dtype"] == "str" else about["classes_dtype"]
     )
-    model.n_iter_, model.converged_, model.sites_ = about["n_iter"], about["converged"], about["sites"]
+    model.n_iter_, model.converged_, model.sites_ = (
+        about["n_iter"], about["converged"], [_hashable(site) for site in about["sites"]],
+    )  # fmt: skip
     model.gap_bound_ = about.get("gap_bound")  # files of before certificates have none
     model.n_features_in_, model.history_ = model.coef_.shape[1], []
     if about["feature_names"]:
@@ -92,6 +94,18 @@ def _revive(about: dict[str, Any], tensors: dict[str, Any]) -> GadgetSVC:
 def _plain(value: Any) -> bool:
     """Whether JSON can hold it: a graph given as such is left out."""
     return value is None or isinstance(value, bool | int | float | str | np.generic)
+
+
+def _label(site: Any) -> Any:
+    """The name of a node as JSON can hold it: numbers and texts as they are, tuples as lists, else as text."""
+    if isinstance(site, tuple):
+        return [_label(part) for part in site]
+    value = site.item() if isinstance(site, np.generic) else site
+    return value if isinstance(value, bool | int | float | str) else str(value)
+
+
+def _hashable(site: Any) -> Any:
+    return tuple(_hashable(part) for part in site) if isinstance(site, list) else site
 
 
 def _scalar(value: Any) -> Any:

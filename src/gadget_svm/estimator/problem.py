@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from gadget_svm.data.partition import are_counts, deal_by_sites, deal_evenly
+from gadget_svm.estimator.sites import check_labels, node_names
 from gadget_svm.kernels import Team
 from gadget_svm.objective import Objective
 from gadget_svm.rows import Rows, Shares
@@ -100,10 +101,17 @@ def share_rows(
     seed: int,
     times: Floats | None,
     sites: ArrayLike | None,
+    labels: list[Hashable] | None = None,
 ) -> tuple[Shares, list[Hashable]]:
-    """Who owns which rows: by ``sites``, else dealt out evenly over ``n_nodes``. Nobody is left without rows."""
+    """Who owns which rows: by ``sites``, else dealt out evenly over ``n_nodes``. Every node gets at least one row.
+
+    ``labels`` are those of the graph's nodes, if it has some: sites are then matched to nodes by label.
+    """
     if sites is not None:
         shares, names = deal_by_sites(_one_per_row(sites, label), times)
+        if labels is not None:
+            check_labels(names, labels)
+            shares, names = deal_by_sites(sites, times, labels)
         empty = [names[i] for i in np.flatnonzero(np.diff(shares.start) == 0)]
         if empty:
             raise ValueError(f"site {empty[0]!r} has no rows of positive weight: leave it out, or give it some")
@@ -112,7 +120,7 @@ def share_rows(
     count = min(10, available) if n_nodes is None else checked_nodes(n_nodes)
     if count > available:
         raise ValueError(f"n_nodes={count} is more than the {available} rows: every node needs at least one row")
-    return deal_evenly(X, label, count, seed, times), list(range(count))
+    return deal_evenly(X, label, count, seed, times), node_names(count, labels)
 
 
 def share_batch(

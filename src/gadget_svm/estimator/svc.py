@@ -5,7 +5,7 @@ Owns validation and wiring. The constructor only stores; the algorithm, the netw
 
 import numbers
 import warnings
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from copy import copy
 from typing import Any, Self
 
@@ -27,6 +27,7 @@ from gadget_svm.estimator.checks import check_parameters, lam_of, not_converged,
 from gadget_svm.estimator.fitting import Fitted, Memory, Plan, Posed, fit_network
 from gadget_svm.estimator.problem import Problem, as_csr, checked_nodes, row_weights, share_batch, share_rows
 from gadget_svm.estimator.shards import Agreed, are_places, is_dataset, require_list, stack_shards
+from gadget_svm.estimator.sites import name_shards, node_names, node_number
 from gadget_svm.network import Network
 from gadget_svm.runtimes.stopping import stopping_rule
 from gadget_svm.runtimes.training import Limits, Observe, Record, unobserved
@@ -43,7 +44,8 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
     n_nodes : int or None
         Nodes to deal the rows out to; None: those of a given graph, else min(10, rows). Overridden by ``sites``.
     topology : str, networkx graph, sparse adjacency
-        Who gossips with whom; a name may carry a parameter ("k-out:20").
+        Who gossips with whom; a name may carry a parameter ("k-out:20"). The nodes of a networkx graph keep their
+        labels, by which ``sites`` are matched and `node` finds them.
     lam : float
         The weight of the regulariser in F(w) = lam/2 |w|^2 + sum_r s_r c_r hinge_r(w) / sum_r s_r c_r, with s_r the
         sample weight and c_r the class weight of row r. Multiplying all weights by a number changes nothing.
@@ -83,7 +85,8 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         For "local": {"blocks": number of blocks the nodes are split over}. For "ray": address, actors, num_cpus,
         timeout, checkpoint_dir and others, see docs/ray.md.
     faults : str, dict, list or None
-        What goes wrong: "loss=0.1", {"loss": 0.1, "delay": 2}, [Crash(nodes=[3], at=100)].
+        What goes wrong: "loss=0.1", {"loss": 0.1, "delay": 2}, [Crash(nodes=[3], at=100)]. Faults count nodes by
+        their position in ``sites_``, from 0.
     n_jobs : int or None
         Threads; None: every core. The result does not depend on it.
     random_state : int, RandomState or None
@@ -132,7 +135,12 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.C = C
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, sites: ArrayLike | None = None) -> Self:
-        """Learn from rows X with labels y; ``sites`` says which node owns each row."""
+        """Learn from rows X with labels y.
+
+        ``sites`` names the node that owns each row. If ``topology`` is a networkx graph, sites and nodes are matched by
+        label. Otherwise nodes are the sites in sorted order: the first row of an adjacency matrix is the first of them.
+        ``sites_`` lists the names of the nodes, ``node(name)`` is the model of one.
+        """
         return self.fit_observed(X, y, sample_weight=sample_weight, sites=sites)
 
     def fit_observed(
@@ -164,7 +172,9 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"{self.classes_.tolist()[present[0]]!r}: a classifier needs rows of at least two"
             )
         seed = self._seed()
-        shares, self.sites_ = share_rows(X, label, self._nodes(), seed, times, sites)
+        shares, self.sites_ = share_rows(
+            X, label, self._nodes(), seed, times, sites, topologies.labels_of(self.topology)
+        )
         self._forget(seed)
         self._connect(algorithms.resolve(self.algorithm))
         self._learn(X, label, times, shares, self.max_iter, self.stopping, observe, should_stop)
@@ -205,6 +215,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         label: str | None = None,
         positive: str | None = None,
+        sites: Sequence[Hashable] | None = None,
         agreed: Callable[[Agreed], None] | None = None,
         observe: Observe = unobserved,
         should_stop: Callable[[], bool] = lambda: False,
@@ -213,23 +224,32 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         With engine="ray" files and URIs (s3://, https://, ...) are read by the actors, and no row passes through here.
         A Ray Dataset is taken too: its rows in order, shared out evenly. ``label`` is the label's column in files, by
-        name or number, and ``positive`` the label that becomes +1, and all others -1. ``agreed(what)`` is told what is
+        name or number, and ``positive`` the label that becomes +1, and all others -1. ``sites`` names the shards (by
+        default 0, 1, ...), and nodes come in the sorted order of these names. ``agreed(what)`` is told what is
         known of the shards before anything is learned; ``observe`` and ``should_stop`` are those of `fit_observed`.
         """
         require_list(shards)
-        if is_dataset(shards) or (self.engine == "ray" and are_places(shards := list(shards))):
+        if is_dataset(shards):
+            if sites is not None:
+                raise ValueError("a Ray Dataset is shared out by position: leave sites out")
             check_parameters(self)
             return self._fit_remote(shards, label, observe, should_stop, positive, agreed)
+        shards, names = name_shards(list(shards), sites, topologies.labels_of(self.topology))
+        if self.engine == "ray" and are_places(shards):
+            check_parameters(self)
+            return self._fit_remote(shards, label, observe, should_stop, positive, agreed, names)
         stack = stack_shards(shards, label)
         y = against_rest(Parts(stack.X, stack.y), positive).y
         if agreed is not None:
             agreed(stack.agreed())
-        return self.fit_observed(stack.X, y, sites=stack.sites, observe=observe, should_stop=should_stop)
+        owners: Any = stack.sites if sites is None else [names[i] for i in stack.sites.tolist()]
+        return self.fit_observed(stack.X, y, sites=owners, observe=observe, should_stop=should_stop)
 
     def _fit_remote(
         self, shards: Any, label: str | None = None, observe: Observe = unobserved,
         should_stop: Callable[[], bool] = lambda: False,
         positive: str | None = None, agreed: Callable[[Agreed], None] | None = None,
+        names: list[Hashable] | None = None,
     ) -> Self:  # fmt: skip
         """Learn from shards that the actors of a cluster read."""
         if self.engine != "ray":
@@ -247,7 +267,8 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 agreed(known)
             self.n_features_in_ = problem.X.shape[1] - bool(self.fit_intercept)
             self.__dict__.pop("feature_names_in_", None)
-            self.sites_ = list(range(len(problem.shares.start) - 1))
+            count, labels = len(problem.shares.start) - 1, topologies.labels_of(self.topology)
+            self.sites_ = node_names(count, labels) if names is None else names
             self._forget(self._seed())
             self._connect(algorithms.resolve(self.algorithm))
             self._solve(problem, self.max_iter, self.stopping, observe, should_stop)
@@ -256,11 +277,14 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._warn()
         return self
 
-    def node(self, i: int) -> "GadgetSVC":
-        """Node i's model, usable by itself: it predicts, scores and can be saved like any other."""
+    def node(self, site: Hashable) -> "GadgetSVC":
+        """The model of one node, usable by itself: it predicts, scores and can be saved like any other.
+
+        ``site`` is the name of the node, an entry of ``sites_``: a label given as ``sites`` or a label of the networkx
+        graph; 0, 1, ... if there are neither. Where no name is a number, a whole number is a position in ``sites_``.
+        """
         check_is_fitted(self)
-        if not 0 <= i < len(self.node_coef_):
-            raise IndexError(f"there is no node {i}: the nodes are 0 to {len(self.node_coef_) - 1}")
+        i = node_number(self.sites_, site)
         alone = copy(self)
         alone.coef_, alone.intercept_ = np.atleast_2d(self.node_coef_[i]), np.atleast_1d(self.node_intercept_[i])
         for name in ("node_coef_", "node_intercept_", "node_last_coef_", "node_last_intercept_", "sites_"):
@@ -273,8 +297,10 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The nodes of a network that learns batch by batch: as many as asked, or 10, or the sites of this batch."""
         self._forget(self._seed())
         asked = self._nodes()
-        nodes: list[Hashable] = list(range(10 if asked is None else checked_nodes(asked)))
-        self.sites_ = nodes if sites is None else deal_by_sites(sites)[1]
+        labels = topologies.labels_of(self.topology)
+        nodes = node_names(10 if asked is None else checked_nodes(asked), labels)
+        by_site = nodes if sites is None else labels or deal_by_sites(sites)[1]  # a batch need not have all of them
+        self.sites_ = by_site
         self._connect(self._for_batches())
 
     def _for_batches(self) -> Algorithm:

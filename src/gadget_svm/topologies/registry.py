@@ -3,14 +3,14 @@
 It refuses unknown names and drawn graphs that stay unconnected; graphs the user brings are taken as they are.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import scipy.sparse as sp
 
-from gadget_svm.names import lookup
+from gadget_svm.names import in_order, lookup
 from gadget_svm.network import Network
 from gadget_svm.spectral import check_connected
 from gadget_svm.topologies import randomised, structured
@@ -55,8 +55,9 @@ def build(topology: object, n: int, *, seed: int = 0, transition: str = "lazy") 
     Parameters
     ----------
     topology : str, networkx graph, scipy sparse or square numpy array, or Network
-        A name, with an optional parameter after a colon ("k-out:20"); or a graph, whose nodes are numbered in
-        the order it lists them. A Network is returned as it is, with its own transition.
+        A name, with an optional parameter after a colon ("k-out:20"); or a graph. The nodes of a networkx graph are
+        numbered in the sorted order of their labels (in the order it lists them if they cannot be sorted), and the
+        network keeps the labels. A Network is returned as it is, with its own transition.
     n : int
         How many nodes; a graph must have as many.
     seed : int
@@ -70,7 +71,10 @@ def build(topology: object, n: int, *, seed: int = 0, transition: str = "lazy") 
         return _named(topology, n, seed, transition)
     network = topology if isinstance(topology, Network) else _given(topology, transition)
     if network.n != n:
-        raise ValueError(f"the graph has {network.n} nodes and {n} are asked for: give n_nodes={network.n}")
+        raise ValueError(
+            f"the graph has {network.n} nodes and {n} are asked for: give n_nodes={network.n}"
+            f", or {network.n} different sites"
+        )
     return network
 
 
@@ -79,6 +83,13 @@ def nodes_of(topology: object) -> int | None:
     if isinstance(topology, str):
         return None
     return topology.n if isinstance(topology, Network) else _given(topology, "lazy").n
+
+
+def labels_of(topology: object) -> list[Hashable] | None:
+    """The labels of a graph's nodes, in the order of their numbers; None for a graph without labels, and for a name."""
+    if isinstance(topology, Network):
+        return None if topology.labels is None else list(topology.labels)
+    return in_order(topology.nodes) if _is_networkx(topology) else None
 
 
 def _named(topology: str, n: int, seed: int, transition: str) -> Network:
@@ -126,12 +137,18 @@ def _given(topology: Any, transition: str) -> Network:
         return Network.from_adjacency(sp.csr_array(topology), transition=transition)
     if sp.issparse(topology):
         return Network.from_adjacency(topology, transition=transition)
-    if not hasattr(topology, "adjacency"):
+    if not _is_networkx(topology):
         raise TypeError(
             f"a topology is a name such as 'ring', a networkx graph or a sparse adjacency, "
             f"not {type(topology).__name__}"
         )
     import networkx as nx
 
-    matrix = nx.to_scipy_sparse_array(topology, weight=None, format="csr")
-    return Network.from_adjacency(matrix, transition=transition)
+    labels = in_order(topology.nodes)
+    matrix = nx.to_scipy_sparse_array(topology, nodelist=labels, weight=None, format="csr")
+    return Network.from_adjacency(matrix, transition=transition, labels=labels)
+
+
+def _is_networkx(topology: Any) -> TypeGuard[Any]:
+    """Whether this is a networkx graph; networkx is not imported for it."""
+    return hasattr(topology, "adjacency") and hasattr(topology, "nodes")
