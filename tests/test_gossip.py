@@ -13,9 +13,10 @@ from gadget_svm.gossip.swift import SWIFT
 from gadget_svm.kernels import Team
 from gadget_svm.kernels.gossip import LEAST, arrange
 from gadget_svm.mail import Delivery, Mail
-from gadget_svm.network import DOUBLY_STOCHASTIC, TRANSITIONS, Network
+from gadget_svm.network import Network
 from gadget_svm.spectral import diameter
 from gadget_svm.topologies import build
+from gadget_svm.transitions import DOUBLY_STOCHASTIC, TRANSITIONS
 from strategies import networks
 
 NAMES = sorted(PROTOCOLS)

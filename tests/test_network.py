@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gadget_svm.kernels.gossip import pick_edge
-from gadget_svm.network import DOUBLY_STOCHASTIC, TRANSITIONS, WALKS, Network, _portions
+from gadget_svm.network import Network, _portions
+from gadget_svm.transitions import DOUBLY_STOCHASTIC, TRANSITIONS, WALKS
 
 
 @st.composite

@@ -34,7 +34,7 @@ def test_labels_that_differ_are_named(toy):
     with pytest.raises(ValueError, match=r"labels\. Nodes without a site: 'd', 'e'$"):
         GadgetSVC(topology=STAR, **QUICK).fit(toy.X[:3], toy.y[-3:], sites=["a", "b", "c"])
     texts = nx.relabel_nodes(nx.path_graph(3), str)
-    with pytest.raises(ValueError, match=r"type int, nodes of type str: relabel with networkx\.relabel_nodes\(graph, int\)$"):
+    with pytest.raises(ValueError, match=r"type int, nodes of type str: relabel with .*\(graph, int\)$"):
         GadgetSVC(topology=texts, **QUICK).fit(toy.X, toy.y, sites=toy.sites)
 
 

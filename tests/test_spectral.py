@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gadget_svm import spectral
-from gadget_svm.network import TRANSITIONS, Network
+from gadget_svm.network import Network
 from gadget_svm.spectral import eigen
 from gadget_svm.spectral.connectivity import swept_bound
 from gadget_svm.topologies import build
+from gadget_svm.transitions import TRANSITIONS
 
 LARGE = st.sampled_from([2, 3, 4, 7, 12, 64, 299, 301, 302, 1024])
 

@@ -1,10 +1,10 @@
 """The graph the nodes gossip on, with the paper's transition matrix B, as plain CSR arrays.
 
-Owns the value, the four ways to weigh its edges and the walks along them; building graphs is `topologies`'
-work, measuring them `spectral`'s.
+Owns the value and the walks along its edges; how edges are weighed is `transitions`' work, building graphs
+`topologies`', measuring them `spectral`'s.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -13,12 +13,18 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from gadget_svm.names import lookup
+from gadget_svm.transitions import (
+    DOUBLY_STOCHASTIC,
+    GIVEN,
+    WALKS,
+    Floats,
+    Ints,
+    Nodes,
+    Shares,
+    check_transition,
+    given_shares,
+)  # fmt: skip
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Nodes = NDArray[Any]  # node numbers, 32 bits each: a graph of a million nodes is mostly these
-Shares = tuple[Floats, Floats]
 Sparse = Any  # any scipy sparse matrix or array: they share no typed base
 
 
@@ -37,6 +43,7 @@ class Network:
     directed: bool = False
     transition: str = "lazy"
     labels: tuple[Hashable, ...] | None = None
+    weights: Shares | None = None  # b_ij of every edge and b_ii of every node, where the user gave B
 
     @classmethod
     def from_adjacency(
@@ -59,6 +66,30 @@ class Network:
         return network if labels is None else network.with_labels(labels)
 
     @classmethod
+    def from_matrix(cls, B: Sparse, *, name: str = "custom", labels: Sequence[Hashable] | None = None) -> "Network":
+        """The network of a transition matrix B of your own; b_ij > 0 means that node i sends to node j.
+
+        Parameters
+        ----------
+        B : sparse or dense square matrix
+            Row i is what node i does with its mass: the share b_ij goes to node j, b_ii stays. No entry is negative and
+            every row sums to one. Columns need not: Push-Sum averages correctly under any such matrix. The randomised
+            Push-Sum sends half of its mass, to node j with probability b_ij and to none with probability b_ii.
+        name : str
+            For messages and reports.
+        labels : sequence or None
+            The names of the nodes.
+
+        Examples
+        --------
+        >>> Network.from_matrix(np.array([[0.5, 0.5, 0], [0.2, 0.6, 0.2], [0, 0.5, 0.5]])).self_share
+        array([0.5, 0.6, 0.5])
+        """
+        matrix: Sparse = sp.csr_array(B, dtype=np.float64)
+        network = cls.from_adjacency(matrix, name=name, labels=labels)
+        return replace(network, transition=GIVEN, weights=given_shares(matrix))
+
+    @classmethod
     def from_csr(
         cls,
         indptr: Ints,
@@ -74,14 +105,19 @@ class Network:
         """
         indptr = np.asarray(indptr, np.int64)
         _check_csr(indptr, np.asarray(indices))
-        _check_transition(transition, directed)
+        check_transition(transition, directed)
         return cls(indptr, np.asarray(indices, np.int32), name, directed, transition)
 
     def with_transition(self, transition: str) -> "Network":
-        """The same graph under another B."""
-        if transition == self.transition:
+        """The same graph under another B. A B of the user's stays: "lazy" is every algorithm's default."""
+        if transition == self.transition or (self.weights is not None and transition == "lazy"):
             return self
-        _check_transition(transition, self.directed)
+        if self.weights is not None:
+            raise ValueError(
+                f"the topology is a transition matrix B, and transition={transition!r} asks for another: leave "
+                "transition out, or give the graph alone (A != 0)"
+            )
+        check_transition(transition, self.directed)
         return replace(self, transition=transition)
 
     def with_labels(self, labels: Sequence[Hashable]) -> "Network":
@@ -93,7 +129,12 @@ class Network:
     @property
     def is_walk(self) -> bool:
         """Whether all neighbours of a node have the same share and the same chance to be drawn."""
-        return self.transition not in DOUBLY_STOCHASTIC
+        return self.transition in WALKS
+
+    @property
+    def reversible(self) -> bool:
+        """Whether B is known to be reversible: all on undirected graphs are, but for one of the user's."""
+        return not self.directed and self.weights is None
 
     @cached_property
     def share(self) -> Floats:
@@ -114,6 +155,8 @@ class Network:
 
     @cached_property
     def _weighed(self) -> Shares:
+        if self.weights is not None:
+            return self.weights
         return DOUBLY_STOCHASTIC[self.transition](self.indptr, self.indices, self.degree)
 
     @property
@@ -142,8 +185,8 @@ class Network:
 
         It keeps half and sends half to a neighbour drawn by b_ij. A walk sends always: b_ii is left out and the
         rest of the row scaled to one, since for the lazy walk the kept half *is* b_ii and the expected step is B.
-        Of a doubly stochastic B the draw is b_ij as it stands, and with probability b_ii the node is silent:
-        then every node is drawn as often as it draws, on whatever graph.
+        Of any other B the draw is b_ij as it stands, and with probability b_ii the node is silent: where B is doubly
+        stochastic, every node is then drawn as often as it draws, on whatever graph.
         """
         return np.repeat(1.0 / np.maximum(self.degree, 1), self.degree) if self.is_walk else self.share
 
@@ -168,6 +211,14 @@ class Network:
             drawn += np.bincount(self.indices[edges], chances, self.n)
         draws = self.degree > 0 if self.is_walk else 1.0 - self.self_share
         return bool(np.all(drawn >= 0.5 * draws - 1e-9))
+
+    def refuse_matrix(self, algorithm: str) -> None:
+        """Raise if the user gave a B, for an algorithm that uses none."""
+        if self.weights is not None:
+            raise ValueError(
+                f"{algorithm} uses the edges of the graph and no transition matrix, so the given B would be ignored: "
+                "use algorithm='gadget' or 'asgd' with it, or give the graph alone (A != 0)"
+            )
 
     def matrix(self) -> sp.csr_array:
         """B as a sparse matrix, rows are senders."""
@@ -216,28 +267,6 @@ def hops(graph: sp.csr_array, source: int) -> Ints:
     return found
 
 
-def flooding_rounds(network: Network) -> int:
-    """How many rounds until all have heard of all, each node's knowledge a row of bits."""
-    n, width = network.n, -(-network.n // 64) * 64
-    heard = np.packbits(np.eye(n, width, dtype=bool), axis=1).view(np.uint64)
-    full = np.packbits(np.arange(width) < n).view(np.uint64)
-    rounds = 0
-    while not np.array_equal(np.broadcast_to(full, heard.shape), heard):
-        heard, rounds = heard | _heard_next(heard, network), rounds + 1
-    return rounds
-
-
-def _heard_next(heard: NDArray[np.uint64], network: Network) -> NDArray[np.uint64]:
-    """The union of the neighbours' rows, some nodes at a time so that dense graphs fit in memory."""
-    told = np.empty_like(heard)
-    block = max(1, 2**24 // (int(network.degree.max()) * heard.shape[1]))
-    for first in range(0, network.n, block):
-        ptr = network.indptr[first : first + block + 1]
-        rows = heard[network.indices[ptr[0] : ptr[-1]]]
-        told[first : first + block] = np.bitwise_or.reduceat(rows, ptr[:-1] - ptr[0], axis=0)
-    return told
-
-
 def _csr(data: NDArray[np.generic], indptr: Ints, indices: Nodes) -> sp.csr_array:
     return sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, len(indptr) - 1))
 
@@ -267,15 +296,6 @@ def _symmetric(indptr: Ints, indices: Ints) -> bool:
     return np.array_equal(turned.indptr, indptr) and np.array_equal(turned.indices, indices)
 
 
-def _check_transition(transition: str, directed: bool) -> None:
-    lookup("transition", transition, TRANSITIONS)
-    if directed and transition in DOUBLY_STOCHASTIC:
-        raise ValueError(
-            f"transition {transition!r} is doubly stochastic only on an undirected graph: "
-            "use 'lazy' or 'random-walk', or make the graph symmetric (A + A.T)"
-        )
-
-
 def _check_csr(indptr: Ints, indices: Nodes) -> None:
     """Refuse arrays that are no simple graph, with the first node at fault."""
     n = len(indptr) - 1
@@ -300,30 +320,3 @@ def _portions(indptr: Ints, most: int = 2**20) -> Iterator[slice]:
         last = max(first + 1, int(np.searchsorted(indptr, indptr[first] + most, side="right")) - 1)
         yield slice(first, last)
         first = last
-
-
-def _metropolis(indptr: Ints, indices: Nodes, degree: Ints) -> Shares:
-    """b_ij = 1/(1 + max(deg i, deg j)): symmetric, so doubly stochastic."""
-    share = 1.0 / (1.0 + np.maximum(np.repeat(degree, degree), degree[indices]))
-    return share, 1.0 - _row_sums(share, indptr, indices)
-
-
-def _max_degree(indptr: Ints, indices: Nodes, degree: Ints) -> Shares:
-    """b_ij = 1/(1 + max degree), the same on every edge: symmetric, so doubly stochastic."""
-    share = np.full(len(indices), 1.0 / (1.0 + max(int(degree.max(initial=0)), 1)))
-    return share, 1.0 - _row_sums(share, indptr, indices)
-
-
-def _row_sums(share: Floats, indptr: Ints, indices: Nodes) -> Floats:
-    # Row by row: differences of one long running sum would lose digits on millions of edges.
-    return np.asarray(_csr(share, indptr, indices) @ np.ones(len(indptr) - 1), dtype=np.float64)
-
-
-WALKS = {"lazy": 0.5, "random-walk": 0.0}
-"""What a node keeps of its own; its neighbours get the rest in equal parts. The random walk, b_ij = 1/deg(i), is the
-paper's "obvious choice"; the lazy one is aperiodic on every graph. A node without neighbours keeps everything."""
-DOUBLY_STOCHASTIC: dict[str, Callable[[Ints, Nodes, Ints], Shares]] = {
-    "metropolis": _metropolis,
-    "max-degree": _max_degree,
-}
-TRANSITIONS: dict[str, Any] = {**WALKS, **DOUBLY_STOCHASTIC}

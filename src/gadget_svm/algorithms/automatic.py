@@ -15,13 +15,14 @@ class Auto(Choices):
 
     All neighbours are pushed to in every tick, which takes the least time; ``Pdmm()`` by itself pushes to one, which
     takes the fewest messages on a sparse graph, and on a dense one long: every edge has to be used to be of use. PDMM
-    does not apply on directed graphs, where the two ends of an edge do not hear each other, and to rows that come batch
-    by batch: it solves for the rows it has, and would forget those of earlier batches.
+    does not apply on directed graphs, where the two ends of an edge do not hear each other; with a transition matrix B
+    that the user gives, which it would not use; and to rows that come batch by batch: it solves for the rows it has,
+    and would forget those of earlier batches.
     """
 
     def for_network(self, network: Network) -> Algorithm:
         """The algorithm for this network."""
-        if network.directed:
+        if network.directed or network.weights is not None:
             return self.for_batches()
         return Pdmm(neighbours="all")
 

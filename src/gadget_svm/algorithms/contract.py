@@ -4,7 +4,8 @@ from typing import Any, Protocol
 
 from gadget_svm.block import Block
 from gadget_svm.gossip import Round
-from gadget_svm.network import Floats, Ints, Network
+from gadget_svm.network import Network
+from gadget_svm.transitions import Floats, Ints
 
 
 class Run(Protocol):

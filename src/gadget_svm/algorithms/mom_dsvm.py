@@ -193,6 +193,7 @@ class MomDsvm(Choices):
                 f"MoM-DSVM needs both ends of an edge to hear each other, and {network.name!r} is directed: "
                 "use an undirected topology such as 'random-regular', or algorithm='gadget'"
             )
+        network.refuse_matrix("MoM-DSVM")
         spectral.check_connected(network)
         if sizes is None or not sizes.sum() > 0:
             raise ValueError(

@@ -346,6 +346,7 @@ class Pdmm(Choices):
                 f"PDMM needs both ends of an edge to hear each other, and {network.name!r} is directed: "
                 "use an undirected topology such as 'random-regular', or algorithm='gadget'"
             )
+        network.refuse_matrix("PDMM")
         spectral.check_connected(network)
         everyone = self.neighbours == "all"
         passes = (ALL_PASSES if everyone else 1) if self.passes is None else self.passes

@@ -6,7 +6,8 @@ from gadget_svm import gossip, spectral
 from gadget_svm.algorithms.choices import Choices
 from gadget_svm.algorithms.gadget import GadgetRun
 from gadget_svm.names import lookup, unknown
-from gadget_svm.network import Floats, Network
+from gadget_svm.network import Network
+from gadget_svm.transitions import Floats
 
 SOLVERS = {"pegasos": False, "implicit": True}
 """Whether the step of (e) is bounded."""
@@ -37,7 +38,7 @@ class Gadget(Choices):
     gamma : float
         The relative error asked of Push-Sum.
     transition : "lazy", "random-walk", "metropolis", "max-degree"
-        The matrix B on the graph.
+        The matrix B on the graph, unless ``topology`` is itself such a matrix.
     batch_size, local_steps : int
         Examples in a step, and steps between gossips.
     project : bool, "local" or "mixed"

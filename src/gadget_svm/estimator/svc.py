@@ -43,9 +43,11 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     n_nodes : int or None
         Nodes to deal the rows out to; None: those of a given graph, else min(10, rows). Overridden by ``sites``.
-    topology : str, networkx graph, sparse adjacency
+    topology : str, networkx graph, sparse or dense matrix, or Network
         Who gossips with whom; a name may carry a parameter ("k-out:20"). The nodes of a networkx graph keep their
-        labels, by which ``sites`` are matched and `node` finds them.
+        labels, by which ``sites`` are matched and `node` finds them. A matrix of zeros and ones is an adjacency; other
+        numbers (also as weights of a networkx graph's edges) must be a transition matrix B, whose rows sum to one. It
+        is used by algorithms with Push-Sum ("gadget", "asgd"; "auto" is then GADGET), others refuse it.
     lam : float
         The weight of the regulariser in F(w) = lam/2 |w|^2 + sum_r s_r c_r hinge_r(w) / sum_r s_r c_r, with s_r the
         sample weight and c_r the class weight of row r. Multiplying all weights by a number changes nothing.

@@ -382,6 +382,6 @@ def even_bounds(nodes: int, parts: int) -> Ints:
 
 def _fingerprint(run: Run, network: Network, seed: int, sizes: Floats, shape: tuple[int, int], bounds: Ints) -> str:
     said = hashlib.sha256(repr((run, seed, shape, network.transition)).encode())
-    for part in (network.indptr, network.indices, sizes, bounds):
+    for part in (network.indptr, network.indices, *(network.weights or ()), sizes, bounds):
         said.update(np.ascontiguousarray(part).tobytes())
     return said.hexdigest()

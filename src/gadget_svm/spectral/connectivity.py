@@ -1,8 +1,9 @@
 """Whether mass gets everywhere, and in how many hops: connectivity, period, diameter."""
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gadget_svm.network import Network, flooding_rounds, hops
+from gadget_svm.network import Network, hops
 
 DIAMETER_LIMIT = 4_000
 
@@ -63,7 +64,7 @@ def diameter(network: Network) -> int:
     if network.n_edges == network.n * (network.n - 1):
         return min(network.n - 1, 1)
     if swept_bound(network) <= 64:
-        return flooding_rounds(network)
+        return _flooding_rounds(network)
     graph = network.adjacency()
     graph.indices, graph.indptr = graph.indices.astype(np.int32), graph.indptr.astype(np.int32)
     return max(int(hops(graph, source).max()) for source in range(network.n))
@@ -86,3 +87,25 @@ def swept_bound(network: Network) -> int:
     far = network.hops(int(near.argmax()))
     middle = int(np.argmin(np.maximum(near, far)))
     return 2 * int(network.hops(middle).max())
+
+
+def _flooding_rounds(network: Network) -> int:
+    """How many rounds until all have heard of all, each node's knowledge a row of bits."""
+    n, width = network.n, -(-network.n // 64) * 64
+    heard = np.packbits(np.eye(n, width, dtype=bool), axis=1).view(np.uint64)
+    full = np.packbits(np.arange(width) < n).view(np.uint64)
+    rounds = 0
+    while not np.array_equal(np.broadcast_to(full, heard.shape), heard):
+        heard, rounds = heard | _heard_next(heard, network), rounds + 1
+    return rounds
+
+
+def _heard_next(heard: NDArray[np.uint64], network: Network) -> NDArray[np.uint64]:
+    """The union of the neighbours' rows, some nodes at a time so that dense graphs fit in memory."""
+    told = np.empty_like(heard)
+    block = max(1, 2**24 // (int(network.degree.max()) * heard.shape[1]))
+    for first in range(0, network.n, block):
+        ptr = network.indptr[first : first + block + 1]
+        rows = heard[network.indices[ptr[0] : ptr[-1]]]
+        told[first : first + block] = np.bitwise_or.reduceat(rows, ptr[:-1] - ptr[0], axis=0)
+    return told

@@ -6,8 +6,9 @@ from collections.abc import Callable
 import numpy as np
 import scipy.sparse as sp
 
-from gadget_svm.network import DOUBLY_STOCHASTIC, Floats, Network, Sparse
+from gadget_svm.network import Network, Sparse
 from gadget_svm.spectral.connectivity import TooLarge, check_connected, period, swept_bound
+from gadget_svm.transitions import DOUBLY_STOCHASTIC, Floats
 
 EIGEN_LIMIT = 100_000
 DENSE = 300  # below this a dense eigensolver is quicker, and never fails to converge
@@ -17,7 +18,7 @@ SHIFT = 1e-12  # keeps 1 - B invertible; far below the gap of any graph of EIGEN
 
 def stationary(network: Network) -> Floats:
     """pi, the share of all mass that each node holds in the end: pi B = pi."""
-    if not network.directed:
+    if network.reversible:
         if network.transition in DOUBLY_STOCHASTIC or network.n == 1:
             return np.full(network.n, 1.0 / network.n)
         return np.asarray(network.degree / network.n_edges, dtype=np.float64)
@@ -43,7 +44,7 @@ def _power(turned: sp.csr_array) -> Floats:
 
 def second_eigenvalue(network: Network) -> float:
     """beta, the second-largest eigenvalue modulus of B; `TooLarge` above 100,000 nodes."""
-    if not network.directed:
+    if network.reversible:
         return contraction(network)
     if _trivial(network) or period(network) > 1:
         return float(network.n > 1)
@@ -56,7 +57,7 @@ def second_eigenvalue(network: Network) -> float:
 def contraction(network: Network) -> float:
     """How much a round shrinks what is not mixed: the second singular value of D^1/2 B D^-1/2, D = diag(pi).
 
-    For reversible B (every undirected network here) it is beta; for directed B it is at least beta, and
+    For reversible B it is beta; for any other it is at least beta, and
     unlike beta it bounds the error after every round, not only in the long run (Fill 1991).
     """
     if _trivial(network) or _splits(network):
@@ -66,7 +67,7 @@ def contraction(network: Network) -> float:
         return float(np.linalg.norm(S.toarray() - np.outer(root, root), 2))
     beta_squared = None if swept_bound(network) > THIN else _lanczos(lambda x: S.T @ (S @ x), root)
     if beta_squared is None:  # a tiny gap: there the inverse has a large one
-        found = _lanczos(_inverse(S, symmetric=not network.directed), root)
+        found = _lanczos(_inverse(S, symmetric=network.reversible), root)
         if found is None:
             raise TooLarge(_crowded(network))
         beta_squared = (1 + SHIFT) ** 2 - 1 / found
@@ -170,7 +171,7 @@ def _factor(A: sp.sparray) -> Apply:
 
 
 def _largest_modulus(network: Network) -> float:
-    """The second-largest eigenvalue modulus of a directed network's B."""
+    """The second-largest eigenvalue modulus of a B that is not reversible."""
     from scipy.sparse.linalg import ArpackNoConvergence, eigs
 
     S, root = _symmetrised(network)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gadget_svm.network import Ints, Nodes
+from gadget_svm.transitions import Ints, Nodes
 
 
 @dataclass(frozen=True)

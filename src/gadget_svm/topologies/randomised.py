@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from gadget_svm.network import Ints, Nodes
 from gadget_svm.topologies.edges import (
     Graph,
     from_keys,
@@ -19,6 +18,7 @@ from gadget_svm.topologies.edges import (
     probability,
 )
 from gadget_svm.topologies.structured import complete, line, refuse_dense
+from gadget_svm.transitions import Ints, Nodes
 
 Rng = np.random.Generator
 LARGE = 100_000  # above, networkx takes seconds to minutes

@@ -55,7 +55,9 @@ def build(topology: object, n: int, *, seed: int = 0, transition: str = "lazy") 
     Parameters
     ----------
     topology : str, networkx graph, scipy sparse or square numpy array, or Network
-        A name, with an optional parameter after a colon ("k-out:20"); or a graph. The nodes of a networkx graph are
+        A name, with an optional parameter after a colon ("k-out:20"); or a graph. A matrix of zeros and ones is an
+        adjacency. Other numbers, and the weights of a networkx graph's edges, must be the transition matrix B, see
+        `Network.from_matrix`: what is neither is refused. The nodes of a networkx graph are
         numbered in the sorted order of their labels (in the order it lists them if they cannot be sorted), and the
         network keeps the labels. A Network is returned as it is, with its own transition.
     n : int
@@ -82,6 +84,8 @@ def nodes_of(topology: object) -> int | None:
     """How many nodes a graph has; None for a name, which fits any number."""
     if isinstance(topology, str):
         return None
+    if (labels := labels_of(topology)) is not None:
+        return len(labels)
     return topology.n if isinstance(topology, Network) else _given(topology, "lazy").n
 
 
@@ -134,9 +138,13 @@ def _given(topology: Any, transition: str) -> Network:
     if isinstance(topology, np.ndarray):
         if topology.ndim != 2:
             raise ValueError(f"an adjacency matrix has two dimensions, this array has {topology.ndim}")
-        return Network.from_adjacency(sp.csr_array(topology), transition=transition)
+        topology = sp.coo_array(topology)
     if sp.issparse(topology):
-        return Network.from_adjacency(topology, transition=transition)
+        matrix: Any = topology
+        data = matrix.tocsr().data
+        if ((data == 0) | (data == 1)).all():
+            return Network.from_adjacency(topology, transition=transition)
+        return Network.from_matrix(topology).with_transition(transition)
     if not _is_networkx(topology):
         raise TypeError(
             f"a topology is a name such as 'ring', a networkx graph or a sparse adjacency, "
@@ -145,8 +153,11 @@ def _given(topology: Any, transition: str) -> Network:
     import networkx as nx
 
     labels = in_order(topology.nodes)
-    matrix = nx.to_scipy_sparse_array(topology, nodelist=labels, weight=None, format="csr")
-    return Network.from_adjacency(matrix, transition=transition, labels=labels)
+    if any(weight != 1 for _, _, weight in topology.edges(data="weight", default=1)):
+        B = nx.to_scipy_sparse_array(topology, nodelist=labels, format="csr")
+        return Network.from_matrix(B, labels=labels).with_transition(transition)
+    A = nx.to_scipy_sparse_array(topology, nodelist=labels, weight=None, format="csr")
+    return Network.from_adjacency(A, transition=transition, labels=labels)
 
 
 def _is_networkx(topology: Any) -> TypeGuard[Any]:
