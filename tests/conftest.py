@@ -4,6 +4,7 @@ Strategies are in strategies.py.
 """
 
 import os
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -31,6 +32,17 @@ def pytest_xdist_make_scheduler(config, log):
             return "heavy" if Path(nodeid.partition("::")[0]).name.startswith(HEAVY) else nodeid
 
     return Scheduling(config, log)
+
+
+@pytest.fixture(autouse=True)
+def sigint_is_not_ignored():
+    """Tests that send SIGINT pass also where the suite was started with SIGINT ignored, as a background job is."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @pytest.fixture(scope="session")

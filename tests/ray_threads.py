@@ -124,9 +124,9 @@ class Place:
     """Stands for `Cluster`."""
 
     def __init__(self, options, ray):
-        self.options, self.ray = options, ray
         if options.checkpoint_dir is not None:
-            checkpoints.check(ray_cluster.Path(options.checkpoint_dir), options.resume)
+            checkpoints.check(ray_cluster.Path(options.checkpoint_dir), options.resume is True)
+        self.options, self.ray = options.decided(), ray
 
     def actors(self, nodes):
         return min(self.options.actors, nodes)

@@ -72,6 +72,7 @@ def train(
     jobs: o.Jobs = None,
     engine: o.Engine = "local",
     engine_option: o.EngineOption = None,
+    require_all_rows: o.RequireAllRows = False,
     stopping: o.Stopping = None,
     tol: o.Tol = None,
     max_iter: o.MaxIter = 10_000,
@@ -84,7 +85,7 @@ def train(
     record_every: o.RecordEvery = None,
     quiet: o.Quiet = False,
 ) -> None:
-    """Train a network of nodes. Ctrl-C stops it cleanly and keeps the models so far (exit code 130)."""
+    """Train a network of nodes. Ctrl-C and SIGTERM stop it cleanly and keep the models so far (exit codes 130, 143)."""
     order = dict(locals())  # every option under its own name
     from gadget_svm.cli.order import Order
     from gadget_svm.cli.training import run_training

@@ -1,42 +1,85 @@
-"""What a user did wrong, in one line and exit code 2. Owns which errors those are; GADGET_DEBUG=1 shows tracebacks.
-
-Also in one line, but with exit code 1: a `Failure`, which is not the user's and may be over at the next try.
-"""
+"""Errors as one line on stderr, and exit codes. Owns which error has which code; GADGET_DEBUG=1 shows tracebacks."""
 
 import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
-USERS_ERRORS = (ValueError, TypeError, OSError, ImportError, IndexError)
+FAILED, WRONG_USE, ROWS_LOST = 1, 2, 3
+INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
+"""130 and 143, as shells count them. docs/exit-codes.md lists all of them."""
 
 
 class Failure(Exception):  # noqa: N818 - what happened
     """What went wrong though the command and the files are right: whoever supervises it should start it again."""
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, handled like Ctrl-C."""
+
+
+RETRY = (Failure, ConnectionError, TimeoutError, BlockingIOError)
+"""Errors that may be over at the next attempt, also where they are errors of the user's kind as well."""
+WRONG_INPUT = (
+    ValueError, TypeError, ImportError, IndexError,
+    FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError,
+)  # fmt: skip
+
+
 class PlainErrors(TyperGroup):
     """A group of commands whose users read sentences, not tracebacks."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; its errors become a line on stderr."""
+        """Run the command; its errors become a line on stderr and an exit code."""
         try:
-            return super().invoke(ctx)
+            with terminable():
+                return super().invoke(ctx)
         except BrokenPipeError:  # the reader of a pipe has seen enough: typer knows how to leave quietly
             raise
-        except (*USERS_ERRORS, Failure) as error:
+        except (*WRONG_INPUT, OSError, MemoryError, Failure) as error:
             if os.environ.get("GADGET_DEBUG"):
                 raise
             complain(error)
-            raise typer.Exit(FAILED if isinstance(error, Failure) else WRONG_USE) from None
-        except KeyboardInterrupt:
-            typer.echo("aborted", err=True)
-            raise typer.Exit(INTERRUPTED) from None
+            raise typer.Exit(exit_code(error)) from None
+        except KeyboardInterrupt as error:
+            typer.echo("terminated" if isinstance(error, Terminated) else "aborted", err=True)
+            raise typer.Exit(exit_code(error)) from None
 
 
-def complain(error: BaseException) -> None:
-    """The error's own sentence, on one line."""
+def exit_code(error: BaseException) -> int:
+    """Return the exit code of a command that ends with this error."""
+    if isinstance(error, KeyboardInterrupt):
+        return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
+    return WRONG_USE if isinstance(error, WRONG_INPUT) and not isinstance(error, RETRY) else FAILED
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Raise `Terminated` on SIGTERM, so that temporary files and processes are removed.
+
+    A handler that is there already stays, and so does SIG_IGN.
+    """
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> None:
+    raise Terminated
+
+
+def complain(error: BaseException | str) -> None:
+    """Print an error's own sentence, on one line."""
     text = " ".join(str(error).split()) or type(error).__name__
     typer.echo(f"error: {text}", err=True)

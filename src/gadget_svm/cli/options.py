@@ -113,6 +113,14 @@ EngineOption = Annotated[
         "local: blocks. Repeatable.",
     ),
 ]
+RequireAllRows = Annotated[
+    bool,
+    _option(
+        "--require-all-rows",
+        panel=ENGINE,
+        help="Exit with code 3 if nodes were lost with their rows. Default: a model of the other rows is a success.",
+    ),
+]
 
 Stopping = Annotated[
     str | None,

@@ -64,6 +64,7 @@ class Order:
     report: Path | None = None
     record_every: int | None = None
     quiet: bool = False
+    require_all_rows: bool = False
     shards: tuple[str, ...] = ()  # files or URIs, one a node
 
     @classmethod

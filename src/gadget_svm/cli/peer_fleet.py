@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any, Self
 
 from gadget_svm.cli.progress import Interruption
@@ -41,33 +40,7 @@ class FleetError(RuntimeError):
 class Ending(Interruption):
     """Ctrl-C, a closed terminal and SIGTERM: the first asks for a clean end, the second for a quick one."""
 
-    SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.signal = 0
-        self._former: list[tuple[signal.Signals, Any]] = []
-
-    def __enter__(self) -> Self:
-        super().__enter__()
-        if self._before is not None:  # else this is no main thread
-            heeded = [number for number in self.SIGNALS[1:] if signal.getsignal(number) is not signal.SIG_IGN]
-            self._former = [(number, signal.signal(number, self._on_signal)) for number in heeded]
-        return self
-
-    def __exit__(self, *failure: Any) -> None:
-        for number, former in self._former:
-            signal.signal(number, former)
-        super().__exit__(*failure)
-
-    @property
-    def exit_code(self) -> int:
-        """As shells count it: 130 after Ctrl-C; 0 if nothing was asked."""
-        return 128 + self.signal if self.signal else 0
-
-    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        self.signal = self.signal or _number
-        super()._on_signal(_number, _frame)
+    SIGNALS = (*Interruption.SIGNALS, signal.SIGHUP)
 
 
 class PeerProcess:

@@ -1,10 +1,12 @@
-"""What is seen while something runs (a bar on a terminal, plain lines elsewhere), and what Ctrl-C means meanwhile."""
+"""Progress of a run (a bar on a terminal, plain lines elsewhere), and what Ctrl-C and SIGTERM do meanwhile."""
 
 import signal
 import threading
 import time
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from gadget_svm.cli.errors import Terminated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,27 +117,40 @@ def meter(console: "Console", max_iter: int, max_seconds: float | None, quiet: b
 
 
 class Interruption:
-    """The first Ctrl-C asks for a clean stop, the second aborts, as does the first while nobody listens; afterwards
-    Ctrl-C means what it meant before."""
+    """Handles Ctrl-C and SIGTERM: the first asks for a clean stop, the second aborts.
+
+    The first aborts too while ``heeded`` is false. A signal that the process was started to ignore (as a shell starts
+    a background job with SIGINT ignored) stays ignored. At the end the former handlers are back.
+    """
+
+    SIGNALS: tuple[signal.Signals, ...] = (signal.SIGINT, signal.SIGTERM)
 
     def __init__(self) -> None:
         self.asked, self.heeded = False, True
-        self._before: Any = None
+        self.signal = 0  # the first one that arrived
+        self._before: list[tuple[signal.Signals, Any]] = []
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():  # elsewhere signals cannot be caught
-            self._before = signal.signal(signal.SIGINT, self._on_signal)
+            handled = [number for number in self.SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+            self._before = [(number, signal.signal(number, self._on_signal)) for number in handled]
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
+        for number, before in self._before:
+            signal.signal(number, before)
 
-    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+    @property
+    def exit_code(self) -> int:
+        """As shells count it: 130 after Ctrl-C, 143 after SIGTERM; 0 if no signal arrived."""
+        return 128 + self.signal if self.signal else 0
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        self.signal = self.signal or number
         if self.asked or not self.heeded:
-            raise KeyboardInterrupt
+            raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
         self.asked = True
 
 

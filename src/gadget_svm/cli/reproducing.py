@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from gadget_svm.cli.errors import INTERRUPTED
+from gadget_svm.cli.errors import exit_code
 from gadget_svm.cli.tables import say
 from gadget_svm.experiments.figures import pyplot
 from gadget_svm.experiments.page import everything
@@ -43,9 +43,9 @@ def run_reproduction(
                 advance()
             tell("writing tables and figures")
             made = everything(run, parts, docs)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         say(console, f"interrupted: what is finished is kept in {out / 'cells'}; the same command goes on from there")
-        return INTERRUPTED
+        return exit_code(error)
     _closing(Console(), run, made)
     return 0
 

@@ -15,7 +15,9 @@ from gadget_svm.report.words import at_most
 from gadget_svm.runtimes.stopping import stopping_rule
 
 Summary = dict[str, Any]
-NOT_PARAMETERS = ("data", "shards", "json", "out", "report", "quiet", "settings", "drop", "fault", "data_dir")
+NOT_PARAMETERS = (
+    "data", "shards", "json", "out", "report", "quiet", "settings", "drop", "fault", "data_dir", "require_all_rows",
+)  # fmt: skip
 
 
 def summarise(

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from sklearn.exceptions import ConvergenceWarning
 
-from gadget_svm.cli.errors import INTERRUPTED
+from gadget_svm.cli.errors import ROWS_LOST, TERMINATED, complain
 from gadget_svm.cli.files import MODEL, check_targets, write_history, write_summary
 from gadget_svm.cli.judging import Outsider
 from gadget_svm.cli.order import Order, make_model, share_out, with_nodes
@@ -24,7 +24,10 @@ from gadget_svm.data import Dataset, load_dataset
 from gadget_svm.data.sources import ENTRIES
 from gadget_svm.estimator import GadgetSVC, save_model
 from gadget_svm.faults import make_faults
+from gadget_svm.report.losses import lost_nodes
 
+MENTIONED = 5
+"""At most so many lost nodes are named in a message."""
 Reference = Callable[[Dataset, GadgetSVC, Outsider], dict[str, Any]]
 
 
@@ -35,6 +38,7 @@ class Trained:
     model: GadgetSVC
     history: list[dict[str, Any]]
     summary: Summary
+    exit_code: int
 
 
 def run_training(order: Order, reference: Reference | None = None) -> int:
@@ -44,7 +48,7 @@ def run_training(order: Order, reference: Reference | None = None) -> int:
     with redirect_stdout(sys.stderr):  # Ray, for one, prints what it has lost; what we have to say comes after
         trained = train_models(order, aside, reference)
     show(order, trained, aside)
-    return INTERRUPTED if trained.model.stopped_by_ == "interrupted" else 0
+    return trained.exit_code or require_all_rows(order, trained.summary)
 
 
 def train_models(order: Order, aside: Console, reference: Reference | None) -> Trained:
@@ -52,7 +56,7 @@ def train_models(order: Order, aside: Console, reference: Reference | None) -> T
     source = find(order, aside)
     order = with_nodes(order, source.n_nodes)
     model = make_model(order, source)
-    known = fit(model, source, aside, meter(aside, order.max_iter, order.max_seconds, order.quiet))
+    known, signalled = fit(model, source, aside, meter(aside, order.max_iter, order.max_seconds, order.quiet))
     history = [plain(record) for record in model.history_]
     if order.out is not None:
         save_model(model, order.out / MODEL)
@@ -61,7 +65,20 @@ def train_models(order: Order, aside: Console, reference: Reference | None) -> T
     summary = summarise(order, known.about, model, judge.nodes(model, rows), judge.average(model))
     if reference is not None and known.data is not None:
         summary["reference"] = plain(reference(known.data, model, judge))
-    return Trained(model, history, summary)
+    return Trained(model, history, summary, signalled if model.stopped_by_ == "interrupted" else 0)
+
+
+def require_all_rows(order: Order, summary: Summary) -> int:
+    """Return the exit code 3 and say why if --require-all-rows was given and nodes were lost with their rows."""
+    lost = lost_nodes(summary["events"])
+    if not order.require_all_rows or not lost:
+        return 0
+    nodes = ", ".join(map(str, sorted(lost)[:MENTIONED])) + ", ..." * (len(lost) > MENTIONED)
+    complain(
+        f"--require-all-rows: the model lacks the rows of {len(lost):,} nodes that were lost and did not come back "
+        f"({nodes}). Repeat the command with --engine-option resume=auto and a checkpoint_dir, or use restart=true"
+    )
+    return ROWS_LOST
 
 
 def find(order: Order, aside: Console) -> Source:
@@ -95,8 +112,11 @@ def remark(about: dict[str, Any], model: GadgetSVC, aside: Console) -> None:
             "(--gossip push-sum insists on the paper's form).")  # fmt: skip
 
 
-def fit(model: GadgetSVC, source: Source, aside: Console, shown: Meter) -> Known:
-    """Train under observation; Ctrl-C ends it after the current leap. What was known of the rows before."""
+def fit(model: GadgetSVC, source: Source, aside: Console, shown: Meter) -> tuple[Known, int]:
+    """Train under observation; Ctrl-C and SIGTERM end it after the current iterations.
+
+    Returns what was known of the rows before, and the exit code of the signal, 0 if there was none.
+    """
     known: list[Known] = []
 
     def ready(found: Known) -> None:
@@ -109,17 +129,17 @@ def fit(model: GadgetSVC, source: Source, aside: Console, shown: Meter) -> Known
             record["test_error"] = error
         shown.record(record)
 
-    with Interruption() as ctrl_c, shown, warnings.catch_warnings():
+    with Interruption() as interruption, shown, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # said in words below the table
-        ctrl_c.heeded = False  # nothing is learned yet, and a start that waits for room in a cluster asks nobody
+        interruption.heeded = False  # nothing is learned yet, and a start that waits for room in a cluster asks nobody
 
         def should_stop() -> bool:
-            ctrl_c.heeded = True
+            interruption.heeded = True
             shown.tick()
-            return ctrl_c.asked
+            return interruption.asked
 
         source.fit(model, ready, observe, should_stop)
-    return known[0]
+    return known[0], interruption.exit_code
 
 
 def show(order: Order, trained: Trained, aside: Console) -> None:
@@ -136,14 +156,15 @@ def show(order: Order, trained: Trained, aside: Console) -> None:
     else:
         show_training(Console(), summary, trained.history)
     if trained.model.stopped_by_ == "interrupted":
-        say(aside, interrupted(order, trained.model.n_iter_))
+        say(aside, interrupted(order, trained.model.n_iter_, trained.exit_code))
     elif order.out is not None:
         say(aside, f"The model is in {order.out / MODEL}.")
     if order.report is not None:
         say(aside, f"The report is {order.report}.")
 
 
-def interrupted(order: Order, n_iter: int) -> str:
-    """What is left after Ctrl-C."""
+def interrupted(order: Order, n_iter: int, code: int) -> str:
+    """What is left after Ctrl-C or SIGTERM."""
+    what = "terminated" if code == TERMINATED else "interrupted"
     kept = "not kept, as no --out DIR was given" if order.out is None else f"kept in {order.out / MODEL}"
-    return f"interrupted at iteration {n_iter:,}: the models so far are {kept}"
+    return f"{what} at iteration {n_iter:,}: the models so far are {kept}"

@@ -136,7 +136,7 @@ def fit_network(problem: Posed, plan: Plan, memory: Memory | None = None) -> Fit
             plan.limits,
             plan.record_every,
             lambda record, mean: plan.observe(record, wide(mean)),
-            0 if plan.engine_options.get("resume") else None,
+            0 if plan.engine == "ray" and runtime.options.resume else None,
         )
         models = runtime.models().copy()
         mean = network_mean(models, runtime.voices())

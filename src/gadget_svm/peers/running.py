@@ -56,10 +56,9 @@ async def _live(config: PeerConfig, fresh: bool) -> None:
 
 @contextlib.contextmanager
 def _signals(peer: "Peer"):  # type: ignore[no-untyped-def]
-    """Those that let it leave; a closed terminal is one, unless it was started to outlive that, as by nohup."""
-    loop, heeded = asyncio.get_running_loop(), [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        heeded.append(signal.SIGHUP)
+    """Those that let it leave, except signals it was started to ignore, as nohup does with SIGHUP."""
+    loop, leaving = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    heeded = [number for number in leaving if signal.getsignal(number) is not signal.SIG_IGN]
     for name in heeded:
         loop.add_signal_handler(name, peer.stop, f"signal {name.name}")
     try:

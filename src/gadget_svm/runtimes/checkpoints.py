@@ -21,6 +21,10 @@ KEPT = 2
 not be written since, the last complete one may be older, and is kept as well."""
 
 
+class FolderInUseError(ValueError, BlockingIOError):
+    """Another process writes its checkpoints to the folder."""
+
+
 def block_file(folder: Path, first: int, last: int, t: int) -> Path:
     """The file of the nodes first:last after iteration t."""
     return folder / f"block-{first}-{last}.{t}.safetensors"
@@ -92,12 +96,17 @@ def check(folder: Path, resume: bool) -> None:
         ) from error
 
 
+def exists(folder: Path) -> bool:
+    """Whether there is a checkpoint to resume from."""
+    return (folder / RUN).is_file()
+
+
 def hold(folder: Path) -> int | None:
     """Keep other runs out of the folder until the file that is returned is closed: both would write the same names."""
     try:
         return locks.seize(folder / "lock")
     except locks.InUse as error:
-        raise ValueError(
+        raise FolderInUseError(
             f"{error} has a run under way with the checkpoints in {folder}: wait for it, or name another folder as "
             "checkpoint_dir, one for each run"
         ) from None

@@ -23,6 +23,7 @@ from gadget_svm.names import lookup
 from gadget_svm.runtimes import checkpoints
 from gadget_svm.runtimes.ray_host import Host
 from gadget_svm.runtimes.ray_limits import Call, ClusterError, greet, hanging, within
+from gadget_svm.runtimes.ray_signals import SigtermGuard
 
 __all__ = ["Cluster", "RayOptions", "reach", "the_ray", "within"]
 Floats = NDArray[np.float64]
@@ -37,6 +38,8 @@ PATIENCE = 30.0
 """Seconds to wait for a cluster's address to answer."""
 FAREWELL = 15.0
 """Seconds for Ray to let us go."""
+AUTO = "auto"
+"""The value of resume that starts a run or continues it, whichever is possible."""
 CLIENT_PORT = 10001
 """Where ray:// leads unless it says."""
 NO_FAREWELL = "the cluster no longer answers, so it was left without a farewell; what was learned is whole"
@@ -45,7 +48,7 @@ STILL_HANGING = "A call to Ray still goes on that was given up, so this process 
 _KINDS: tuple[tuple[tuple[str, ...], Any, str], ...] = (
     (("address",), str, "a text such as '10.0.0.5:6379'"),
     (("checkpoint_dir", "temp_dir"), (str, os.PathLike), "the name of a folder"),
-    (("resume", "restart"), bool, "True or False"),
+    (("restart",), bool, "True or False"),
     (("resources", "runtime_env"), dict, "a dictionary"),
 )
 
@@ -64,7 +67,7 @@ class RayOptions:
     start_timeout: float = 300.0  # seconds for actors to be placed, to read their rows and to compile
     checkpoint_dir: str | None = None
     checkpoint_every: int = 100  # iterations
-    resume: bool = False
+    resume: bool | str = False  # "auto": if there is a checkpoint; `Cluster` decides it
     restart: bool = False
     temp_dir: str | None = None
     object_store_memory: int | None = None
@@ -91,11 +94,19 @@ class RayOptions:
                 value = getattr(options, name)
                 if value is not None and not isinstance(value, kind):
                     raise ValueError(f"engine option {name} must be {word}, got {value!r}")
+        if not isinstance(options.resume, bool) and options.resume != AUTO:
+            raise ValueError(f"engine option resume must be True, False or 'auto', got {options.resume!r}")
         if options.resume and options.checkpoint_dir is None:
-            raise ValueError("engine option resume=True needs checkpoint_dir: where is the run to be resumed?")
+            raise ValueError(f"engine option resume={options.resume} needs checkpoint_dir: name the folder of the run")
         if options.checkpoint_dir is None:
             return options
         return replace(options, checkpoint_dir=str(Path(options.checkpoint_dir).resolve()))  # actors stand elsewhere
+
+    def decided(self) -> "RayOptions":
+        """With True or False for resume="auto"."""
+        if self.resume != AUTO or self.checkpoint_dir is None:
+            return self
+        return replace(self, resume=checkpoints.exists(Path(self.checkpoint_dir)))
 
 
 def the_ray() -> Any:
@@ -158,18 +169,23 @@ class Cluster:
     """A connection to Ray: one that was there, one by address, or a small one of our own that ends with us."""
 
     def __init__(self, options: RayOptions) -> None:
-        if options.checkpoint_dir is not None:
-            checkpoints.check(Path(options.checkpoint_dir), options.resume)
+        folder = None if options.checkpoint_dir is None else Path(options.checkpoint_dir)
+        if folder is not None:
+            checkpoints.check(folder, options.resume is True)
         if hanging():
             raise ClusterError(STILL_HANGING)
-        self.ray, self.options, self.own = the_ray(), options, False
+        self.ray, self.own = the_ray(), False
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
-        self._held = None if options.checkpoint_dir is None else checkpoints.hold(Path(options.checkpoint_dir))
+        self._sigterm: SigtermGuard | None = None  # None: Ray was connected before
+        self._held = None if folder is None else checkpoints.hold(folder)
+        self.options = options.decided()  # only now: the lock keeps others out of the folder
         try:
             if self.ray.is_initialized():
                 self._require_this_one()
             else:
+                self._sigterm = SigtermGuard()
                 self._connect()
+                self._sigterm.restore()
         except BaseException:
             self._let_go()
             raise
@@ -274,6 +290,9 @@ class Cluster:
             self._let_go()
 
     def _let_go(self) -> None:
+        if self._sigterm is not None:
+            self._sigterm.release()
+            self._sigterm = None
         if self._temporary is not None:
             self._temporary.cleanup()
             self._temporary = None

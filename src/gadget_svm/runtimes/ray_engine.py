@@ -85,9 +85,10 @@ class RayRuntime:
             [actor.begin.remote(charge) for actor, charge in zip(self.crew.actors, self._charges, strict=True)]
         )
         self.pids, self._rows = [each.pid for each in begun], [digest for each in begun for digest in each.digests]
-        self.saves.start(self.options.resume)
+        resumed = bool(self.options.resume)
+        self.saves.start(resumed)
         self._began = self.t
-        self._set_out(self.options.resume)
+        self._set_out(resumed)
         self._whole = True
 
     def _set_out(self, resumed: bool) -> list[int]:
@@ -113,7 +114,7 @@ class RayRuntime:
         again, self._whole = self._began_again, False
         try:
             self._learn(self._all("advance", count), count)
-        except KeyboardInterrupt:  # the actors heard nothing of it: what they are at can still be counted, and saved
+        except (KeyboardInterrupt, SystemExit):  # Ctrl-C, SIGTERM: the actors go on, so this can still be saved
             kept = self.saves.folder is not None and self._began_again == again
             if kept and (sent := self.crew.finished(self.options.timeout)):
                 self._learn(sent, count)
@@ -290,7 +291,7 @@ class RayRuntime:
     def _is_resumable(self) -> bool:
         """Whether there is a checkpoint of this run, and if some of it are older than the others, they can be taken
         back."""
-        there = bool(self.saves.last) or self.options.resume
+        there = bool(self.saves.last or self.options.resume)
         return there and (not self.saves.behind() or takes_back(self.run))
 
     def _why_all_lost(self) -> str:
