@@ -18,7 +18,16 @@ class Auto(Choices):
     does not apply on directed graphs, where the two ends of an edge do not hear each other; with a transition matrix B
     that the user gives, which it would not use; and to rows that come batch by batch: it solves for the rows it has,
     and would forget those of earlier batches.
+
+    Parameters
+    ----------
+    window : int or None
+        About how many of its latest examples a node learns from in `partial_fit`, where rows change over time; see
+        `Gadget`. None: all of them.
     """
+
+    def __init__(self, window: int | None = None) -> None:
+        self.window = window
 
     def for_network(self, network: Network) -> Algorithm:
         """The algorithm for this network."""
@@ -28,7 +37,8 @@ class Auto(Choices):
 
     def for_batches(self) -> Algorithm:
         """The algorithm for rows that come batch by batch, and for settings that only GADGET has."""
-        return Gadget(solver="implicit", local_steps=10)  # nearer the optimum after fewer messages than as printed
+        # Nearer the optimum after fewer messages than as printed.
+        return Gadget(solver="implicit", local_steps=10, window=self.window)
 
     def weigh(self, network: Network) -> Network:
         """The network as the algorithm for it wants it."""

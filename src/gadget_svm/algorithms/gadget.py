@@ -19,11 +19,14 @@ from gadget_svm.rows import Rows
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+EVER = 2**62
+"""A window that no run reaches: nothing is forgotten."""
+
 
 @compiled
 def descend(
     w: Floats, target: int, rows: Rows, i: int, node: int, done: int, local_steps: int, batch: int,
-    implicit: bool, lam: float, radius: float, seed: int,
+    implicit: bool, lam: float, radius: float, seed: int, window: int,
 ) -> None:  # fmt: skip
     """``local_steps`` times the steps (a)-(f) of node i, on the weight vector w, which stands for ``size * w``."""
     size, norm2 = 1.0, sq_norm(w) if radius < np.inf else 0.0
@@ -35,8 +38,9 @@ def descend(
             y = 1.0 if rows.label[r] == target else -1.0
             inside = y * size * dot_row(w, rows.indices, rows.data, lo, hi) < 1.0  # (b) is it in M_i^+ ?
             chosen[b], push[b] = r, y * rows.cost[r] / batch if inside else 0.0  # (c) L_i = y x, else 0
-        alpha = 1.0 / (lam * t)  # (d)
-        size *= 1.0 - 1.0 / t  # (e) w <- (1 - lam alpha) w ...
+        age = min(t, window)  # not in the paper, where no example is ever forgotten
+        alpha = 1.0 / (lam * age)  # (d)
+        size *= 1.0 - 1.0 / age  # (e) w <- (1 - lam alpha) w ...
         if size < 1e-9:
             scale(w, size)
             size, norm2 = 1.0, norm2 * size * size
@@ -58,14 +62,16 @@ def descend(
 @compiled
 def local_steps(
     lo: int, hi: int, alive: NDArray[np.bool_], first: int, w: Floats, rows: Rows, steps: Ints, count: int, batch: int,
-    implicit: bool, lam: float, radius: float, seed: int,
+    implicit: bool, lam: float, radius: float, seed: int, window: int,
 ) -> None:  # fmt: skip
     """`descend` for every live node that owns rows, and every output: one against the rest shares the draws."""
     for i in range(lo, hi):
         if alive[i] and rows.start[i + 1] > rows.start[i]:
             for c in range(w.shape[1]):
                 target = 1 if w.shape[1] == 1 else c
-                descend(w[i, c], target, rows, i, first + i, steps[i], count, batch, implicit, lam, radius, seed)
+                descend(
+                    w[i, c], target, rows, i, first + i, steps[i], count, batch, implicit, lam, radius, seed, window
+                )
             steps[i] += count
 
 
@@ -87,20 +93,26 @@ def pick(rows: Rows, i: int, u: float) -> int:
 
 @compiled
 def settle(
-    lo: int, hi: int, alive: NDArray[np.bool_], w: Floats, w_sum: Floats, iterates: Ints, radius: float, average: bool
-) -> None:
-    """Project every output's vector into the ball (h) and add it to the sum of iterates."""
+    lo: int, hi: int, alive: NDArray[np.bool_], w: Floats, w_sum: Floats, iterates: Ints, radius: float, average: bool,
+    most: int,
+) -> None:  # fmt: skip
+    """Project every output's vector into the ball (h) and add it to the sum of iterates.
+
+    A sum of ``most`` iterates grows no more: it is scaled down first, so that older iterates count exponentially less.
+    """
     for i in range(lo, hi):
         if not alive[i]:
             continue
+        full = iterates[i] >= most
+        keep = (most - 1) / iterates[i] if full else 1.0
         for c in range(w.shape[1]):
             norm = np.sqrt(sq_norm(w[i, c])) if radius < np.inf else 0.0
             if norm > radius:
                 scale(w[i, c], radius / norm)  # (h)
             if average:
                 for j in range(w.shape[2]):
-                    w_sum[i, c, j] += w[i, c, j]
-        iterates[i] += 1
+                    w_sum[i, c, j] = keep * w_sum[i, c, j] + w[i, c, j]
+        iterates[i] = most if full else iterates[i] + 1
 
 
 @dataclass(frozen=True)
@@ -119,20 +131,26 @@ class GadgetRun:
     project_mixed: bool
     average: bool
     still: tuple[int, float] | None = None  # (diameter, gamma): Push-Sum until nothing moves
+    window: int = EVER  # local steps after which the step size falls no more, and older iterates fade
+
+    @property
+    def most(self) -> int:
+        """How many iterates the average holds at most."""
+        return max(1, self.window // self.local_steps)
 
     def iteration(self, block: Block, t: int) -> gossip.Round:
         """Iteration t of Algorithm 2 on every node of the block; yields mail, is sent deliveries."""
         width, radius = block.s.shape[1], self.radius
         block.team.run(
             local_steps, block.k, width, block.alive, block.first, block.w, block.rows, block.steps, self.local_steps,
-            self.batch_size, self.implicit, self.lam, radius if self.project_local else np.inf, block.seed,
+            self.batch_size, self.implicit, self.lam, radius if self.project_local else np.inf, block.seed, self.window,
         )  # (a)-(f)  # fmt: skip
         self.protocol.take_in(block, self.persist)  # (g) w-hat <- PS(B, w-tilde)
         yield from self._push_sum(block, t)  # (g)
         gossip.estimate(block)  # (g)
         block.team.run(
             settle, block.k, width, block.alive, block.w, block.w_sum, block.iterates,
-            radius if self.project_mixed else np.inf, self.average,
+            radius if self.project_mixed else np.inf, self.average, self.most,
         )  # (h)  # fmt: skip
 
     def leap(self, block: Block, count: int) -> tuple[int, int]:
@@ -146,9 +164,9 @@ class GadgetRun:
         links = block.links
         sent = leap(
             count, block.exchanges, self.rounds, self.persist, self.local_steps, self.batch_size, self.implicit,
-            self.lam, inner, outer, self.average, block.seed, block.alive, block.n, links.indptr, links.target,
-            links.table, block.rows, block.w, block.flat, block.s, block.phi, block.held, block.w_sum, block.iterates,
-            block.steps,
+            self.lam, inner, outer, self.average, self.window, self.most, block.seed, block.alive, block.n,
+            links.indptr, links.target, links.table, block.rows, block.w, block.flat, block.s, block.phi, block.held,
+            block.w_sum, block.iterates, block.steps,
         )  # fmt: skip
         block.exchanges += count * self.rounds
         return sent, sent * letter_bytes(block.s.shape[1], 1)

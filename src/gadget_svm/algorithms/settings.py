@@ -4,7 +4,7 @@ from typing import Any
 
 from gadget_svm import gossip, spectral
 from gadget_svm.algorithms.choices import Choices
-from gadget_svm.algorithms.gadget import GadgetRun
+from gadget_svm.algorithms.gadget import EVER, GadgetRun
 from gadget_svm.names import lookup, unknown
 from gadget_svm.network import Network
 from gadget_svm.transitions import Floats
@@ -45,6 +45,12 @@ class Gadget(Choices):
         Which of the optional projections into the ball are done: (f) and (h), (f) only, (h) only, or neither.
     average : bool
         Answer with the average of the iterates, of which the theorem speaks, or with the last one.
+    window : int or None
+        About how many of its latest examples a node learns from, for rows that change over time (concept drift) and
+        `partial_fit`. The step size 1/(lam t) falls no further than at t = window / batch_size, and the average of the
+        iterates becomes an exponential moving average of that length. A few thousand examples, or a few passes over the
+        rows a node has, is a start: shorter follows changes faster, longer is more accurate between them. None, as in
+        the paper: all examples count, for ever.
     """
 
     def __init__(
@@ -59,6 +65,7 @@ class Gadget(Choices):
         local_steps: int = 1,
         project: bool | str = True,
         average: bool = True,
+        window: int | None = None,
     ) -> None:
         self.solver = solver
         self.gossip = gossip
@@ -70,6 +77,7 @@ class Gadget(Choices):
         self.local_steps = local_steps
         self.project = project
         self.average = average
+        self.window = window
 
     def bind(
         self,
@@ -94,8 +102,9 @@ class Gadget(Choices):
             spectral.check_diffusion(network)
         inner, outer = self._projections()
         batch, steps = _count(self.batch_size, "batch_size"), _count(self.local_steps, "local_steps")
+        window = EVER if self.window is None else max(1, _count(self.window, "window") // batch)
         return GadgetRun(
-            lam, radius, protocol, rounds, persist, batch, steps, implicit, inner, outer, self.average, still
+            lam, radius, protocol, rounds, persist, batch, steps, implicit, inner, outer, self.average, still, window
         )
 
     def weigh(self, network: Network) -> Network:

@@ -81,7 +81,7 @@ class TwoPushSumRun(GadgetRun):
         block.team.run(combine, block.k, width, acting, block.steps, self.lam, kept, block.flat)
         block.team.run(
             settle, block.k, width, block.alive, block.w, block.w_sum, block.iterates,
-            self.radius if self.project_mixed else np.inf, self.average,
+            self.radius if self.project_mixed else np.inf, self.average, self.most,
         )  # fmt: skip
 
     def can_leap(self, block: Block) -> bool:  # noqa: ARG002
