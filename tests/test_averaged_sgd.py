@@ -221,7 +221,7 @@ def test_class_weights_count(toy):
     model = network_of(class_weight={0: 0.1, 1: 3.0}).fit(toy.X, toy.y, sites=toy.sites)
     cost = np.where(toy.y == 1, 3.0, 0.1)
     assert gap(toy, model, cost=cost) < 2e-3
-    assert gap(toy, network_of().fit(toy.X, toy.y, sites=toy.sites), cost=cost) > 1e-2  # and make a difference
+    assert gap(toy, network_of().fit(toy.X, toy.y, sites=toy.sites), cost=cost) > 4e-3  # and make a difference
 
 
 def test_the_last_iterate_is_farther_off_than_the_average(toy):
