@@ -416,14 +416,14 @@ def test_a_copied_block_goes_on_alike(noisy):
 @pytest.mark.parametrize("neighbours", VARIANTS)
 @pytest.mark.parametrize("weights", ["cost", "multiplicity"])
 def test_costs_and_multiplicities_reach_their_own_optimum(toy, weights, neighbours):
-    """A row of weight 3 is three rows; a class of weight 3 pays three times."""
+    """A row of weight 3 is three rows, also where it has its weight from its class."""
     times, costs = np.resize([1.0, 3.0, 0.5], 60), {0: 3.0, 1: 0.5}
     given = {"sample_weight": times} if weights == "multiplicity" else {}
     model = GadgetSVC(
         algorithm=Pdmm(neighbours=neighbours), max_iter=1000, stopping=None, lam=LAM, fit_intercept=False,
         random_state=0, class_weight=None if given else costs, topology="complete",
     ).fit(toy.X, toy.y, sites=toy.sites, **given)  # fmt: skip
-    total = times.sum() if given else 60
+    total = times.sum() if given else np.where(toy.y == 0, 3.0, 0.5).sum()
     best = LinearSVC(loss="hinge", C=1 / (LAM * total), fit_intercept=False, tol=1e-9, max_iter=10**6)
     best.set_params(class_weight=None if given else costs).fit(toy.X, toy.y, **given)
     for node in range(3):

@@ -1,4 +1,7 @@
-"""The mathematical problem: F(w) = lam/2 |w|^2 + (1/N) sum_r c_r max(0, 1 - y_r <w, x_r>), one per output."""
+"""The mathematical problem: F(w) = lam/2 |w|^2 + (1/N) sum_r c_r max(0, 1 - y_r <w, x_r>), one per output.
+
+One against the rest every output sees all rows; one against one only those of its two classes, still divided by N.
+"""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -9,6 +12,7 @@ from numpy.typing import NDArray
 
 from gadget_svm.kernels import Team
 from gadget_svm.kernels.rows import losses
+from gadget_svm.rows import NO_PAIRS
 
 Floats = NDArray[np.float64]
 CHUNK, BATCH = 512, 32  # rows summed together; weight vectors evaluated together
@@ -32,6 +36,7 @@ class Objective:
     lam: float
     n_outputs: int
     team: Team = field(default_factory=Team)
+    pairs: NDArray[np.int32] = field(default_factory=lambda: NO_PAIRS)  # of classes, one against one
 
     def __call__(self, models: Floats) -> Scores:
         """Scores of models (m x outputs x features), a few at a time so that memory stays bounded."""
@@ -46,7 +51,7 @@ class Objective:
         hinge, wrong = np.zeros((chunks, m * K)), np.zeros((chunks, m))
         self.team.run(
             losses, chunks, self.X.nnz * m * K // max(chunks, 1), CHUNK, self.X.indptr, self.X.indices, self.X.data,
-            self.label, self.cost * self.times, self.times, W, K, hinge, wrong,
+            self.label, self.cost * self.times, self.times, self.pairs, W, K, hinge, wrong,
         )  # fmt: skip
         total = self.times.sum()
         loss = hinge.sum(axis=0).reshape(m, K).sum(axis=1) / total

@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+NO_PAIRS = np.empty((0, 2), dtype=np.int32)
 
 
 class Shares(NamedTuple):
@@ -29,7 +30,10 @@ class Shares(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """CSR rows with their class index and cost, and which node owns them; ``mass`` is cumulative within a node."""
+    """CSR rows with their class index and cost, and which node owns them; ``mass`` is cumulative within a node.
+
+    ``pairs`` has, one against one, the two classes of every output, +1 first; it is empty one against the rest.
+    """
 
     indptr: NDArray[np.int32]
     indices: NDArray[np.int32]
@@ -39,15 +43,19 @@ class Rows(NamedTuple):
     order: NDArray[np.int64]
     start: NDArray[np.int64]
     mass: Floats
+    pairs: NDArray[np.int32] = NO_PAIRS
 
     @classmethod
-    def of(cls, X: sp.csr_matrix, label: NDArray[np.int32], cost: Floats, shares: Shares) -> "Rows":
+    def of(
+        cls, X: sp.csr_matrix, label: NDArray[np.int32], cost: Floats, shares: Shares,
+        pairs: NDArray[np.int32] = NO_PAIRS,
+    ) -> "Rows":  # fmt: skip
         """Rows of X dealt out by ``shares``. X is not copied."""
         mass = np.empty(len(shares.times))
         if len(mass):
             for lo, hi in zip(shares.start[:-1], shares.start[1:], strict=True):
                 mass[lo:hi] = np.cumsum(shares.times[lo:hi])
-        return cls(X.indptr, X.indices, X.data, label, cost, shares.order, shares.start, mass)
+        return cls(X.indptr, X.indices, X.data, label, cost, shares.order, shares.start, mass, pairs)
 
     def of_nodes(self, first: int, last: int) -> "Rows":
         """The same for the nodes first:last alone; the CSR arrays are shared, not copied."""

@@ -29,6 +29,7 @@ from gadget_svm.block import Block
 from gadget_svm.gossip.protocol import arranged
 from gadget_svm.kernels import add_row, compiled, dot_row, draw, scale, sq_norm, sq_norm_row
 from gadget_svm.kernels.draws import EXAMPLE
+from gadget_svm.kernels.rows import side
 from gadget_svm.kernels.sgd import agree, lap_keys, remember, turn
 from gadget_svm.mail import Delivery, Mail
 from gadget_svm.network import Network
@@ -81,9 +82,9 @@ def walk(
             keys = lap_keys(seed, node, first_lap + t // length)
         r = example(rows, i, node, t, length, keys, seed)
         lo, hi = rows.indptr[r], rows.indptr[r + 1]
-        y = 1.0 if rows.label[r] == target else -1.0
+        y = side(rows.pairs, target, rows.label[r])
         eta = eta0 / (1.0 + lam * eta0 * t) ** power
-        inside = y * size * dot_row(u, rows.indices, rows.data, lo, hi) < 1.0
+        inside = y != 0.0 and y * size * dot_row(u, rows.indices, rows.data, lo, hi) < 1.0
         if inside:
             step = y * eta * rows.cost[r] / size
             add_row(u, step, rows.indices, rows.data, lo, hi)
@@ -121,9 +122,9 @@ def objective(w: Floats, target: int, rows: Rows, i: int, node: int, count: int,
     loss, length, keys = 0.0, lap_length(rows, i), lap_keys(seed, node, TRIAL)
     for t in range(count):
         r = example(rows, i, node, t, length, keys, seed)
-        y = 1.0 if rows.label[r] == target else -1.0
+        y = side(rows.pairs, target, rows.label[r])
         margin = y * dot_row(w, rows.indices, rows.data, rows.indptr[r], rows.indptr[r + 1])
-        loss += rows.cost[r] * max(0.0, 1.0 - margin)
+        loss += rows.cost[r] * max(0.0, abs(y) - margin)
     return 0.5 * lam * sq_norm(w) + loss / count
 
 

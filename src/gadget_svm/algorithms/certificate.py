@@ -52,7 +52,8 @@ NEVER = 2**62
 class Certificate:
     """A model and how far above the optimum its objective is at most, of the rows of the nodes that took part.
 
-    ``bounds`` and ``duals`` have an entry for each output (one-vs-rest). A ``failure`` says why there is no bound.
+    ``bounds`` and ``duals`` have an entry for each output (one a class, or one for every two classes). A ``failure``
+    says why there is no bound.
     """
 
     model: Floats  # outputs x features
@@ -76,6 +77,12 @@ class Certificate:
         """F(model) / F* - 1 is at most this: the bound as a part of the dual value, which F* is not below."""
         below = float(self.duals.sum())
         return self.bound / below if not self.failure and below > 0 else float("inf")
+
+    @property
+    def relatives(self) -> Floats:
+        """The bound of each output as a part of its own dual value."""
+        known = (self.duals > 0) & (not self.failure)
+        return np.where(known, self.bounds / np.where(known, self.duals, 1.0), np.inf)
 
 
 @dataclass

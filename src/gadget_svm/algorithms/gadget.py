@@ -13,6 +13,7 @@ from gadget_svm import gossip
 from gadget_svm.block import Block
 from gadget_svm.kernels import add_row, compiled, dot_row, draw, scale, sq_norm, sq_norm_row
 from gadget_svm.kernels.draws import EXAMPLE
+from gadget_svm.kernels.rows import side
 from gadget_svm.mail import letter_bytes
 from gadget_svm.rows import Rows
 
@@ -35,7 +36,7 @@ def descend(
         for b in range(batch):
             r = pick(rows, i, draw(seed, node, t * batch + b, EXAMPLE))  # (a) a local instance at random
             lo, hi = rows.indptr[r], rows.indptr[r + 1]
-            y = 1.0 if rows.label[r] == target else -1.0
+            y = side(rows.pairs, target, rows.label[r])
             inside = y * size * dot_row(w, rows.indices, rows.data, lo, hi) < 1.0  # (b) is it in M_i^+ ?
             chosen[b], push[b] = r, y * rows.cost[r] / batch if inside else 0.0  # (c) L_i = y x, else 0
         age = min(t, window)  # not in the paper, where no example is ever forgotten
@@ -64,7 +65,10 @@ def local_steps(
     lo: int, hi: int, alive: NDArray[np.bool_], first: int, w: Floats, rows: Rows, steps: Ints, count: int, batch: int,
     implicit: bool, lam: float, radius: float, seed: int, window: int,
 ) -> None:  # fmt: skip
-    """`descend` for every live node that owns rows, and every output: one against the rest shares the draws."""
+    """`descend` for every live node that owns rows, and every output: all outputs share the draws.
+
+    An output that does not see the row drawn (y = 0, one against one) only shrinks.
+    """
     for i in range(lo, hi):
         if alive[i] and rows.start[i + 1] > rows.start[i]:
             for c in range(w.shape[1]):

@@ -102,6 +102,8 @@ class MomDsvmRun:
             heard_v=np.zeros((count, width)), heard_eta=np.zeros(count),
             heard_seq=np.full(count, block.exchanges - 1, dtype=np.int64), heard_wish=np.repeat(wish, degree),
         )  # fmt: skip
+        if len(rows.pairs):
+            block.edge["reach"][rows.unseen()] = np.inf  # never looked at
 
     def duals(self, block: Block) -> Floats:
         """alpha = lambda / (J C) of every output and row, with 0 <= alpha_r <= c_r: what a certificate is made of."""
@@ -119,7 +121,9 @@ def _ends(block: Block) -> moves.Ends:
 
 def _rows(block: Block) -> DualRows:
     own, edge = block.rows, block.edge
-    return DualRows(own.indptr, own.indices, own.data, own.label, own.order, own.start, edge["upper"], edge["norm2"])
+    return DualRows(
+        own.indptr, own.indices, own.data, own.label, own.order, own.start, edge["upper"], edge["norm2"], own.pairs
+    )
 
 
 def broadcast(block: Block, t: int, ends: moves.Ends) -> Mail:

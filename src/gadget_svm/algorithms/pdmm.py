@@ -35,7 +35,7 @@ from gadget_svm.block import Block, Links
 from gadget_svm.gossip.protocol import arranged, post
 from gadget_svm.kernels import pdmm as moves
 from gadget_svm.kernels import pdmm_leap as leaps
-from gadget_svm.kernels.dual import DualRows, multiplicity
+from gadget_svm.kernels.dual import NEVER, DualRows, multiplicity
 from gadget_svm.kernels.gossip import EPOCH
 from gadget_svm.mail import Delivery, Mail, letter_bytes
 from gadget_svm.network import Network
@@ -166,6 +166,8 @@ class PdmmRun:
             agreed=np.full(ends, self.rho is not None), seen=np.full(ends, block.exchanges - 2, dtype=np.int64),
             **counts,
         )  # fmt: skip
+        if len(rows.pairs):
+            block.edge["rest"][rows.unseen()] = NEVER
         moves.begin(0, block.k, _nodes(block), _edges(block))
 
     def drop(self, block: Block, node: int, other: int) -> None:

@@ -16,6 +16,7 @@ from gadget_svm.algorithms.settings import Gadget
 from gadget_svm.block import Block
 from gadget_svm.kernels import add_row, compiled, dot_row, draw
 from gadget_svm.kernels.draws import EXAMPLE
+from gadget_svm.kernels.rows import side
 from gadget_svm.network import Network
 from gadget_svm.rows import Rows
 
@@ -38,8 +39,8 @@ def loss_vectors(
             r = pick(rows, i, draw(seed, first + i, steps[i] * batch + b, EXAMPLE))
             at, end = rows.indptr[r], rows.indptr[r + 1]
             for c in range(w.shape[1]):
-                y = 1.0 if rows.label[r] == (1 if w.shape[1] == 1 else c) else -1.0
-                if y * dot_row(w[i, c], rows.indices, rows.data, at, end) < 1.0:
+                y = side(rows.pairs, 1 if w.shape[1] == 1 else c, rows.label[r])
+                if y != 0.0 and y * dot_row(w[i, c], rows.indices, rows.data, at, end) < 1.0:
                     add_row(L[i, c], y * rows.cost[r] / batch, rows.indices, rows.data, at, end)
 
 

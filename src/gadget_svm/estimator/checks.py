@@ -1,6 +1,7 @@
 """What a constructor's parameters may be, where no other part checks them: numbers in their range, known engines."""
 
 import numbers
+import os
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ def check_parameters(model: Any) -> None:
         raise ValueError(f"engine_options must be a dictionary such as {{'actors': 4}}, got {model.engine_options!r}")
     check_options(model.engine_options or {}, model)
     lam_of(model, 1.0)
+    lookup("multi_class", model.multi_class, {"ovr": 1, "ovo": 1})
     if model.n_jobs is not None and (isinstance(model.n_jobs, bool) or not isinstance(model.n_jobs, numbers.Integral)):
         raise ValueError(f"n_jobs must be a whole number of threads, -1 for every core, or None, got {model.n_jobs!r}")
     _whole(model.max_iter, "max_iter", 1)
@@ -79,6 +81,17 @@ def lam_of(model: Any, weight: float) -> float:
             f"{LEAST_LAM:g} and {1 / LEAST_LAM:g}"
         )
     return lam
+
+
+def check_memory(ends: int, nodes: int, outputs: int, features: int, rows: int) -> None:
+    """Refuse outputs, one for every two classes, that this machine cannot hold: weights, edges and dual variables."""
+    need = 8 * outputs * (features * (4 * nodes + ends) + 2 * rows)
+    have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else need
+    if need > have:
+        raise ValueError(
+            f"multi_class='ovo' trains {outputs:,} outputs at each of {nodes:,} nodes, about {need / 1e9:.0f} GB, and "
+            f"this machine has {have / 1e9:.0f} GB: use multi_class='ovr', fewer nodes or fewer features"
+        )
 
 
 def rule_for(algorithm: Any) -> str:

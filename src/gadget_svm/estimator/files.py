@@ -32,6 +32,7 @@ def save_model(model: GadgetSVC, path: str | Path) -> Path:
         "n_iter": int(model.n_iter_),
         "converged": bool(model.converged_),
         "gap_bound": model.gap_bound_,
+        "multi_class": model.multi_class_,
         "sites": [_label(site) for site in model.sites_],
         "feature_names": [str(name) for name in getattr(model, "feature_names_in_", [])],
         "parameters": {key: value for key, value in model.get_params(deep=False).items() if _plain(value)},
@@ -84,6 +85,7 @@ def _revive(about: dict[str, Any], tensors: dict[str, Any]) -> GadgetSVC:
     model.n_iter_, model.converged_, model.sites_ = (
         about["n_iter"], about["converged"], [_hashable(site) for site in about["sites"]],
     )  # fmt: skip
+    model.multi_class_ = about.get("multi_class", "ovr")
     model.gap_bound_ = about.get("gap_bound")  # files of before certificates have none
     model.n_features_in_, model.history_ = model.coef_.shape[1], []
     if about["feature_names"]:

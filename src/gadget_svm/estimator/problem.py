@@ -2,7 +2,7 @@
 
 import numbers
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from gadget_svm.data.partition import are_counts, deal_by_sites, deal_evenly
 from gadget_svm.estimator.sites import check_labels, node_names
 from gadget_svm.kernels import Team
 from gadget_svm.objective import Objective
-from gadget_svm.rows import Rows, Shares
+from gadget_svm.rows import NO_PAIRS, Rows, Shares
 
 Floats = NDArray[np.float64]
 WORTH_SPARING = 0.8
@@ -31,11 +31,12 @@ class Problem:
     shares: Shares
     sites: list[Hashable]
     n_outputs: int
+    pairs: NDArray[np.int32] = field(default_factory=lambda: NO_PAIRS)  # of classes, one against one
 
     @property
     def rows(self) -> Rows:
         """As the kernels read them."""
-        return Rows.of(self.X, self.label, self.cost, self.shares)
+        return Rows.of(self.X, self.label, self.cost, self.shares, self.pairs)
 
     @property
     def mean_cost(self) -> float:
@@ -55,7 +56,17 @@ class Problem:
     def objective(self, lam: float, team: Team) -> Objective:
         """The pooled problem, to measure by."""
         times = np.ones(len(self.label)) if self.times is None else self.times
-        return Objective(self.X, self.label, self.cost, times, lam, self.n_outputs, team)
+        return Objective(self.X, self.label, self.cost, times, lam, self.n_outputs, team, self.pairs)
+
+
+def pairs_of(n_classes: int, multi_class: str) -> NDArray[np.int32]:
+    """The two classes of every output, one against one, in the order of scikit-learn's OneVsOneClassifier.
+
+    The later class of a pair is +1. Empty one against the rest, and for two classes, where both are the same.
+    """
+    if multi_class != "ovo" or n_classes == 2:
+        return NO_PAIRS
+    return np.array([(j, i) for i in range(n_classes) for j in range(i + 1, n_classes)], dtype=np.int32)
 
 
 def as_csr(X: Any, intercept: bool) -> sp.csr_matrix:

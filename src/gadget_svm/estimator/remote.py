@@ -21,10 +21,10 @@ from gadget_svm.data.formats import agree
 from gadget_svm.data.paper import Parts
 from gadget_svm.data.partition import deal_by_sites
 from gadget_svm.estimator.places import read_place, shard_names, shown
-from gadget_svm.estimator.problem import WORTH_SPARING, as_csr, row_weights
+from gadget_svm.estimator.problem import WORTH_SPARING, as_csr, pairs_of, row_weights
 from gadget_svm.estimator.shards import Agreed, warn_of_kinds
 from gadget_svm.kernels import Team
-from gadget_svm.rows import Rows, Shares
+from gadget_svm.rows import NO_PAIRS, Rows, Shares
 from gadget_svm.runtimes import ray_cluster, ray_engine
 from gadget_svm.runtimes.contract import Judge
 
@@ -57,6 +57,7 @@ class Terms(NamedTuple):
     weight: Floats | None  # of a row of each class; None: every row counts once
     intercept: bool
     merged: Ints | None = None  # where several labels are one class: that of every label
+    pairs: NDArray[np.int32] = NO_PAIRS  # of classes, one against one
 
 
 @dataclass
@@ -99,7 +100,7 @@ class Shards:
         if terms.weight is not None:  # as `deal_by_sites` does it
             owner = np.repeat(np.arange(len(self.names)), np.diff(start))
             shares = deal_by_sites(owner, terms.weight[label], list(range(len(self.names))))[0]
-        self._rows = Rows.of(whole, label, np.ones(len(label)), shares)
+        self._rows = Rows.of(whole, label, np.ones(len(label)), shares, terms.pairs)
         used = np.zeros(self._width, dtype=np.bool_)
         for some in _pieces(whole.indices):
             used[some] = True
@@ -202,7 +203,7 @@ class RemoteProblem:
 
 
 def pose(
-    runtime: Any, class_weight: Any, intercept: bool, positive: str | None = None
+    runtime: Any, class_weight: Any, intercept: bool, positive: str | None = None, multi_class: str = "ovr"
 ) -> tuple[RemoteProblem, NDArray[Any], Agreed]:
     """The problem that the actors' shards make up, its classes, and what the shards agreed on."""
     from sklearn.utils.multiclass import check_classification_targets  # here, as actors do without scikit-learn
@@ -221,7 +222,9 @@ def pose(
     counts = np.bincount(merged[number], np.concatenate([look.counts for look in looks])).astype(np.int64)
     weight = row_weights(class_weight, classes, np.repeat(np.arange(len(classes)), counts), None)
     weight = None if weight is None else weight[np.cumsum(counts) - 1]
-    found = runtime.ask("settle", Terms(width, shift, labels, weight, intercept, None if positive is None else merged))
+    pairs = pairs_of(len(classes), multi_class)
+    merging = None if positive is None else merged
+    found = runtime.ask("settle", Terms(width, shift, labels, weight, intercept, merging, pairs))
     rows = np.array([look.rows for look in looks], dtype=np.int64)
     used, sizes = np.logical_or.reduce([part[0] for part in found]), np.concatenate([part[1] for part in found])
     if weight is not None and not sizes.all():
@@ -229,7 +232,7 @@ def pose(
         raise ValueError(f"shard {name} has no rows of positive weight: leave it out, or change class_weight")
     problem = RemoteProblem(
         runtime, sp.csr_matrix((0, len(used))), Shares(np.arange(len(sizes)), np.arange(len(sizes) + 1), sizes),
-        1 if len(classes) == 2 else len(classes), used,
+        len(pairs) or (1 if len(classes) == 2 else len(classes)), used,
     )  # fmt: skip
     zero_based = not shift if any(look.sparse_text for look in looks) else None
     return problem, classes, Agreed(rows, width, zero_based, looks[0].columns, labels)

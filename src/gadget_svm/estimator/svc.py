@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model._base import LinearClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import _ovr_decision_function, check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from gadget_svm import algorithms, topologies
@@ -23,9 +23,9 @@ from gadget_svm.algorithms import Algorithm
 from gadget_svm.data.catalog import against_rest
 from gadget_svm.data.paper import Parts
 from gadget_svm.data.partition import deal_by_sites
-from gadget_svm.estimator.checks import check_parameters, lam_of, not_converged, rule_for
+from gadget_svm.estimator.checks import check_memory, check_parameters, lam_of, not_converged, rule_for
 from gadget_svm.estimator.fitting import Fitted, Memory, Plan, Posed, fit_network
-from gadget_svm.estimator.problem import Problem, as_csr, checked_nodes, row_weights, share_batch, share_rows
+from gadget_svm.estimator.problem import Problem, as_csr, checked_nodes, pairs_of, row_weights, share_batch, share_rows
 from gadget_svm.estimator.shards import Agreed, are_places, is_dataset, require_list, stack_shards
 from gadget_svm.estimator.sites import name_shards, node_names, node_number
 from gadget_svm.network import Network
@@ -34,6 +34,8 @@ from gadget_svm.runtimes.training import Limits, Observe, Record, unobserved
 
 Floats = NDArray[np.float64]
 SEEDS = 2**63 - 1
+REST_SHARE, REST_ROWS = 0.9, 1000
+"""A fit of several classes warns if so large a part of at most so many rows is "rest" to every output."""
 
 
 class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -65,14 +67,23 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Weights of the classes. They have one meaning with ``sample_weight``: a class weight of 3 and a sample weight
         of 3 for all rows of the class give the same model, as does each of those rows three times. "balanced" is
         scikit-learn's, n_samples / (n_classes * rows of the class).
+    multi_class : "ovr" or "ovo"
+        For more than two classes: one output a class, against the rest, or one output for every two classes (one
+        against one), which sees the rows of these two only. All outputs are trained side by side, with the same
+        ``lam`` or ``C``: for the classes a and b, F(w) = lam/2 |w|^2 + sum_{r in a or b} s_r c_r hinge_r(w) / sum_r
+        s_r c_r, which is the problem of ``OneVsOneClassifier(LinearSVC(C=C, loss="hinge"))`` with lam = 1 / (C sum_r
+        s_r c_r). `predict` and `decision_function` (rows x classes) count votes as OneVsOneClassifier does. "ovr" is
+        cheaper in messages; "ovo" is for classes that overlap, where the best answer of each "ovr" output may be "rest"
+        for nearly all rows. `fit` warns of that, judging by at most 1,000 rows.
     tol : float or None
         Tolerance of the stopping rule; None: the rule's own (0.001 for the paper's, 0.01 for "gap").
     stopping : "auto", "average", "weights", "objective", "gap", "certified" or None
         What must come to rest: the averaged iterates, the weights (the paper's rule), the objective. "gap" waits until
         the nodes have certified a model to be at most ``tol`` above the optimum, as a part of it: every node that is
         here then answers with that model, and ``gap_bound_`` is its bound (else None). With several classes objective
-        and optimum are sums over the outputs. Rows of nodes that are gone are not counted. It needs an algorithm that
-        keeps dual variables, "pdmm" or "mom-dsvm". "certified" is "gap", or that the objective of the certified model
+        and optimum are sums over the outputs; ``output_gap_bounds_`` has the bound of each output by itself.
+        Rows of nodes that are gone are not counted. It needs an algorithm that keeps dual variables, "pdmm" or
+        "mom-dsvm". "certified" is "gap", or that the objective of the certified model
         has come to rest and its bound is at most ten times ``tol``. "auto" is "certified" for
         algorithms that can, else "average", or "objective" if there is none.
     max_iter : int
@@ -116,6 +127,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         random_state: Any = None,
         verbose: int = 0,
         C: float | None = None,
+        multi_class: str = "ovr",
     ) -> None:
         self.n_nodes = n_nodes
         self.topology = topology
@@ -135,6 +147,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.verbose = verbose
         self.C = C
+        self.multi_class = multi_class
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, sites: ArrayLike | None = None) -> Self:
         """Learn from rows X with labels y.
@@ -181,7 +194,36 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._connect(algorithms.resolve(self.algorithm))
         self._learn(X, label, times, shares, self.max_iter, self.stopping, observe, should_stop)
         self._warn()
+        self._warn_of_rest(X)
         return self
+
+    def _warn_of_rest(self, X: Any) -> None:
+        """Warn if nearly all rows, of an even sample, are "rest" to every output."""
+        if self.multi_class == "ovo" or len(self.classes_) == 2:
+            return
+        some = np.unique(np.linspace(0, X.shape[0] - 1, REST_ROWS).astype(np.intp))
+        whole = np.hstack([self.coef_, self.intercept_[:, None]]) if self.fit_intercept else self.coef_
+        rest = float((X[some] @ whole.T <= 0).all(axis=1).mean())
+        if rest >= REST_SHARE:
+            warnings.warn(
+                f"to {100 * rest:.0f} % of the rows (of {len(some):,} looked at) every output answers 'rest', none its "
+                "own class: predictions are little better than chance, although the objective is solved. The classes "
+                "overlap too much for one against the rest: use multi_class='ovo'",
+                UserWarning,
+                stacklevel=4,
+            )
+
+    def decision_function(self, X: Any) -> Floats:
+        """Signed distances (times |w|) of the rows: one a row for two classes, else one a row and class.
+
+        With multi_class="ovo" the votes of the outputs, plus a part below one half of their summed distances, as in
+        scikit-learn's OneVsOneClassifier.
+        """
+        scores: Floats = super().decision_function(X)
+        if scores.ndim == 1 or self.multi_class_ != "ovo":
+            return scores
+        votes: Floats = _ovr_decision_function((scores > 0).astype(int), scores, len(self.classes_))
+        return votes
 
     def _warn(self) -> None:
         if self.stopping is not None and not self.converged_ and self.stopped_by_ == "max_iter":
@@ -264,7 +306,8 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         else:
             runtime = remote.start_files(remote.shard_names(shards), options, label)
         try:
-            problem, self.classes_, known = remote.pose(runtime, self.class_weight, self.fit_intercept, positive)
+            settings = self.class_weight, self.fit_intercept, positive, self.multi_class
+            problem, self.classes_, known = remote.pose(runtime, *settings)
             if agreed is not None:
                 agreed(known)
             self.n_features_in_ = problem.X.shape[1] - bool(self.fit_intercept)
@@ -351,14 +394,18 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self, X: Any, label: Any, times: Any, shares: Any, max_iter: int, stopping: str | None,
         observe: Observe = unobserved, should_stop: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
-        outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
-        problem = Problem(X, label, np.ones(len(label)), times, shares, self.sites_, outputs)
+        pairs = pairs_of(len(self.classes_), self.multi_class)
+        outputs = len(pairs) or (1 if len(self.classes_) == 2 else len(self.classes_))
+        if len(pairs) and self.engine == "local":
+            check_memory(len(self.network_.indices), len(self.sites_), outputs, X.shape[1], len(label))
+        problem = Problem(X, label, np.ones(len(label)), times, shares, self.sites_, outputs, pairs)
         self._solve(problem, max_iter, stopping, observe, should_stop)
 
     def _solve(
         self, problem: Posed, max_iter: int, stopping: str | None, observe: Observe, should_stop: Callable[[], bool]
     ) -> None:
         self.stopping_ = rule_for(self.algorithm_) if stopping == "auto" else stopping
+        self.multi_class_ = self.multi_class
         self.lam_ = lam_of(self, float(problem.shares.sizes.sum()))
         plan = Plan(
             self.algorithm_, self.network_, self.lam_, self._fit_seed,
@@ -395,6 +442,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_iter_ += outcome.n_iter
         self.converged_, self.stopped_by_, self.movement_ = outcome.converged, outcome.reason, outcome.movement
         self.gap_bound_ = None if outcome.certificate is None else outcome.certificate.relative
+        self.output_gap_bounds_ = None if outcome.certificate is None else outcome.certificate.relatives
         self.remark_ = outcome.remark
         self._memory, self.gossip_ = fitted.memory, fitted.gossip
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gadget_svm.kernels.compiler import compiled
 from gadget_svm.kernels.dual import DualRows
 from gadget_svm.kernels.gossip import find
+from gadget_svm.kernels.rows import side
 from gadget_svm.kernels.vectors import add_row, dot_row, sq_norm
 
 Floats = NDArray[np.float64]
@@ -81,7 +82,9 @@ def own_sums(
             for p in range(rows.start[i], rows.start[i + 1]):
                 r, most, norm = rows.order[p], rows.upper[p], np.sqrt(rows.norm2[p])
                 first, last = rows.indptr[r], rows.indptr[r + 1]
-                y = 1.0 if rows.label[r] == target else -1.0
+                y = side(rows.pairs, target, rows.label[r])
+                if y == 0.0:
+                    continue
                 a = min(max(alpha[c, p], 0.0), most)
                 longest = max(longest, last - first)
                 total[D + c] += most * max(0.0, 1.0 - y * dot_row(w, rows.indices, rows.data, first, last))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gadget_svm.kernels.compiler import compiled
 from gadget_svm.kernels.draws import EXAMPLE, draw
+from gadget_svm.kernels.rows import side
 from gadget_svm.kernels.vectors import add_row, ask_for_sparse_row, dot_row, dot_row_abreast, sq_norm
 
 Floats = NDArray[np.float64]
@@ -21,12 +22,15 @@ LONG = 32
 """Entries of a row, on average, from which on it does not pay to lay a node's rows side by side."""
 AHEAD = 2
 """Rows between asking memory for one and taking it."""
+NEVER = 255
+"""The rest of a row that the output does not see: it does not end."""
+NO_PAIRS = np.empty((0, 2), dtype=np.int32)
 
 
 class DualRows(NamedTuple):
     """CSR rows and who owns them: node i owns the places start[i]:start[i+1], place p holds row ``order[p]``.
 
-    ``upper[p]`` is c_r with the row's multiplicity in it, ``norm2[p]`` is |x_r|^2.
+    ``upper[p]`` is c_r with the row's multiplicity in it, ``norm2[p]`` is |x_r|^2. ``pairs`` are those of `side`.
     """
 
     indptr: NDArray[np.int32]
@@ -37,13 +41,19 @@ class DualRows(NamedTuple):
     start: Ints
     upper: Floats
     norm2: Floats
+    pairs: NDArray[np.int32] = NO_PAIRS
 
     @classmethod
     def of(cls, rows: Any, top: float) -> "DualRows":
         """The rows of a block (see `gadget_svm.rows.Rows`), each bounded by top * its cost * its multiplicity."""
         norm2 = sq_norms(rows.indptr, rows.data, rows.order)
         upper = top * rows.cost[rows.order] * multiplicity(rows.mass, rows.start)
-        return cls(rows.indptr, rows.indices, rows.data, rows.label, rows.order, rows.start, upper, norm2)
+        return cls(rows.indptr, rows.indices, rows.data, rows.label, rows.order, rows.start, upper, norm2, rows.pairs)
+
+    def unseen(self) -> NDArray[np.bool_]:
+        """Outputs x places: the rows that an output does not see, as they are of neither class of its pair."""
+        label = self.label[self.order]
+        return np.asarray((self.pairs[:, :1] != label) & (self.pairs[:, 1:] != label))
 
     def grouped(self) -> "DualRows":
         """Short rows in the order of their places: a copy that a pass reads from cache, if a shard fits there.
@@ -107,7 +117,7 @@ def primal(w: Floats, alpha: Floats, rows: DualRows, i: int, target: int, S: Flo
     for p in range(rows.start[i], rows.start[i + 1]):
         if alpha[p] > 0.0:
             r = rows.order[p]
-            y = 1.0 if rows.label[r] == target else -1.0
+            y = side(rows.pairs, target, rows.label[r])
             add_row(w, alpha[p] * y / kappa, rows.indices, rows.data, rows.indptr[r], rows.indptr[r + 1])
 
 
@@ -143,7 +153,7 @@ def dual_pass(
             alpha[p] = most  # an empty row's loss is 1 whatever w is
             continue
         first, last = rows.indptr[r], rows.indptr[r + 1]
-        y = 1.0 if rows.label[r] == target else -1.0
+        y = side(rows.pairs, target, rows.label[r])
         short = 1.0 - y * dot_row(w, rows.indices, rows.data, first, last)
         if (alpha[p] <= 0.0 and short <= 0.0) or (alpha[p] >= most and short >= 0.0):
             continue
@@ -156,12 +166,15 @@ def dual_pass(
 
 @compiled
 def waking(turn: Ints, rest: NDArray[np.uint8], lo: int, hi: int, seed: int, node: int, clock: int) -> int:
-    """The places of lo:hi that do not rest into turn[lo:end], shuffled; a pass less to rest for the others. ``end``."""
+    """The places of lo:hi that do not rest into turn[lo:end], shuffled; a pass less to rest for the others. ``end``.
+
+    A rest of NEVER does not end.
+    """
     end = lo
     for p in range(lo, hi):
         turn[end] = p
         end += rest[p] == 0
-        rest[p] -= rest[p] > 0
+        rest[p] -= 0 < rest[p] < NEVER
     mix(turn, lo, end, seed, node, clock)
     return end
 
@@ -188,7 +201,7 @@ def rested_pass(
             alpha[p] = most  # an empty row's loss is 1 whatever w is
             continue
         first, last = rows.indptr[r], rows.indptr[r + 1]
-        y = 1.0 if rows.label[r] == target else -1.0
+        y = side(rows.pairs, target, rows.label[r])
         short = 1.0 - y * dot_row_abreast(w, rows.indices, rows.data, first, last)
         if (alpha[p] <= 0.0 and short <= 0.0) or (alpha[p] >= most and short >= 0.0):
             rest[p] = int(min(abs(short) / wide, longest))

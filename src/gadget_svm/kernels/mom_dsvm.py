@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gadget_svm.kernels.compiler import compiled
 from gadget_svm.kernels.dual import DualRows, primal, shuffle
 from gadget_svm.kernels.gossip import find
+from gadget_svm.kernels.rows import side
 from gadget_svm.kernels.vectors import add_row, dot_row, sq_norm
 
 Floats = NDArray[np.float64]
@@ -117,7 +118,7 @@ def ascend_in_reach(
             alpha[p], reach[p] = most, np.inf  # an empty row's loss is 1 whatever v is
             continue
         first, last = rows.indptr[r], rows.indptr[r + 1]
-        y = 1.0 if rows.label[r] == target else -1.0
+        y = side(rows.pairs, target, rows.label[r])
         short = 1.0 - y * dot_row(v, rows.indices, rows.data, first, last)
         if (alpha[p] <= 0.0 and short <= 0.0) or (alpha[p] >= most and short >= 0.0):
             reach[p] = gone + abs(short) / np.sqrt(norm2)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gadget_svm.kernels.compiler import compiled
 from gadget_svm.kernels.draws import NEIGHBOUR, draw
-from gadget_svm.kernels.dual import DualRows, rested_pass, waking
+from gadget_svm.kernels.dual import NEVER, DualRows, rested_pass, waking
 from gadget_svm.kernels.gossip import EPOCH, find
 
 Floats = NDArray[np.float64]
@@ -132,7 +132,7 @@ def solve(
         if not nodes.alive[i]:
             continue
         kappa, mine, end = nodes.curve[i] + nodes.R[i], rows.start[i], rows.start[i + 1]
-        longest = min(LONGEST_REST * passes, 255.0)
+        longest = min(LONGEST_REST * passes, NEVER - 1.0)
         for c in range(w.shape[1]):
             target = 1 if w.shape[1] == 1 else c
             for done in range(passes):

@@ -29,7 +29,8 @@ def hash_rows(
 @compiled
 def losses(
     lo: int, hi: int, chunk: int, indptr: NDArray[np.int32], indices: NDArray[np.int32], data: Floats,
-    label: NDArray[np.int32], weight: Floats, times: Floats, W: Floats, n_outputs: int, hinge: Floats, wrong: Floats,
+    label: NDArray[np.int32], weight: Floats, times: Floats, pairs: NDArray[np.int32], W: Floats, n_outputs: int,
+    hinge: Floats, wrong: Floats,
 ) -> None:  # fmt: skip
     """Chunks lo:hi of rows: summed hinge of every model and output, and weight of its wrong answers.
 
@@ -37,7 +38,7 @@ def losses(
     Chunks have a fixed size and are summed in a fixed order by the caller: threads do not change the sum.
     """
     width = W.shape[1]
-    score = np.empty(width)
+    score, votes = np.empty(width), np.empty((2, pairs[-1, 0] + 1 if len(pairs) else 0))
     for part in range(lo, hi):
         for r in range(part * chunk, min((part + 1) * chunk, len(label))):
             score[:] = 0.0
@@ -46,11 +47,44 @@ def losses(
                     score[m] += data[p] * W[indices[p], m]
             for m in range(width):
                 target = 1 if n_outputs == 1 else m % n_outputs
-                y = 1.0 if label[r] == target else -1.0
-                hinge[part, m] += weight[r] * max(0.0, 1.0 - y * score[m])
+                y = side(pairs, target, label[r])
+                hinge[part, m] += weight[r] * max(0.0, abs(y) - y * score[m])
             for model in range(width // n_outputs):
-                if answer(score, model * n_outputs, n_outputs) != label[r]:
+                first = model * n_outputs
+                best = most_voted(score, first, pairs, votes) if len(pairs) > 0 else answer(score, first, n_outputs)
+                if best != label[r]:
                     wrong[part, model] += times[r]
+
+
+@compiled
+def side(pairs: NDArray[np.int32], target: int, label: int) -> float:
+    """y of a row of this label for an output: +1, -1, or 0 where the output does not see the row.
+
+    One against the rest (``pairs`` is empty): ``target`` is the output's class. One against one: output ``target``
+    tells class pairs[target, 0], +1, from class pairs[target, 1], -1.
+    """
+    if len(pairs) == 0:
+        return 1.0 if label == target else -1.0
+    if label == pairs[target, 0]:
+        return 1.0
+    return -1.0 if label == pairs[target, 1] else 0.0
+
+
+@compiled
+def most_voted(score: Floats, first: int, pairs: NDArray[np.int32], votes: Floats) -> int:
+    """The class with most votes of its pairs, ties broken by their scores: scikit-learn's `_ovr_decision_function`."""
+    votes[:] = 0.0
+    for c in range(len(pairs)):
+        value, a, b = score[first + c], pairs[c, 0], pairs[c, 1]
+        votes[0, a if value > 0.0 else b] += 1.0
+        votes[1, a] += value
+        votes[1, b] -= value
+    best, most = 0, -np.inf
+    for k in range(votes.shape[1]):
+        total = votes[0, k] + votes[1, k] / (3.0 * (abs(votes[1, k]) + 1.0))
+        if total > most:
+            best, most = k, total
+    return best
 
 
 @compiled

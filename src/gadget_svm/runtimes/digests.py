@@ -22,7 +22,7 @@ def digests(rows: Rows) -> list[str]:
 def _digest(rows: Rows, X: sp.csr_matrix, lo: int, hi: int) -> str:
     own = rows.order[lo:hi]
     mine, said = X[own], hashlib.blake2b(digest_size=8)
-    for whole in (np.diff(mine.indptr), mine.indices, rows.label[own]):
+    for whole in (np.diff(mine.indptr), mine.indices, rows.label[own], rows.pairs):
         said.update(np.ascontiguousarray(whole, dtype=np.int64).tobytes())
     for real in (mine.data, rows.cost[own], rows.mass[lo:hi]):
         said.update(np.ascontiguousarray(real, dtype=np.float64).tobytes())

@@ -262,7 +262,7 @@ class Worker:
         label, cost = rows.label, rows.cost
         if not np.array_equal(rows.order, np.arange(len(label))):  # as a worker's own they are; no copy of them is made
             X, label, cost = X[rows.order], label[rows.order], cost[rows.order]
-        scores: Scores = Objective(X, label, cost, times, 0.0, models.shape[1], self.block.team)(models)
+        scores: Scores = Objective(X, label, cost, times, 0.0, models.shape[1], self.block.team, rows.pairs)(models)
         total = float(times.sum())
         return scores.objective * total, scores.error * total, total
 
