@@ -7,7 +7,7 @@ from benchmarks.common import say
 
 NAMES = (
     "node_iteration", "memory", "accuracy", "first_fit", "limit", "scale", "gap_time", "gap_exchanges", "hardship",
-    "paper_scale", "ticks_by_nodes", "peer_messages", "peer_soak", "ray_rounds", "actor_memory",
+    "multi_class", "paper_scale", "ticks_by_nodes", "peer_messages", "peer_soak", "ray_rounds", "actor_memory",
 )  # fmt: skip
 LONG = ("ticks_by_nodes", "peer_soak", "ray_rounds", "actor_memory")
 """Left out of a quick run of all."""

@@ -8,8 +8,10 @@ import scipy.sparse as sp
 from sklearn.datasets import load_digits, make_classification
 from sklearn.multiclass import OneVsOneClassifier
 from sklearn.svm import LinearSVC
+from typer.testing import CliRunner
 
 from gadget_svm import GadgetSVC, Pdmm, load_model, save_model
+from gadget_svm.cli.app import app
 from gadget_svm.estimator.checks import check_memory
 from gadget_svm.estimator.problem import pairs_of
 from gadget_svm.objective import Objective
@@ -169,3 +171,14 @@ def test_what_does_not_fit_is_refused():
 def test_an_unknown_name_says_which_is_nearest(four):
     with pytest.raises(ValueError, match="Did you mean 'ovo'"):
         GadgetSVC(4, multi_class="ovoo").fit(*four)
+
+
+def test_the_command_takes_it(tmp_path):
+    X, y = make_classification(60, 4, n_informative=4, n_redundant=0, n_classes=4, n_clusters_per_class=1)
+    np.savetxt(tmp_path / "rows.csv", np.c_[X, y], delimiter=",", header="a,b,c,d,label", comments="", fmt="%g")
+    command = ["train", str(tmp_path / "rows.csv"), "--multi-class", "ovo", "--nodes", "2", "--out", str(tmp_path)]
+    result = CliRunner().invoke(app, [*command, "--json"])
+    assert result.exit_code == 0, result.output
+    assert load_model(tmp_path / "model.safetensors").coef_.shape == (6, 4)
+    refused = CliRunner().invoke(app, [*command, "--multi-class", "ovoo"])
+    assert (refused.exit_code, "Did you mean 'ovo'" in " ".join(refused.output.split())) == (2, True)

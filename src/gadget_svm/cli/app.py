@@ -59,6 +59,7 @@ def train(
     topology: o.Topology = "random-regular",
     lam: o.Lam = None,
     C: o.C = None,
+    multi_class: o.MultiClass = "ovr",
     algorithm: o.Algorithm = "auto",
     gossip: o.Gossip = None,
     rounds: o.Rounds = None,

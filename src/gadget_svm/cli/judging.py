@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from gadget_svm.data import Dataset
 from gadget_svm.estimator import GadgetSVC
-from gadget_svm.estimator.problem import as_csr
+from gadget_svm.estimator.problem import as_csr, pairs_of
 from gadget_svm.kernels import Team
 from gadget_svm.objective import Objective, Scores
 
@@ -27,9 +27,11 @@ class Outsider:
     test: Objective | None
 
     @classmethod
-    def of(cls, data: Dataset, lam: float, intercept: bool, n_jobs: int | None = None) -> Self:
+    def of(
+        cls, data: Dataset, lam: float, intercept: bool, n_jobs: int | None = None, multi_class: str = "ovr"
+    ) -> Self:
         """Fails where the test rows have a label that no training row has."""
-        return cls(_test_objective(data, lam, intercept, Team.of(n_jobs)))
+        return cls(_test_objective(data, lam, intercept, Team.of(n_jobs), multi_class))
 
     def test_error(self, mean: Floats) -> float | None:
         """The zero-one error of one model (outputs x features) on the test rows."""
@@ -70,11 +72,13 @@ class Judge(Outsider):
     train: Objective
 
     @classmethod
-    def of(cls, data: Dataset, lam: float, intercept: bool, n_jobs: int | None = None) -> Self:
+    def of(
+        cls, data: Dataset, lam: float, intercept: bool, n_jobs: int | None = None, multi_class: str = "ovr"
+    ) -> Self:
         """Fails where the test rows have a label that no training row has."""
         team = Team.of(n_jobs)
-        train = _objective(data.X, data.y, np.unique(data.y), lam, intercept, team)
-        return cls(_test_objective(data, lam, intercept, team), train)
+        train = _objective(data.X, data.y, np.unique(data.y), lam, intercept, team, multi_class)
+        return cls(_test_objective(data, lam, intercept, team, multi_class), train)
 
     def average(self, model: GadgetSVC) -> dict[str, Any]:
         """The network average's scores."""
@@ -99,7 +103,7 @@ def rows_of_nodes(n_rows: int, n_nodes: int, sites: NDArray[Any] | None) -> NDAr
     return n_rows // n_nodes + (np.arange(n_nodes) < n_rows % n_nodes)
 
 
-def _test_objective(data: Dataset, lam: float, intercept: bool, team: Team) -> Objective | None:
+def _test_objective(data: Dataset, lam: float, intercept: bool, team: Team, multi_class: str) -> Objective | None:
     if data.X_test is None or data.y_test is None:
         return None
     classes = np.unique(data.y)
@@ -109,13 +113,16 @@ def _test_objective(data: Dataset, lam: float, intercept: bool, team: Team) -> O
             f"the test rows have the label {strangers[0]!s}, which no training row has: the labels are "
             f"{', '.join(map(str, classes[:20].tolist()))}"
         )
-    return _objective(data.X_test, data.y_test, classes, lam, intercept, team)
+    return _objective(data.X_test, data.y_test, classes, lam, intercept, team, multi_class)
 
 
-def _objective(X: Any, y: Any, classes: NDArray[Any], lam: float, intercept: bool, team: Team) -> Objective:
+def _objective(
+    X: Any, y: Any, classes: NDArray[Any], lam: float, intercept: bool, team: Team, multi_class: str
+) -> Objective:
     ones, label = np.ones(len(y)), np.searchsorted(classes, y).astype(np.int32)
-    outputs = 1 if len(classes) == 2 else len(classes)
-    return Objective(as_csr(X, intercept), label, ones, ones, lam, outputs, team)
+    pairs = pairs_of(len(classes), multi_class)
+    outputs = len(pairs) or (1 if len(classes) == 2 else len(classes))
+    return Objective(as_csr(X, intercept), label, ones, ones, lam, outputs, team, pairs)
 
 
 def _stacked(coef: Floats, bias: Floats, model: GadgetSVC) -> Floats:

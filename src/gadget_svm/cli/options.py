@@ -55,6 +55,14 @@ C = Annotated[
     float | None,
     _option("--C", panel=ALGORITHM, help="The weight of the losses, as LinearSVC's C; in place of --lam."),
 ]
+MultiClass = Annotated[
+    str,
+    _option(
+        "--multi-class",
+        panel=ALGORITHM,
+        help="With several classes: ovr, one output a class, or ovo, one for every two (for classes that overlap).",
+    ),
+]
 Algorithm = Annotated[
     str,
     _option(

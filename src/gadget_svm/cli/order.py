@@ -40,6 +40,7 @@ class Order:
     topology: str = "random-regular"
     lam: float | None = None
     C: float | None = None
+    multi_class: str = "ovr"
     algorithm: str = "auto"
     gossip: str | None = None
     rounds: str | None = None
@@ -109,6 +110,7 @@ def make_model(order: Order, data: HasLam) -> "GadgetSVC":
         topology=order.topology,
         lam=lam_for(order, data),
         C=order.C,
+        multi_class=order.multi_class,
         algorithm=make_algorithm(order),
         fit_intercept=wants_intercept(order),
         tol=order.tol,

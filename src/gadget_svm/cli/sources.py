@@ -79,7 +79,8 @@ class Pooled:
     def fit(self, model: GadgetSVC, ready: Callable[[Known], None], observe: Observe, should_stop: ShouldStop) -> None:
         """Measured on all rows."""
         about = describe_data(self.data) | ({"shards": list(self.shards)} if self.shards else {})
-        judge = Judge.of(self.data, lam_of(model, len(self.data.y)), model.fit_intercept, model.n_jobs)
+        settings = model.fit_intercept, model.n_jobs, model.multi_class
+        judge = Judge.of(self.data, lam_of(model, len(self.data.y)), *settings)
         ready(Known(about, judge, sites=self.sites, data=self.data))
         model.fit_observed(self.data.X, self.data.y, sites=self.sites, observe=observe, should_stop=should_stop)
 
@@ -113,7 +114,8 @@ class Remote:
         parts = Parts(none, agreed.labels, *matched_test(self.order, self.test, agreed))
         parts = against_rest(parts, self.order.positive)
         data = Dataset(self.order.data, *parts, None, "read by the actors")
-        judge = Outsider.of(data, lam_of(model, int(agreed.rows.sum())), model.fit_intercept, model.n_jobs)
+        settings = model.fit_intercept, model.n_jobs, model.multi_class
+        judge = Outsider.of(data, lam_of(model, int(agreed.rows.sum())), *settings)
         about = describe_data(data) | {
             "rows": int(agreed.rows.sum()),
             "shards": [shown(shard) for shard in self.order.shards],

@@ -205,10 +205,11 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         whole = np.hstack([self.coef_, self.intercept_[:, None]]) if self.fit_intercept else self.coef_
         rest = float((X[some] @ whole.T <= 0).all(axis=1).mean())
         if rest >= REST_SHARE:
+            early = "" if self.converged_ else "Either it stopped too early, or: "
             warnings.warn(
                 f"to {100 * rest:.0f} % of the rows (of {len(some):,} looked at) every output answers 'rest', none its "
-                "own class: predictions are little better than chance, although the objective is solved. The classes "
-                "overlap too much for one against the rest: use multi_class='ovo'",
+                f"own class, and predictions may be little better than chance. {early}the classes overlap too much for "
+                "one output against the rest; use multi_class='ovo'",
                 UserWarning,
                 stacklevel=4,
             )
