@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.datasets import dump_svmlight_file
 from sklearn.exceptions import ConvergenceWarning
 
 from gadget_svm import Gadget, GadgetSVC, load_model
@@ -72,8 +73,9 @@ def test_bit_for_bit_the_simulator(toy, settings, actors):
     assert_same(local, fitted(toy, "ray", engine_options={"actors": actors}, **settings))
 
 
-def test_several_classes_and_weighted_rows(toy):
-    settings = {"algorithm": "auto", "stopping": None, "max_iter": 30, "class_weight": "balanced"}
+@pytest.mark.parametrize("kind", ["ovr", "ovo"])
+def test_several_classes_and_weighted_rows(toy, kind):
+    settings = {"algorithm": "auto", "stopping": None, "max_iter": 30, "class_weight": "balanced", "multi_class": kind}
     weight = np.linspace(0.1, 2, 60)
     local, on_ray = (
         fitted(toy, engine, y=toy.three, weight=weight, engine_options=options, **settings)
@@ -107,6 +109,20 @@ def test_files_are_read_by_the_actors(toy, tmp_path, algorithm):
     for name in ("objective", "worst_objective", "error"):
         assert local.history_[-1][name] == pytest.approx(on_ray.history_[-1][name], rel=1e-12)
     assert (on_ray.predict(toy.X) == local.predict(toy.X)).all()
+
+
+def test_files_with_class_weights_pairs_and_c(toy, tmp_path):
+    """Weights, lam and pairs of classes are worked out from what the actors tell of their rows."""
+    paths = [str(tmp_path / f"{i}.svm") for i in range(4)]
+    for i, path in enumerate(paths):
+        dump_svmlight_file(toy.X[i::4], toy.three[i::4], path, zero_based=False)
+    settings = {"C": 0.3, "class_weight": {0: 0.7, 1: 1.9, 2: 0.1}, "multi_class": "ovo", "random_state": 1}
+    settings |= {"stopping": None, "max_iter": 30, "record_every": 0}
+    local = GadgetSVC(**settings).fit_shards(paths)
+    on_ray = GadgetSVC(engine="ray", engine_options={"actors": 2}, **settings).fit_shards(paths)
+    assert local.lam_ == on_ray.lam_
+    np.testing.assert_array_equal(local.node_coef_, on_ray.node_coef_)
+    assert local.history_[-1]["objective"] == pytest.approx(on_ray.history_[-1]["objective"], rel=1e-12)
 
 
 def test_a_missing_file_is_named(tmp_path):
