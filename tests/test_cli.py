@@ -244,9 +244,9 @@ def test_predict_says_when_labels_are_unknown(trained, tmp_path):
         (["train", "FILE", "--set", "solvr=implicit"], "Did you mean 'solver'?"),
         (["train", "FILE", "--set", "solver"], "NAME=VALUE"),
         (["train", "FILE", "--fault", "loss=much"], "loss=0.1"),
-        (["train", "FILE", "--stopping", "gap", "--algorithm", "gadget"], "use algorithm='pdmm'"),
+        (["train", "FILE", "--stopping", "gap", "--algorithm", "gadget"], "use --algorithm pdmm"),
         (["train", "FILE", "--partition", "sizes:1,x"], "sizes:1,2,3"),
-        (["train", "FILE", "--lam", "-1"], "lam must be a positive number"),
+        (["train", "FILE", "--lam", "-1"], "--lam must be a positive number"),
         (["train", "FILE", "--nodes", "121"], "more than the 120 rows"),
         (["train", "FILE", "--positive", "5"], "no row has the label '5'"),
         (["train", "nowhere.svm"], "nowhere.svm"),
@@ -264,6 +264,86 @@ def test_a_wrong_word_is_one_line_and_exit_code_2(arguments, hint, train_file):
     assert hint in result.stderr
     assert "Traceback" not in result.output
     assert sum(line.startswith("error: ") for line in result.stderr.splitlines()) == 1
+
+
+WRONG_OPTIONS = [
+    ("--engine spark", "--engine spark"),
+    ("--lam -1", "--lam must be"),
+    ("--lam 0", "--lam must be"),
+    ("--nodes 0", "--nodes must be"),
+    ("--nodes -3", "--nodes must be"),
+    ("--topology rnig", "--topology rnig"),
+    ("--topology torus:3x3 --nodes 10", "--topology torus:3x3"),
+    ("--algorithm gadgt", "--algorithm gadgt"),
+    ("--gossip push-sm", "--gossip push-sm"),
+    ("--rounds 0", "--rounds 0"),
+    ("--local-steps 0", "--local-steps 0"),
+    ("--batch-size 0", "--batch-size 0"),
+    ("--set theta=5", "--set theta=5"),
+    ("--set thta=0.9", "Did you mean 'theta'?"),
+    ("--set theta=0.9 --local-steps 3", "--algorithm pdmm"),
+    ("--stopping wieghts", "--stopping wieghts"),
+    ("--stopping gap --algorithm gadget", "use --algorithm pdmm"),
+    ("--stopping average --algorithm gadget --last", "--last"),
+    ("--tol 0", "--tol must be"),
+    ("--max-iter 0", "--max-iter must be"),
+    ("--max-seconds 0", "--max-seconds must be"),
+    ("--record-every -1", "--record-every must be"),
+    ("--jobs 0", "--jobs 0"),
+    ("--drop 2", "--drop 2.0"),
+    ("--fault los=0.1", "--fault los=0.1"),
+    ('--fault crash={"nodes":[12]} --nodes 5', "no node 12"),
+    ("--partition evn", "--partition evn"),
+    ("--partition sizes:1,x", "--partition sizes:1,x"),
+    ("--engine-option blocks=0", "--engine-option blocks must be"),
+    ("--engine-option actors=0 --engine ray", "--actors must be"),
+    ("--engine ray --drop 0.1", "--engine local"),
+    ("--test nowhere.svm", "nowhere.svm"),
+]
+
+
+@pytest.mark.parametrize(("typed", "named"), WRONG_OPTIONS)
+def test_a_wrong_option_is_named_as_typed_before_the_data_is_read(typed, named, train_file, monkeypatch):
+    for reader in ("load_dataset", "shards_of"):
+        monkeypatch.setattr(f"gadget_svm.cli.training.{reader}", lambda *_, **__: pytest.fail("the data was read"))
+    result = gadget("train", train_file, *typed.split())
+    assert result.exit_code == 2, result.output
+    assert result.stderr.startswith("error: ")
+    assert len(result.stderr.splitlines()) == 1
+    assert named in result.stderr
+    sentence = result.stderr.partition("Known: ")[0]
+    assert not re.search(r"\b(n_nodes|n_jobs|max_iter|max_seconds|record_every|gossip_rounds|None)\b", sentence)
+
+
+def test_every_setting_of_an_algorithm_has_an_option():
+    from gadget_svm.algorithms import ALGORITHMS
+    from gadget_svm.cli.option_names import OPTIONS
+    from gadget_svm.cli.option_names import SETTINGS as SET
+
+    names = {name for algorithm in ALGORITHMS.values() for name in algorithm().get_params()}
+    assert names <= {*OPTIONS, *SET}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("raise max_iter or tol, or use stopping=None", "raise --max-iter or --tol, or use --stopping none"),
+        ("use fit_intercept=False or lam=0.5", "use --no-intercept or --lambda 0.5"),
+        ("Pdmm(neighbours='all')", "Pdmm(--set neighbours=all)"),
+        ("data/lam/x.csv, column 'tol': no", "data/lam/x.csv, column 'tol': no"),
+        ("engine option num_cpus must be 1", "--engine-option num_cpus must be 1"),
+        ("unknown x 'a'. Known: max_iter, tol.", "unknown x 'a'. Known: max_iter, tol."),
+    ],
+)
+def test_python_names_become_options(text, shown):
+    from gadget_svm.cli.option_names import in_options
+
+    assert in_options(text, ["train", "x", "--lambda=-1"]) == shown
+
+
+def test_a_setting_given_beside_auto_changes_no_other():
+    algorithm = make_algorithm(Order("x", settings=["theta=0.9"]))
+    assert (algorithm.theta, algorithm.neighbours) == (0.9, "all")
 
 
 def test_nan_in_a_file_names_the_file(tmp_path):

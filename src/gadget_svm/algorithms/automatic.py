@@ -1,5 +1,7 @@
 """The default: whichever algorithm the benchmarks show best for the network at hand."""
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -7,6 +9,7 @@ from gadget_svm.algorithms.choices import Choices
 from gadget_svm.algorithms.contract import Algorithm, Run
 from gadget_svm.algorithms.pdmm import Pdmm
 from gadget_svm.algorithms.settings import Gadget
+from gadget_svm.names import lookup
 from gadget_svm.network import Network
 
 
@@ -33,7 +36,25 @@ class Auto(Choices):
         """The algorithm for this network."""
         if network.directed or network.weights is not None:
             return self.for_batches()
+        return self.for_all_rows()
+
+    def for_all_rows(self) -> Algorithm:
+        """The algorithm for rows that are all there, on an undirected graph."""
         return Pdmm(neighbours="all")
+
+    def with_settings(self, names: Iterable[str]) -> Algorithm:
+        """The algorithm that has all these settings, with the values "auto" gives to its others."""
+        wanted, choice = set(names), (self.for_all_rows(), self.for_batches())
+        for algorithm in choice:
+            if wanted <= algorithm.get_params().keys():
+                return algorithm
+        known = {name: None for algorithm in choice for name in algorithm.get_params()}
+        for name in sorted(wanted):
+            lookup("setting of the algorithms that 'auto' chooses from", name, known)
+        raise ValueError(
+            f"no algorithm that 'auto' chooses from has all of these settings ({', '.join(sorted(wanted))}): choose "
+            "algorithm='pdmm' or algorithm='gadget'"
+        )
 
     def for_batches(self) -> Algorithm:
         """The algorithm for rows that come batch by batch, and for settings that only GADGET has."""

@@ -3,7 +3,7 @@
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -11,9 +11,13 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from gadget_svm.cli.option_names import in_options
+
 FAILED, WRONG_USE, ROWS_LOST = 1, 2, 3
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 """130 and 143, as shells count them. docs/exit-codes.md lists all of them."""
+TYPED = "gadget_svm.typed"
+"""Where a command's context keeps the words that were typed."""
 
 
 class Failure(Exception):  # noqa: N818 - what happened
@@ -35,6 +39,11 @@ WRONG_INPUT = (
 class PlainErrors(TyperGroup):
     """A group of commands whose users read sentences, not tracebacks."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Keep the words as typed: errors name the options as they were spelled."""
+        ctx.meta[TYPED] = tuple(args)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command; its errors become a line on stderr and an exit code."""
         try:
@@ -45,7 +54,7 @@ class PlainErrors(TyperGroup):
         except (*WRONG_INPUT, OSError, MemoryError, Failure) as error:
             if os.environ.get("GADGET_DEBUG"):
                 raise
-            complain(error)
+            complain(error, ctx.meta.get(TYPED, ()))
             raise typer.Exit(exit_code(error)) from None
         except KeyboardInterrupt as error:
             typer.echo("terminated" if isinstance(error, Terminated) else "aborted", err=True)
@@ -79,7 +88,8 @@ def _terminate(_number: int, _frame: FrameType | None) -> None:
     raise Terminated
 
 
-def complain(error: BaseException | str) -> None:
-    """Print an error's own sentence, on one line."""
+def complain(error: BaseException | str, typed: Sequence[str] = ()) -> None:
+    """Print an error's own sentence, on one line, with options in the place of Python names."""
     text = " ".join(str(error).split()) or type(error).__name__
-    typer.echo(f"error: {text}", err=True)
+    about_data = type(error).__name__ == "DataFileError"  # compared by name: importing it would load numpy
+    typer.echo(f"error: {in_options(text, typed, names=not about_data)}", err=True)

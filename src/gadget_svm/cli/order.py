@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gadget_svm.names import unknown
+from gadget_svm.cli.option_names import naming
+from gadget_svm.names import lookup
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -79,9 +80,15 @@ class Order:
         return cls(f"{len(data):,} shard{'s' * (len(data) > 1)}", shards=tuple(data), **options)
 
     @property
+    def typed_faults(self) -> list[tuple[str, str]]:
+        """All faults: the option as typed, and what it means. --drop P is loss=P, nearest the nodes."""
+        dropped = [] if self.drop is None else [(f"--drop {self.drop}", f"loss={self.drop}")]
+        return dropped + [(f"--fault {text}", text) for text in self.fault or []]
+
+    @property
     def fault_texts(self) -> list[str]:
-        """All faults as the user may write them; --drop P is loss=P, nearest the nodes."""
-        return ([] if self.drop is None else [f"loss={self.drop}"]) + list(self.fault or [])
+        """All faults as the estimator takes them."""
+        return [text for _, text in self.typed_faults]
 
 
 def _test_file(place: str) -> Path:
@@ -129,23 +136,30 @@ def make_model(order: Order, data: HasLam) -> "GadgetSVC":
 def make_algorithm(order: Order) -> "Algorithm":
     """The named algorithm with the settings given beside it."""
     from gadget_svm import algorithms
-    from gadget_svm.algorithms import Pdmm
 
     algorithm = algorithms.resolve(order.algorithm)
-    given = {name: getattr(order, option) for option, name in SETTINGS.items()}
-    wanted = {name: _value(value) for name, value in given.items() if value is not None}
-    wanted |= dict(_setting(text) for text in order.settings or [])
-    if isinstance(algorithm, algorithms.Auto) and wanted:  # settings that tell which one is meant
-        algorithm = next(
-            (a for a in (Pdmm(), algorithm.for_batches()) if wanted.keys() <= a.get_params().keys()),
-            algorithm.for_batches(),
-        )
+    wanted = wanted_settings(order)
+    if isinstance(algorithm, algorithms.Auto) and wanted:
+        with naming(" ".join(typed for typed, _ in wanted.values())):
+            algorithm = algorithm.with_settings(wanted)
     known = algorithm.get_params(deep=False)
-    for name in wanted:
-        if name not in known:
-            raise ValueError(unknown(f"setting of the algorithm {order.algorithm!r}", name, known))
-    algorithm.set_params(**wanted)
+    for name, (typed, _) in wanted.items():
+        with naming(typed):
+            lookup(f"setting of the algorithm {order.algorithm!r}", name, known)
+    algorithm.set_params(**{name: value for name, (_, value) in wanted.items()})
     return algorithm
+
+
+def wanted_settings(order: Order) -> dict[str, tuple[str, Any]]:
+    """The settings of the algorithm by name: as typed, and the value."""
+    found = {}
+    for option, name in SETTINGS.items():
+        if (value := getattr(order, option)) is not None:
+            found[name] = (f"--{option.replace('_', '-')} {value}", _value(value))
+    for text in order.settings or []:
+        name, value = _setting(text)
+        found[name] = (f"--set {text}", value)
+    return found
 
 
 def _setting(text: str) -> tuple[str, Any]:
@@ -215,25 +229,29 @@ def stopping_for(order: Order) -> str | None:
 
 def share_out(order: Order, y: "NDArray[Any]") -> "NDArray[Any] | None":
     """The site of every row, or None where the estimator deals them out evenly."""
-    from gadget_svm.data.partition import SCHEMES, assign_sites
+    from gadget_svm.data.partition import assign_sites
 
-    scheme, _, text = order.partition.partition(":")
-    if scheme not in SCHEMES:
-        raise ValueError(unknown("partition scheme", scheme, SCHEMES))
+    options = partition_options(order)
+    scheme = options.pop("scheme")
     if scheme == "even":
         return None
-    options = _scheme_options(scheme, text)
     count = order.nodes or len(options.get("sizes", [])) or min(10, len(y))
     return assign_sites(y, count, scheme, seed=order.seed, **options)
 
 
-def _scheme_options(scheme: str, text: str) -> dict[str, Any]:
+def partition_options(order: Order) -> dict[str, Any]:
+    """The scheme of --partition, and its parameter."""
+    from gadget_svm.data.partition import SCHEMES
+
+    scheme, _, text = order.partition.partition(":")
+    lookup("partition scheme", scheme, SCHEMES)
     try:
         if scheme == "sizes":
-            return {"sizes": [float(size) for size in text.split(",")]}
-        return {"alpha": float(text)} if scheme == "label-skew" and text else {}
+            return {"scheme": scheme, "sizes": [float(size) for size in text.split(",")]}
+        alpha = {"alpha": float(text)} if scheme == "label-skew" and text else {}
+        return {"scheme": scheme, **alpha}
     except ValueError as error:
-        raise ValueError(f"--partition {scheme}:{text}: write sizes:1,2,3 or label-skew:0.1") from error
+        raise ValueError("write sizes:1,2,3 or label-skew:0.1") from error
 
 
 def with_nodes(order: Order, sites: int | None) -> Order:

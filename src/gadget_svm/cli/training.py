@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from sklearn.exceptions import ConvergenceWarning
 
+from gadget_svm.cli.checks import check_order
 from gadget_svm.cli.errors import ROWS_LOST, TERMINATED, complain
 from gadget_svm.cli.files import MODEL, check_targets, write_history, write_summary
 from gadget_svm.cli.judging import Outsider
@@ -45,6 +46,7 @@ def run_training(order: Order, reference: Reference | None = None) -> int:
     """Train as ordered; the exit code. ``reference`` says what another method makes of the same data."""
     aside = Console(stderr=True, quiet=order.quiet)
     check_targets(order)
+    check_order(order)
     with redirect_stdout(sys.stderr):  # Ray, for one, prints what it has lost; what we have to say comes after
         trained = train_models(order, aside, reference)
     show(order, trained, aside)

@@ -13,7 +13,7 @@ from gadget_svm.names import lookup
 def _local(options: dict[str, Any], model: Any) -> None:  # noqa: ARG001
     for name, value in options.items():
         lookup("option of engine 'local'", name, {"blocks": 1})
-        _whole(value, name, 1)
+        _whole(value, f"engine option {name}", 1)
 
 
 def _ray(options: dict[str, Any], model: Any) -> None:
