@@ -322,7 +322,7 @@ def test_a_node_that_has_only_just_left_costs_nothing_and_is_waited_for(problem)
     runtime.advance(3)
     rule.fires(runtime, 0.0)
     assert (rule.certificate.n_nodes, rule.certificate.failure) == (6, "")
-    assert rule.next_check(31) == 33
+    assert rule.next_check(31) == 62
 
 
 @pytest.mark.parametrize(

@@ -526,11 +526,11 @@ def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere():
 @pytest.mark.parametrize(
     ("options", "rule"),
     [
-        (["--algorithm", "pdmm"], "certified"),
-        (["--algorithm", "mom-dsvm"], "certified"),
+        (["--algorithm", "pdmm"], "gap"),
+        (["--algorithm", "mom-dsvm"], "gap"),
         (["--algorithm", "gadget"], "average"),
         (["--algorithm", "gadget", "--last"], "objective"),
-        ([], "certified"),
+        ([], "gap"),
         (["--topology", "exponential"], "average"),
         (["--local-steps", "5"], "average"),
     ],

@@ -58,7 +58,7 @@ def assert_same(one, other):
 
 GADGET = {"algorithm": "gadget", "stopping": None, "max_iter": 40}
 PDMM = {"algorithm": Pdmm(), "stopping": None, "max_iter": 40}
-CERTIFIED = {"algorithm": "auto", "stopping": "certified", "tol": 0.01}
+CERTIFIED = {"algorithm": "auto", "stopping": "gap", "tol": 0.01}
 DIFFUSION = {"algorithm": Gadget(gossip="diffusion", local_steps=2), "stopping": "objective", "max_iter": 150}
 
 

@@ -135,9 +135,9 @@ Stopping = Annotated[
     _option(
         "--stopping",
         panel=STOP,
-        help="certified: the nodes certify that a model is at most --tol (0.01) above the optimum, or ten times that "
-        "when it comes to rest; the default with pdmm and mom-dsvm. gap: only the former. Else what must "
-        "come to rest: average (default), weights (the paper's rule), objective (default with --last). Or none.",
+        help="gap: the nodes certify that a model is at most --tol (0.01) above the optimum; the default with pdmm and "
+        "mom-dsvm. Else what must come to rest: average (default), weights (the paper's rule), "
+        "objective (default with --last). Or none.",
     ),
 ]
 Tol = Annotated[float | None, _option("--tol", panel=STOP, help="The rule's tolerance. Default: the rule's own.")]

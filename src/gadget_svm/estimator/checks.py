@@ -97,7 +97,7 @@ def check_memory(ends: int, nodes: int, outputs: int, features: int, rows: int) 
 def rule_for(algorithm: Any) -> str:
     """What stopping="auto" is: a certified model where the algorithm keeps a dual, else what it can be seen to do."""
     if getattr(algorithm, "certifies", False):
-        return "certified"
+        return "gap"
     return "average" if getattr(algorithm, "average", True) else "objective"
 
 
@@ -105,7 +105,7 @@ def not_converged(model: Any) -> str:
     """What a user should know of a run that ended at max_iter."""
     seen = f" (it last saw {model.movement_:.3g})" if np.isfinite(model.movement_) else ""
     seen += f" (no certificate: {model.remark_})" if model.remark_ else ""
-    if model.stopping_ in ("gap", "certified") and not seen:
+    if model.stopping_ == "gap" and not seen:
         seen = " (no bound yet: slow are features of very different size, which StandardScaler would scale, and dense "
         seen += "graphs of which one edge at a time is used, where Pdmm(neighbours='all') uses all)"
     apart = model.history_[-1]["disagreement"]

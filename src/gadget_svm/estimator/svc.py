@@ -77,15 +77,14 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for nearly all rows. `fit` warns of that, judging by at most 1,000 rows.
     tol : float or None
         Tolerance of the stopping rule; None: the rule's own (0.001 for the paper's, 0.01 for "gap").
-    stopping : "auto", "average", "weights", "objective", "gap", "certified" or None
+    stopping : "auto", "average", "weights", "objective", "gap" or None
         What must come to rest: the averaged iterates, the weights (the paper's rule), the objective. "gap" waits until
         the nodes have certified a model to be at most ``tol`` above the optimum, as a part of it: every node that is
         here then answers with that model, and ``gap_bound_`` is its bound (else None). With several classes objective
         and optimum are sums over the outputs; ``output_gap_bounds_`` has the bound of each output by itself.
         Rows of nodes that are gone are not counted. It needs an algorithm that keeps dual variables, "pdmm" or
-        "mom-dsvm". "certified" is "gap", or that the objective of the certified model
-        has come to rest and its bound is at most ten times ``tol``. "auto" is "certified" for
-        algorithms that can, else "average", or "objective" if there is none.
+        "mom-dsvm". "auto" is "gap" for algorithms that can, else "average", or "objective" if there is none.
+        ``converged_`` says whether the rule was met: under "gap" that ``gap_bound_`` is at most ``tol``.
     max_iter : int
         At most so many iterations, each one local step and one gossip exchange of every node.
     max_seconds : float or None

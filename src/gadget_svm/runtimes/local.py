@@ -152,7 +152,7 @@ class LocalRuntime:
 
 UNCERTIFIABLE = (
     "a certificate is made of dual variables, which this algorithm does not keep: "
-    "use algorithm='pdmm' (or 'mom-dsvm') on an undirected topology, or another stopping rule than 'gap' or 'certified'"
+    "use algorithm='pdmm' (or 'mom-dsvm') on an undirected topology, or another stopping rule than 'gap'"
 )
 
 

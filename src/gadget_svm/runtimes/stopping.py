@@ -19,11 +19,11 @@ Floats = NDArray[np.float64]
 STRIDE = 1.25
 """Checks of slow rules come in geometric steps: an average moves ever less, so ever longer windows are compared."""
 
-
-REST = 0.02
-"""An objective that changes by no more than this part of itself from one check to the next has come to rest."""
-
-LOOSE = 10.0
+FIRST_CHECK = 4
+"""The iteration of the first certificate: large shards are within a per cent of the optimum by then."""
+SAFETY = 1.2
+"""A predicted number of iterations is raised by this factor: bounds fall ever more slowly, and a check that fails is
+paid for in vain."""
 
 
 class Stopping(Protocol):
@@ -133,49 +133,40 @@ class ObjectiveStill(Plain):
 class GapBelow(Plain):
     """Stops when a model is certified to be at most tol above the optimum, relative to it, without a server.
 
-    A certificate costs about two ticks' bytes and a few times the network's depth in exchanges, so it is made in
-    geometric steps. One that is refused since a node has only just left is tried again in the next iteration.
+    A certificate costs about as much computation as an iteration, two vectors a node, and a few times the network's
+    depth in exchanges. So the next one is made where the last two predict that the bound is at most tol, if bounds go
+    on falling by the same factor in every iteration: after at least an eighth of the iterations so far, and at most as
+    many again. One that is refused because a node has only just left is tried again in the next iteration.
     """
 
     tol: float = 0.01
     value: float = np.inf
     certificate: Certificate | None = None
-    least: int = 28
     certifies: bool = True
+    checked: int = 0  # the iteration of the last certificate
+    due: int = FIRST_CHECK
 
     def next_check(self, t: int) -> int:
-        """In geometric steps; at once where the last try cost nothing."""
-        if self.certificate is not None and self.certificate.failure and not self.certificate.exchanges:
-            return t + 1
-        return geometric(max(t, self.least - 1))
+        """Where the bound is predicted to be at most tol."""
+        return max(t + 1, self.due)
 
     def fires(self, runtime: Runtime, objective: float) -> bool:  # noqa: ARG002
         """Whether the certified bound is at most tol."""
         self.certificate = runtime.certify()
-        self.value = self.certificate.relative
+        if self.certificate.failure and not self.certificate.exchanges:
+            self.value, self.due = np.inf, runtime.t + 1
+            return False
+        self.due = runtime.t + self._wait(runtime.t, self.certificate.relative)
+        self.checked, self.value = runtime.t, self.certificate.relative
         return self.value <= self.tol
 
-
-@dataclass
-class CertifiedRest(GapBelow):
-    """`GapBelow`, or the certified objective has come to rest: it changed by at most REST at three checks in a row.
-
-    At rest a bound of LOOSE times the tolerance will do. On nearly separable data, whose optimum is next to zero, a
-    small part of it may be thousands of iterations away when the model has long stopped changing its mind.
-    """
-
-    before: float = np.inf
-    quiet: int = 0
-
-    def fires(self, runtime: Runtime, objective: float) -> bool:
-        """Whether the bound is at most tol, or the objective rests."""
-        done = super().fires(runtime, objective)
-        if self.certificate is None or self.certificate.failure:
-            return done
-        now = self.certificate.bound + float(self.certificate.duals.sum())
-        self.quiet = self.quiet + 1 if abs(now - self.before) <= REST * abs(now) else 0
-        self.before = now
-        return done or (self.quiet >= 3 and self.value <= LOOSE * self.tol)
+    def _wait(self, t: int, bound: float) -> int:
+        """Iterations until the next certificate, from the bound before, ``value``, and that of now."""
+        most = max(1, t)
+        if not self.tol < bound < self.value < np.inf or t <= self.checked:
+            return most
+        rate = np.log(self.value / bound) / (t - self.checked)
+        return int(np.clip(np.ceil(SAFETY * np.log(bound / self.tol) / rate), max(1, t // 8), most))
 
 
 RULES: dict[str, Callable[..., Stopping]] = {
@@ -183,7 +174,6 @@ RULES: dict[str, Callable[..., Stopping]] = {
     "average": AverageStill,
     "objective": ObjectiveStill,
     "gap": GapBelow,
-    "certified": CertifiedRest,
 }
 
 
