@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from gadget_svm import GadgetSVC, load_model, save_model
 from gadget_svm.cli.app import app
-from gadget_svm.cli.order import Order, make_algorithm, share_out, stopping_for, wants_intercept
+from gadget_svm.cli.order import Order, engine_options, make_algorithm, share_out, stopping_for, wants_intercept
 from gadget_svm.cli.progress import Bar, Lines
 from gadget_svm.cli.tables import shown_rows
 from gadget_svm.faults import make_faults
@@ -299,6 +299,13 @@ WRONG_OPTIONS = [
     ("--engine-option actors=0 --engine ray", "--actors must be"),
     ("--engine ray --drop 0.1", "--engine local"),
     ("--test nowhere.svm", "nowhere.svm"),
+    ("--lambda -1", "--lambda must be"),
+    ("-n 0", "-n must be"),
+    ("--threads 0", "--threads 0"),
+    ("--address auto", "--address is for a Ray cluster: add --engine ray"),
+    ("--actors 0 --engine ray", "--actors must be"),
+    ("--engine ray --resume true", "--checkpoint-dir"),
+    ("--engine ray --actors 2 --engine-option actors=3", "--actors and --engine-option actors"),
 ]
 
 
@@ -429,6 +436,50 @@ def test_help_imports_nothing_heavy():
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=60)
     assert result.returncode == 0, f"imported: {result.stderr}"
     assert all(command in result.stdout for command in ("demo", "train", "predict", "topology", "data"))
+
+
+@pytest.mark.parametrize("command", [[], ["train"], ["predict"], ["data", "list"], ["peer", "status"], ["certs"]])
+def test_h_is_help(command):
+    result = gadget(*command, "-h")
+    assert result.exit_code == 0, result.output
+    assert "Usage" in result.stdout
+
+
+def test_short_and_conventional_options_mean_the_same(train_file, tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    long = [
+        "--nodes",
+        4,
+        "--lam",
+        0.01,
+        "--topology",
+        "ring",
+        "--algorithm",
+        "pdmm",
+        "--jobs",
+        1,
+        "--out",
+        one,
+        "--quiet",
+    ]
+    short = ["-n", 4, "--lambda", 0.01, "-t", "ring", "-a", "pdmm", "--threads", 1, "-o", two, "-q"]
+    assert [gadget("train", train_file, *options).exit_code for options in (long, short)] == [0, 0]
+    assert (one / "model.safetensors").read_bytes() == (two / "model.safetensors").read_bytes()
+
+
+def test_options_of_a_cluster_reach_the_engine():
+    order = Order("x", engine="ray", address="auto", actors=3, checkpoint_dir="ck", resume="auto")
+    assert engine_options(order) == {"address": "auto", "actors": 3, "checkpoint_dir": "ck", "resume": "auto"}
+    assert engine_options(Order("x", engine="ray", resume="true"))["resume"] is True
+
+
+def test_the_list_of_data_sets_as_json(tmp_path):
+    listed = json.loads(gadget("data", "list", "--json", "--data-dir", tmp_path).stdout)
+    assert {"digits", "adult"} <= {entry["name"] for entry in listed}
+
+
+def test_completion_is_offered():
+    assert "--show-completion" in gadget("--help").stdout
 
 
 def test_topology_as_table_and_json():

@@ -12,7 +12,11 @@ from gadget_svm.cli.peers import peer_app
 
 HELP = "Linear support vector machines learned by gossip: every node keeps its rows and shares only weights."
 app = typer.Typer(
-    cls=PlainErrors, help=HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+    cls=PlainErrors,
+    help=HELP,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 data_app = typer.Typer(help="The named data sets: what there is, where it is, how to get it.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
@@ -33,7 +37,7 @@ def _show_version(asked: bool) -> None:
 @app.callback()
 def gadget(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+        bool, typer.Option("--version", "-V", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Nothing of its own: the commands do the work."""
@@ -73,6 +77,10 @@ def train(
     jobs: o.Jobs = None,
     engine: o.Engine = "local",
     engine_option: o.EngineOption = None,
+    address: o.Address = None,
+    actors: o.Actors = None,
+    checkpoint_dir: o.CheckpointDir = None,
+    resume: o.Resume = None,
     require_all_rows: o.RequireAllRows = False,
     stopping: o.Stopping = None,
     tol: o.Tol = None,
@@ -101,7 +109,9 @@ def predict(
     node: Annotated[
         str | None, typer.Option(help="Answer with the model of this node, by its site's name or its number.")
     ] = None,
-    out: Annotated[str | None, typer.Option(help="A file for the predictions, one per line; - is stdout.")] = None,
+    out: Annotated[
+        str | None, typer.Option("--out", "-o", help="A file for the predictions, one per line; - is stdout.")
+    ] = None,
     label: o.Label = None,
     no_label: Annotated[
         bool, typer.Option("--no-label", help="No column is a label. Default: it shows by the model's columns.")
@@ -121,7 +131,7 @@ def predict(
 @app.command()
 def topology(
     name: Annotated[str, typer.Argument(help="Such as ring, torus:5x4 or random-regular:4.")],
-    nodes: Annotated[int, typer.Option(help="How many nodes.")] = 10,
+    nodes: Annotated[int, typer.Option("--nodes", "-n", help="How many nodes.", min=1)] = 10,
     transition: Annotated[str, typer.Option(help="lazy, random-walk, metropolis or max-degree.")] = "lazy",
     gamma: Annotated[float, typer.Option(help="The relative error asked of Push-Sum.")] = 0.01,
     seed: Annotated[int, typer.Option(help="Decides the graphs that are drawn.")] = 0,
@@ -154,11 +164,14 @@ def reproduce(
 
 
 @data_app.command("list")
-def list_data(data_dir: o.DataDir = None) -> None:
+def list_data(
+    data_dir: o.DataDir = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON array on stdout.")] = False,
+) -> None:
     """List the named data sets, and where each was found or comes from."""
     from gadget_svm.cli.datasets import show_list
 
-    show_list(data_dir)
+    show_list(data_dir, json)
 
 
 @data_app.command("path")

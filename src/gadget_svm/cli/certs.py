@@ -1,5 +1,6 @@
 """`gadget certs`: the local certificate authority on the command line. Signing is the work of `peers.certs`."""
 
+import json as jsonlib
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated
@@ -78,7 +79,10 @@ def revoke(
 
 
 @certs_app.command("list")
-def show(ca: Ca = Path("ca")) -> None:
+def show(
+    ca: Ca = Path("ca"),
+    json: Annotated[bool, typer.Option("--json", help="One JSON array on stdout.")] = False,
+) -> None:
     """List the certificates that were issued, and which are good."""
     import time
 
@@ -87,6 +91,19 @@ def show(ca: Ca = Path("ca")) -> None:
     from rich.table import Table
 
     certs = peers_certs()
+    if json:
+        listed = [
+            {
+                "name": record.name,
+                "state": record.state(time.time()),
+                "until": certs.day(record.not_after),
+                "serial": f"{record.serial:x}",
+                "hosts": list(record.hosts),
+            }
+            for record in certs.records(ca)
+        ]
+        typer.echo(jsonlib.dumps(listed))
+        return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("name", "state", "until", "serial", "hosts"):
         table.add_column(column, overflow="fold", no_wrap=column in ("state", "until"))

@@ -1,5 +1,7 @@
 """`gadget data`: the named data sets on the screen. Finding and fetching them is the catalog's work."""
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 from rich import box
@@ -7,13 +9,17 @@ from rich.console import Console
 from rich.table import Table
 
 from gadget_svm.cli.progress import Download
+from gadget_svm.cli.results import plain
 from gadget_svm.cli.tables import say
 from gadget_svm.data.catalog import describe, fetch_dataset, where
 from gadget_svm.data.sources import ENTRIES
 
 
-def show_list(data_dir: Path | None) -> None:
-    """All of them in a table."""
+def show_list(data_dir: Path | None, as_json: bool = False) -> None:
+    """All of them in a table, or as JSON."""
+    if as_json:
+        print(json.dumps([plain(asdict(listing)) for listing in describe(data_dir)]))
+        return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("name", "rows", "features", "lambda"):
         table.add_column(name, justify="left" if name == "name" else "right", no_wrap=True)

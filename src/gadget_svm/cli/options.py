@@ -41,15 +41,23 @@ Partition = Annotated[
 ]
 
 Nodes = Annotated[
-    int | None, _option("--nodes", panel=NETWORK, help="How many nodes. Default: min(10, rows), or one a shard.")
+    int | None, _option("--nodes", "-n", panel=NETWORK, help="How many nodes. Default: min(10, rows), or one a shard.")
 ]
 Topology = Annotated[
-    str, _option("--topology", panel=NETWORK, help="Who gossips with whom, such as ring, k-out:20 or random-regular:4.")
+    str,
+    _option(
+        "--topology", "-t", panel=NETWORK, help="Who gossips with whom, such as ring, k-out:20 or random-regular:4."
+    ),
 ]
 
 Lam = Annotated[
     float | None,
-    _option("--lam", panel=ALGORITHM, help="The regulariser's weight. Default: the paper's for the data, else 1e-4."),
+    _option(
+        "--lam",
+        "--lambda",
+        panel=ALGORITHM,
+        help="The regulariser's weight. Default: the paper's for the data, else 1e-4.",
+    ),
 ]
 C = Annotated[
     float | None,
@@ -67,6 +75,7 @@ Algorithm = Annotated[
     str,
     _option(
         "--algorithm",
+        "-a",
         panel=ALGORITHM,
         help="auto: pdmm, or gadget on directed graphs. gadget: the paper's Algorithm 2 as printed. Also asgd, "
         "mom-dsvm, gadget-2ps.",
@@ -105,7 +114,9 @@ Settings = Annotated[
 Seed = Annotated[int, _option("--seed", panel=ALGORITHM, help="Same seed, same result, bit for bit.")]
 Jobs = Annotated[
     int | None,
-    _option("--jobs", panel=ALGORITHM, help="Threads; the result does not depend on them. Default: all."),
+    _option(
+        "--threads", "-j", "--jobs", panel=ALGORITHM, help="Threads; the result does not depend on them. Default: all."
+    ),
 ]
 
 Engine = Annotated[
@@ -127,6 +138,23 @@ RequireAllRows = Annotated[
         "--require-all-rows",
         panel=ENGINE,
         help="Exit with code 3 if nodes were lost with their rows. Default: a model of the other rows is a success.",
+    ),
+]
+Address = Annotated[
+    str | None,
+    _option("--address", panel=ENGINE, help="For ray: the cluster, such as auto or 10.0.0.5:6379."),
+]
+Actors = Annotated[int | None, _option("--actors", panel=ENGINE, help="For ray: how many actors share the nodes.")]
+CheckpointDir = Annotated[
+    str | None, _option("--checkpoint-dir", panel=ENGINE, metavar="DIR", help="For ray: a folder for checkpoints.")
+]
+Resume = Annotated[
+    str | None,
+    _option(
+        "--resume",
+        panel=ENGINE,
+        metavar="auto|true|false",
+        help="For ray, with --checkpoint-dir: auto continues from a checkpoint if there is one, true insists on it.",
     ),
 ]
 
@@ -161,11 +189,11 @@ Fault = Annotated[
 Json = Annotated[bool, _option("--json", panel=OUTPUT, help="One JSON object on stdout, and nothing else.")]
 Out = Annotated[
     Path | None,
-    _option("--out", panel=OUTPUT, help="A folder for model.safetensors, history.jsonl and summary.json."),
+    _option("--out", "-o", panel=OUTPUT, help="A folder for model.safetensors, history.jsonl and summary.json."),
 ]
 Report = Annotated[Path | None, _option("--report", panel=OUTPUT, help="An HTML report, one file that opens offline.")]
 RecordEvery = Annotated[
     int | None,
     _option("--record-every", panel=OUTPUT, help="Iterations between records. Default: ever rarer; 0: only the last."),
 ]
-Quiet = Annotated[bool, _option("--quiet", panel=OUTPUT, help="No progress and no remarks.")]
+Quiet = Annotated[bool, _option("--quiet", "-q", panel=OUTPUT, help="No progress and no remarks.")]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gadget_svm.cli.option_names import naming
+from gadget_svm.cli.option_names import ENGINE_OPTIONS, naming
 from gadget_svm.names import lookup
 
 if TYPE_CHECKING:
@@ -55,6 +55,10 @@ class Order:
     jobs: int | None = None
     engine: str = "local"
     engine_option: list[str] | None = None
+    address: str | None = None
+    actors: int | None = None
+    checkpoint_dir: str | None = None
+    resume: str | None = None
     stopping: str | None = None
     tol: float | None = None
     max_iter: int = 10_000
@@ -189,7 +193,16 @@ def engine_options(order: Order) -> dict[str, Any] | None:
         if not equals:
             raise ValueError(f"--engine-option {text}: write NAME=VALUE, for example --engine-option actors=4")
         found[name.strip().replace("-", "_")] = _structure(value.strip())
-    return found or None
+    own = {name: getattr(order, name) for name in ENGINE_OPTIONS if getattr(order, name) is not None}
+    for name in own:
+        option = f"--{name.replace('_', '-')}"
+        if order.engine != "ray":
+            raise ValueError(f"{option} is for a Ray cluster: add --engine ray, or leave it out")
+        if name in found:
+            raise ValueError(f"{option} and --engine-option {name} mean the same: give one of them")
+    if "resume" in own:
+        own["resume"] = _value(own["resume"])
+    return found | own or None
 
 
 def _structure(text: str) -> Any:
