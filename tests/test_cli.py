@@ -299,6 +299,7 @@ WRONG_OPTIONS = [
     ("--engine-option actors=0 --engine ray", "--actors must be"),
     ("--engine ray --drop 0.1", "--engine local"),
     ("--test nowhere.svm", "nowhere.svm"),
+    ("--format cvs", "--format cvs"),
     ("--lambda -1", "--lambda must be"),
     ("-n 0", "-n must be"),
     ("--threads 0", "--threads 0"),
@@ -480,6 +481,45 @@ def test_the_list_of_data_sets_as_json(tmp_path):
 
 def test_completion_is_offered():
     assert "--show-completion" in gadget("--help").stdout
+
+
+def table_of(path, separator="\t", rows=60):
+    """A table without a header whose label, a word, stands in front."""
+    X = np.random.default_rng(0).normal(size=(rows, 3))
+    lines = [separator.join(["no" if x[0] < 0 else "yes", *map(str, x)]) for x in X]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_errors_about_a_table_name_the_options_that_help(tmp_path):
+    words = gadget("train", table_of(tmp_path / "x.tsv"))
+    assert "--label 0" in words.stderr
+    numbers = tmp_path / "y.tsv"
+    numbers.write_text((tmp_path / "x.tsv").read_text().replace("yes", "1").replace("no", "0"))
+    result = gadget("train", numbers)
+    assert result.exit_code == 2
+    assert "the last column was taken as the label" in result.stderr
+    assert "--label 0" in result.stderr
+    unknown = gadget("train", table_of(tmp_path / "x.data"))
+    assert "--format csv" in unknown.stderr
+    named = tmp_path / "z.csv"
+    named.write_text("grade,price\n" + "".join(f"{i % 2},{i / 7}\n" for i in range(50)))
+    assert "the column 'price' was taken as the label" in gadget("train", named).stderr
+
+
+def test_format_and_stdin(tmp_path):
+    data, out = table_of(tmp_path / "x.data"), tmp_path / "out"
+    options = ["--format", "csv", "--label", "0"]
+    from_file = gadget("train", data, *options, "--nodes", 2, "--max-iter", 20, "--out", out)
+    assert from_file.exit_code == 0, from_file.stderr
+    text = data.read_text()
+    command = ["train", "-", *options, "--nodes", "2", "--max-iter", "20", "--out", str(tmp_path / "piped")]
+    piped = CliRunner().invoke(app, command, input=text)
+    assert piped.exit_code == 0, piped.stderr
+    same = [load_model(folder / "model.safetensors").coef_ for folder in (out, tmp_path / "piped")]
+    assert np.array_equal(*same)
+    predicted = CliRunner().invoke(app, ["predict", str(out), "-", *options], input=text)
+    assert "of 60 rows" in predicted.stdout, predicted.output
 
 
 def test_topology_as_table_and_json():

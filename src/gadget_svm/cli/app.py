@@ -57,6 +57,7 @@ def train(
     test: o.Test = None,
     positive: o.Positive = None,
     label: o.Label = None,
+    format: o.Format = None,
     data_dir: o.DataDir = None,
     partition: o.Partition = "even",
     nodes: o.Nodes = None,
@@ -113,6 +114,7 @@ def predict(
         str | None, typer.Option("--out", "-o", help="A file for the predictions, one per line; - is stdout.")
     ] = None,
     label: o.Label = None,
+    format: o.Format = None,
     no_label: Annotated[
         bool, typer.Option("--no-label", help="No column is a label. Default: it shows by the model's columns.")
     ] = False,
@@ -125,7 +127,7 @@ def predict(
     """Predict with a trained model and, where rows have labels, say how many answers were right."""
     from gadget_svm.cli.predicting import run_prediction
 
-    run_prediction(model, data, node, out, label, no_label, positive, zero_based, data_dir)
+    run_prediction(model, data, node, out, label, no_label, positive, zero_based, data_dir, format)
 
 
 @app.command()

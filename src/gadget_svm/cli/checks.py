@@ -8,6 +8,7 @@ from gadget_svm import algorithms, topologies
 from gadget_svm.cli.option_names import naming
 from gadget_svm.cli.order import Order, make_algorithm, make_model, partition_options, stopping_for, wanted_settings
 from gadget_svm.data.files import require_file
+from gadget_svm.data.formats import FORMATS
 from gadget_svm.estimator.checks import ENGINES, check_parameters
 from gadget_svm.estimator.problem import checked_nodes
 from gadget_svm.estimator.svc import SEEDS
@@ -39,6 +40,9 @@ def check_order(order: Order) -> None:
         lookup("engine", order.engine, ENGINES)
     with naming(f"--algorithm {order.algorithm}"):
         algorithms.resolve(order.algorithm)
+    if order.format is not None:
+        with naming(f"--format {order.format}"):
+            lookup("format", order.format, FORMATS)
     with naming(f"--partition {order.partition}"):
         partition_options(order)
     if order.nodes is not None:

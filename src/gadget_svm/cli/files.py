@@ -2,8 +2,12 @@
 
 import json
 import os
-from collections.abc import Iterable
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from gadget_svm.cli.order import Order
@@ -31,6 +35,19 @@ def _writable(folder: Path, option: str) -> None:
         raise NotADirectoryError(f"{option}: {nearest} is a file, not a folder: name another place")
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise PermissionError(f"{option}: {nearest} may not be written to: name another place")
+
+
+@contextmanager
+def from_stdin(place: str) -> Iterator[str]:
+    """The place itself, or for "-" a temporary file with what stdin holds: some formats are not read in one go."""
+    if place != "-":
+        yield place
+        return
+    with TemporaryDirectory(prefix="gadget") as folder:
+        path = Path(folder) / "stdin"
+        with path.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield str(path)
 
 
 def write_history(folder: Path, history: Iterable[dict[str, Any]]) -> None:

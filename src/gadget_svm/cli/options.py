@@ -19,7 +19,8 @@ Data = Annotated[
     list[str],
     typer.Argument(
         metavar="DATA",
-        help="A named data set (see: gadget data list) or a file: svmlight, CSV, Parquet, npz. Several files are "
+        help="A named data set (see: gadget data list) or a file: svmlight, CSV, Parquet, npz; - is stdin. "
+        "Several files are "
         "shards, one a node; with --engine ray the actors read them, also by URI (s3://, https://, ...).",
     ),
 ]
@@ -32,6 +33,10 @@ Positive = Annotated[
     _option("--positive", panel=DATA, help="This label becomes +1, all others -1. Default: what the paper does."),
 ]
 Label = Annotated[str | None, _option("--label", panel=DATA, help="The label's column in a file, by name or number.")]
+Format = Annotated[
+    str | None,
+    _option("--format", panel=DATA, help="svmlight, csv, tsv, parquet or npz. Default: by the file's ending."),
+]
 DataDir = Annotated[
     Path | None, _option("--data-dir", panel=DATA, help="A folder to look for named data sets in, before all others.")
 ]

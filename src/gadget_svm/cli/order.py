@@ -35,6 +35,7 @@ class Order:
     test: Path | None = None
     positive: str | None = None
     label: str | None = None
+    format: str | None = None
     data_dir: Path | None = None
     partition: str = "even"
     nodes: int | None = None

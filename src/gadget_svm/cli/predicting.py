@@ -8,7 +8,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from gadget_svm.cli.files import MODEL
+from gadget_svm.cli.files import MODEL, from_stdin
 from gadget_svm.data import load_dataset
 from gadget_svm.data.catalog import against_rest
 from gadget_svm.data.files import plain_name
@@ -41,19 +41,24 @@ def run_prediction(
     positive: str | None,
     zero_based: bool | None,
     data_dir: Path | None,
+    format: str | None = None,
 ) -> None:
     """Predict, write, and say how many were right."""
+    if data == "-":
+        with from_stdin(data) as spooled:
+            run_prediction(path, spooled, node, out, label, no_label, positive, zero_based, data_dir, format)
+        return
     if no_label and (label is not None or positive is not None):
         raise ValueError("--no-label says that no column is a label: leave out --label and --positive, or it")
     model = load_model(path / MODEL if path.is_dir() else path)
-    rows = load_rows(data, label, positive, zero_based, data_dir, no_label)
-    if label is None and positive is None and lacks_label(rows, data, model):
-        rows = Rows(*read_unlabelled(data))
+    rows = load_rows(data, label, positive, zero_based, data_dir, no_label, format)
+    if label is None and positive is None and lacks_label(rows, data, model, format):
+        rows = Rows(*read_unlabelled(data, format=format))
     X = rows.X
     if hasattr(model, "feature_names_in_"):
         X = in_order(X, data, rows.columns, model.feature_names_in_.tolist())
         del model.feature_names_in_  # compared by now: scikit-learn would warn that a matrix has none
-    X = fit_width(X, data, model.n_features_in_)
+    X = fit_width(X, data, model.n_features_in_, format)
     answers = (model if node is None else model.node(site_called(model, node))).predict(X)
     said = f"{len(answers):,} rows predicted" if rows.y is None else verdict(model, answers, rows.y)
     typer.echo(f"{said} by {whose(model, node)}", err=out == "-")
@@ -80,7 +85,13 @@ def whose(model: GadgetSVC, node: str | None) -> str:
 
 
 def load_rows(
-    data: str, label: str | None, positive: str | None, zero_based: bool | None, data_dir: Path | None, no_label: bool
+    data: str,
+    label: str | None,
+    positive: str | None,
+    zero_based: bool | None,
+    data_dir: Path | None,
+    no_label: bool,
+    format: str | None = None,
 ) -> Rows:
     """A named data set's test part, or all rows of a file."""
     if data in ENTRIES:
@@ -90,16 +101,16 @@ def load_rows(
     if not Path(data).is_file():
         load_dataset(data)  # which knows the sentence for a name or file that is not there
     if no_label:
-        return Rows(*read_unlabelled(data, zero_based=zero_based))
-    raw = read_raw(Path(data), label)
+        return Rows(*read_unlabelled(data, zero_based=zero_based, format=format))
+    raw = read_raw(Path(data), label, format)
     [(X, y)] = agree([Path(data)], [raw], None, zero_based)
     parts = against_rest(Parts(X, y, None, None), positive)
     return Rows(parts.X, raw.columns, parts.y, raw.label)
 
 
-def lacks_label(rows: Rows, name: str, model: GadgetSVC) -> bool:
+def lacks_label(rows: Rows, name: str, model: GadgetSVC, format: str | None = None) -> bool:
     """Whether what was taken for the label of a table is a feature of the model."""
-    if rows.y is None or not writes_every_column(name):
+    if rows.y is None or not writes_every_column(name, format):
         return False
     wanted = getattr(model, "feature_names_in_", None)
     if wanted is not None and rows.columns is not None:
@@ -107,8 +118,10 @@ def lacks_label(rows: Rows, name: str, model: GadgetSVC) -> bool:
     return bool(rows.X.shape[1] == model.n_features_in_ - 1)
 
 
-def writes_every_column(name: str) -> bool:
+def writes_every_column(name: str, format: str | None = None) -> bool:
     """Whether a file's width is that of its rows; svmlight leaves out features that do not occur."""
+    if format is not None:
+        return format != "svmlight"
     return name not in ENTRIES and plain_name(Path(name)).suffix.lower() in FIXED_WIDTH
 
 
@@ -123,11 +136,11 @@ def in_order(X: Any, name: str, columns: tuple[str, ...] | None, wanted: list[st
     return X[:, [place[column] for column in wanted]]
 
 
-def fit_width(X: Any, name: str, width: int) -> Any:
+def fit_width(X: Any, name: str, width: int, format: str | None = None) -> Any:
     """The rows as wide as the model: an svmlight file that is narrower is padded."""
     from scipy.sparse import csr_matrix
 
-    fixed = name in ENTRIES or writes_every_column(name)
+    fixed = name in ENTRIES or writes_every_column(name, format)
     if X.shape[1] > width or (X.shape[1] < width and fixed):
         raise ValueError(f"{name} has {X.shape[1]} features, the model was trained on {width}: is it the right file?")
     return csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], width))

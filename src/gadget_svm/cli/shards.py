@@ -26,6 +26,8 @@ def check_shards(order: Order) -> None:
                 "that name is meant"
             )
         check_place(shard)
+    if order.format is not None and order.engine == "ray":
+        raise ValueError(f"--format {order.format}: actors know a shard's format by its ending: rename the shards")
     _require_distinct(order.shards)
     count = len(order.shards)
     if order.nodes not in (None, count):
@@ -69,7 +71,7 @@ def _require_distinct(shards: tuple[str, ...]) -> None:
 
 def read_test(order: Order) -> Raw | None:
     """The test rows as they are in their file."""
-    return None if order.test is None else read_raw(order.test, order.label)
+    return None if order.test is None else read_raw(order.test, order.label, order.format)
 
 
 def matched_test(order: Order, test: Raw | None, agreed: Agreed) -> tuple[csr_matrix | None, NDArray[Any] | None]:

@@ -128,7 +128,7 @@ def shards_of(order: Order) -> Source:
     test = read_test(order)
     if order.engine == "ray":
         return Remote(order, test)
-    stack = stack_shards(order.shards, order.label)
+    stack = stack_shards(order.shards, order.label, order.format)
     parts = Parts(stack.X, stack.y, *matched_test(order, test, stack.agreed()))
     first, last = order.shards[0], order.shards[-1]
     data = Dataset(order.data, *against_rest(parts, order.positive), None, f"read from {first} to {last}")

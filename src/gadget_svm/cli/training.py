@@ -5,7 +5,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.console import Console
@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gadget_svm.cli.checks import check_order
 from gadget_svm.cli.errors import ROWS_LOST, TERMINATED, complain
-from gadget_svm.cli.files import MODEL, check_targets, write_history, write_summary
+from gadget_svm.cli.files import MODEL, check_targets, from_stdin, write_history, write_summary
 from gadget_svm.cli.judging import Outsider
 from gadget_svm.cli.order import Order, make_model, share_out, with_nodes
 from gadget_svm.cli.progress import Download, Interruption, Meter, meter
@@ -47,7 +47,11 @@ def run_training(order: Order, reference: Reference | None = None) -> int:
     aside = Console(stderr=True, quiet=order.quiet)
     check_targets(order)
     check_order(order)
-    with redirect_stdout(sys.stderr):  # Ray, for one, prints what it has lost; what we have to say comes after
+    with (
+        from_stdin(order.data) as place,
+        redirect_stdout(sys.stderr),
+    ):  # Ray, for one, prints what it has lost; what we have to say comes after
+        order = replace(order, data=place)
         trained = train_models(order, aside, reference)
     show(order, trained, aside)
     return trained.exit_code or require_all_rows(order, trained.summary)
@@ -90,6 +94,7 @@ def find(order: Order, aside: Console) -> Source:
         return shards_of(order)
     if order.data not in ENTRIES:
         check_place(order.data)
+    say(aside, f"reading {order.data}")
     data = load(order, aside)
     return Pooled(data, share_out(order, data.y))
 
@@ -99,7 +104,13 @@ def load(order: Order, aside: Console) -> Dataset:
     chosen: dict[str, Any] = {} if order.positive is None else {"positive": order.positive}  # else the paper's
     with Download(aside, order.data) as progress:
         return load_dataset(
-            order.data, test=order.test, label=order.label, data_dir=order.data_dir, progress=progress, **chosen
+            order.data,
+            test=order.test,
+            label=order.label,
+            data_dir=order.data_dir,
+            progress=progress,
+            format=order.format,
+            **chosen,
         )
 
 

@@ -66,6 +66,7 @@ def load_dataset(
     data_dir: Folder = None,
     download: bool = True,
     progress: Progress | None = None,
+    format: str | None = None,
 ) -> Dataset:
     """Load a data set by name, or from a file (svmlight, CSV, Parquet, npz).
 
@@ -75,14 +76,15 @@ def load_dataset(
     positive : the label that becomes +1 against the rest, which becomes -1; None keeps the labels.
         Default: what the paper does for its data sets, None for digits and for files.
     label : the label's column in a file, by name or number.
+    format : of a file: svmlight, csv, tsv, parquet or npz (default: by its ending).
     data_dir : a folder to look in before the usual places (see ``data_folders``).
     download : whether a data set that is on no disk may be fetched from its official home.
     """
     name = os.fspath(name_or_path)
     if name not in ENTRIES:
-        return _from_files(name, test, None if positive is ... else positive, label)
-    if test is not None or label is not None:
-        raise ValueError(f"{name!r} has its own test part and labels: leave out test and label")
+        return _from_files(name, test, None if positive is ... else positive, label, format)
+    if test is not None or label is not None or format is not None:
+        raise ValueError(f"{name!r} has its own test part, labels and format: leave out test, label and format")
     if data_dir is not None and not Path(data_dir).is_dir():
         raise FileNotFoundError(f"no folder {data_dir}: data_dir names a folder that holds data sets")
     entry = ENTRIES[name]
@@ -158,12 +160,16 @@ def _signs(y: Labels, positive: str | float) -> Labels:
 
 
 def _from_files(
-    name: str, test: str | os.PathLike[str] | None, positive: str | float | None, label: str | int | None
+    name: str,
+    test: str | os.PathLike[str] | None,
+    positive: str | float | None,
+    label: str | int | None,
+    format: str | None,
 ) -> Dataset:
     path = Path(name)
     if not path.is_file():
         raise _no_such(name)
-    tables = read_tables([path] if test is None else [path, test], label=label)
+    tables = read_tables([path] if test is None else [path, test], label=label, format=format)
     parts = against_rest(Parts(*tables[0], *(tables[1] if test is not None else (None, None))), positive)
     return Dataset(path.name, *parts, None, f"read from {path}")
 

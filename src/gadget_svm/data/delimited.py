@@ -93,7 +93,7 @@ def label_column(path: Path, label: LabelColumn, names: Sequence[str] | None, wi
     place = _as_index(label)
     if place is None or not -width <= place < width:
         have = ", ".join(names) if names else f"no names, {width} columns numbered from 0"
-        raise ValueError(f"{path} has no label column {label!r}. It has: {have}.")
+        raise DataFileError(f"{path} has no label column {label!r}. It has: {have}.")
     return place % width
 
 
@@ -135,7 +135,8 @@ def _numbers(path: Path, block: list[Row], k: int, names: list[str] | None) -> N
         )
         column = j if j < k else j + 1
         called = repr(names[column]) if names else f"number {column}"
+        labelled = f"label={names[column] if names else column!r}"
         raise DataFileError(
             f"{path}, line {line}, column {called}: {cell!r} is not a number; encode the column as numbers, "
-            "drop it, or name it as the label"
+            f"drop it, or, if it is the label, say {labelled}"
         ) from error

@@ -9,6 +9,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from gadget_svm.data.columnar import read_npz, read_parquet
 from gadget_svm.data.delimited import read_csv
 from gadget_svm.data.files import (
@@ -25,6 +27,7 @@ from gadget_svm.data.files import (
     require_rows,
 )
 from gadget_svm.data.svmlight import looks_like_svmlight, read_svmlight
+from gadget_svm.names import lookup
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -40,6 +43,12 @@ _READERS: dict[str, Reader] = {
     **dict.fromkeys((".parquet", ".pq"), read_parquet),
     ".npz": read_npz,
 }
+FORMATS: dict[str, Reader] = {
+    "svmlight": read_svmlight, "csv": read_csv, "tsv": read_csv, "parquet": read_parquet, "npz": read_npz,
+}  # fmt: skip
+"""The formats by name, for files whose ending does not tell. csv and tsv are one reader: it finds the separator."""
+MOST_CLASSES = 20
+"""More different labels than this that are not whole numbers are measurements, not classes."""
 
 
 def read_table(
@@ -48,6 +57,7 @@ def read_table(
     label: str | int | None = None,
     n_features: int | None = None,
     zero_based: bool | None = None,
+    format: str | None = None,
 ) -> tuple[csr_matrix, Labels]:
     """Read one file: svmlight, CSV (both also .gz .bz2 .xz), Parquet or npz.
 
@@ -56,8 +66,9 @@ def read_table(
     label : the label's column, by name or number (default: label, y, target or class, else the last).
     n_features : the width of the result; a wider file is an error.
     zero_based : whether svmlight ids start at 0 (default: they do if an id 0 occurs).
+    format : svmlight, csv, tsv, parquet or npz (default: by the file's ending).
     """
-    return read_tables([path], label=label, n_features=n_features, zero_based=zero_based)[0]
+    return read_tables([path], label=label, n_features=n_features, zero_based=zero_based, format=format)[0]
 
 
 def read_tables(
@@ -66,9 +77,10 @@ def read_tables(
     label: str | int | None = None,
     n_features: int | None = None,
     zero_based: bool | None = None,
+    format: str | None = None,
 ) -> list[tuple[csr_matrix, Labels]]:
     """Read files of one data set, such as train and test: one width, one numbering of the features."""
-    return read_named(paths, label=label, n_features=n_features, zero_based=zero_based)[0]
+    return read_named(paths, label=label, n_features=n_features, zero_based=zero_based, format=format)[0]
 
 
 def read_named(
@@ -77,25 +89,41 @@ def read_named(
     label: str | int | None = None,
     n_features: int | None = None,
     zero_based: bool | None = None,
+    format: str | None = None,
 ) -> tuple[list[tuple[csr_matrix, Labels]], tuple[str, ...] | None]:
     """`read_tables`, and the names of the features where the first file has any."""
     places = [Path(path) for path in paths]
-    raws = [read_raw(path, label) for path in places]
-    return agree(places, raws, n_features, zero_based), raws[0].columns
+    raws = [read_raw(path, label, format) for path in places]
+    tables = agree(places, raws, n_features, zero_based)
+    for path, raw, (_, y) in zip(places, raws, tables, strict=True):
+        require_classes(path, raw, y)
+    return tables, raws[0].columns
 
 
 def read_unlabelled(
-    path: str | PathLike[str], *, zero_based: bool | None = None
+    path: str | PathLike[str], *, zero_based: bool | None = None, format: str | None = None
 ) -> tuple[csr_matrix, tuple[str, ...] | None]:
     """A file in which every column is a feature (svmlight: whatever stands for a label), and their names."""
     place = Path(path)
-    raw = read_raw(place, NoLabel.NONE)
+    raw = read_raw(place, NoLabel.NONE, format)
     return agree([place], [raw], None, zero_based)[0][0], raw.columns
 
 
-def read_raw(path: Path, label: LabelColumn = None) -> Raw:
+def read_raw(path: Path, label: LabelColumn = None, format: str | None = None) -> Raw:
     """One file as it is, before it agrees with others: what each of several readers does for `agree`."""
-    return _reader(path)(path, label)
+    return _reader(path, format)(path, label)
+
+
+def require_classes(path: Path, raw: Raw, y: Labels) -> None:
+    """Refuse a column of measurements that was taken for the label, and name it."""
+    if y.dtype.kind != "f" or len(np.unique(y)) <= MOST_CLASSES:
+        return
+    some = ", ".join(f"{value:g}" for value in y[:3].tolist())
+    column = "the last column" if raw.label is None else f"the column {raw.label!r}"
+    raise DataFileError(
+        f"{path}: {column} was taken as the label, and holds measurements ({some}, ...), not classes: give the label's "
+        "column by name or by number, counted from 0, such as label=0"
+    )
 
 
 def agree(
@@ -109,11 +137,12 @@ def agree(
     return [finish(path, raw.X, raw.y, width) for path, raw in zip(places, raws, strict=True)]
 
 
-def _reader(path: Path) -> Reader:
+def _reader(path: Path, format: str | None) -> Reader:
     require_file(path)
+    chosen = None if format is None else lookup("format", format, FORMATS)
     if path.stat().st_size == 0:
         raise DataFileError(f"{path} is empty: fetch or copy it again")
-    reader = _READERS.get(plain_name(path).suffix.lower())
+    reader = chosen or _READERS.get(plain_name(path).suffix.lower())
     if reader in (read_parquet, read_npz) and is_compressed(path):
         raise DataFileError(f"{path} is compressed twice: unpack the {path.suffix} first")
     if reader is None and looks_like_svmlight(path):
@@ -121,8 +150,8 @@ def _reader(path: Path) -> Reader:
     if reader is None:
         known = " ".join(_READERS)
         raise DataFileError(
-            f"{path}: cannot tell its format. Give it one of the endings {known} "
-            f"(text also with {' '.join(COMPRESSIONS[1:])})"
+            f"{path}: cannot tell its format. Say format='csv' (or {', '.join(FORMATS)}), or give it one of the "
+            f"endings {known} (text also with {' '.join(COMPRESSIONS[1:])})"
         )
     return reader
 

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from gadget_svm.data.formats import agree, read_raw
+from gadget_svm.data.formats import agree, read_raw, require_classes
 from gadget_svm.estimator.places import LOCAL, local, scheme_of, shown
 
 MENTIONED = 3
@@ -41,7 +41,7 @@ class Stack(NamedTuple):
         return Agreed(np.bincount(self.sites), self.X.shape[1], self.zero_based, self.columns, np.unique(self.y))
 
 
-def stack_shards(shards: Iterable[Any], label: str | None = None) -> Stack:
+def stack_shards(shards: Iterable[Any], label: str | None = None, format: str | None = None) -> Stack:
     """All rows, all labels, and the node of each row. A shard is (X, y) or a path; ``label`` is a file's column."""
     shards = list(shards)
     files = [fspath(shard) for shard in shards if isinstance(shard, str | PathLike)]
@@ -51,7 +51,7 @@ def stack_shards(shards: Iterable[Any], label: str | None = None) -> Stack:
                 f"{shown(file)} is a URI, which actors read: use engine='ray' (--engine ray), or fetch it and give a "
                 "path"
             )
-    read, zero_based, columns = _read([local(file) for file in files], label)
+    read, zero_based, columns = _read([local(file) for file in files], label, format)
     tables = iter(read)
     pairs = [next(tables) if isinstance(shard, str | PathLike) else _pair(i, shard) for i, shard in enumerate(shards)]
     if not pairs:
@@ -76,14 +76,17 @@ def stack_shards(shards: Iterable[Any], label: str | None = None) -> Stack:
 
 
 def _read(
-    paths: list[Path], label: str | None
+    paths: list[Path], label: str | None, format: str | None
 ) -> tuple[list[tuple[sp.csr_matrix, NDArray[Any]]], bool | None, tuple[str, ...] | None]:
     """The tables of files, brought to one width; whether svmlight counts from 0, and the features' names."""
     if not paths:
         return [], None, None
-    raws = [read_raw(path, label) for path in paths]
+    raws = [read_raw(path, label, format) for path in paths]
     from_zero = [bool((raw.X.indices == 0).any()) for raw in raws if raw.sparse_text]
-    return agree(paths, raws, None, None), any(from_zero) if from_zero else None, raws[0].columns
+    tables = agree(paths, raws, None, None)
+    for path, raw, (_, y) in zip(paths, raws, tables, strict=True):
+        require_classes(path, raw, y)
+    return tables, any(from_zero) if from_zero else None, raws[0].columns
 
 
 def _pair(i: int, shard: Any) -> tuple[sp.csr_matrix, NDArray[Any]]:
