@@ -56,6 +56,8 @@ FORMER = 8
 """Dropped edges whose epoch a peer remembers."""
 STIR = 0.25
 """By how much margins are taken to be off before a pass has shown it."""
+PROXIMAL_UNITS = 0.1
+"""The penalty of a lone node's proximal term, as a multiple of lam sum |x_r|^2."""
 PATIENCE = 5
 """Exchanges for which an edge is kept although its other end is away: short absences change nothing."""
 
@@ -71,20 +73,26 @@ class PdmmRun:
     theta: float
     again: float  # theta for mail right after other mail of the same sender
     average: bool = False
+    lone: bool = False  # the network has one node, which has no edges
 
     def iteration(self, block: Block, t: int) -> gossip.Round:
         """Tick t on every node of the block: solve (a, b), push (c), receive (d)."""
         if "dual" not in block.edge:
             self._open(block)
-        nodes, edges, rows = _nodes(block), _edges(block), _rows(block)
-        block.team.run(
-            moves.solve, block.k, _work(block), nodes, edges, block.w, block.edge["dual"], block.edge["rest"],
-            block.scratch["turn"], rows, self.passes, block.seed, block.exchanges,
-        )  # fmt: skip
+        nodes, edges = _nodes(block), _edges(block)
+        self._solve(block, nodes, edges)
         delivery = yield self._push(block, t, nodes, edges)
         self._listen(block, delivery.mail, nodes, edges, self.theta, self.again)
         _presence(block, delivery, nodes, edges)
         block.iterates[block.alive] += 1
+
+    def _solve(self, block: Block, nodes: moves.Nodes, edges: moves.Edges) -> None:
+        block.team.run(
+            moves.solve, block.k, _work(block), nodes, edges, block.w, block.edge["dual"], block.edge["rest"],
+            block.scratch["turn"], _rows(block), self.passes, block.seed, block.exchanges,
+        )  # fmt: skip
+        if self.lone:
+            _move_anchor(block, nodes)
 
     def believe(self, block: Block, mail: Mail) -> None:
         """Take in letters all the way, whatever theta is: those after which none will come."""
@@ -113,6 +121,8 @@ class PdmmRun:
         """Ticks of a block that holds all nodes, without mail being made up, sorted and looked through."""
         if "dual" not in block.edge:
             self._open(block)
+        if self.lone:
+            return self._leap_alone(block, count)
         nodes, edges, rows = _nodes(block), _edges(block), _rows(block)
         solving = (block.w, block.edge["dual"], block.edge["rest"], block.scratch["turn"], rows, self.passes)
         hearing = (_back(block), self.theta, self.again, self.rho is None)
@@ -130,6 +140,14 @@ class PdmmRun:
         block.iterates += count
         sent = count * (ends if self.everyone else int((np.diff(edges.ptr) > 0).sum()))
         return sent, sent * letter_bytes(block.s.shape[1], 2)
+
+    def _leap_alone(self, block: Block, count: int) -> tuple[int, int]:
+        """Ticks of a network of one node, which sends nothing."""
+        for _ in range(count):
+            self._solve(block, _nodes(block), _edges(block))
+            block.exchanges += 1
+        block.iterates += count
+        return 0, 0
 
     def _letters(self, block: Block) -> moves.Letters:
         count = len(block.links.target) if self.everyone else block.k
@@ -169,6 +187,10 @@ class PdmmRun:
         if len(rows.pairs):
             block.edge["rest"][rows.unseen()] = NEVER
         moves.begin(0, block.k, _nodes(block), _edges(block))
+        if self.lone:  # v_i = 0 here, so w_i = 0 goes with an anchor at 0
+            block.w[:] = 0.0
+            block.edge["anchor"] = np.zeros_like(block.flat)
+            block.edge["R"][:] = PROXIMAL_UNITS * self.lam * float(rows.norm2 @ multiplicity(block.rows.mass, rows.start))
 
     def drop(self, block: Block, node: int, other: int) -> None:
         """``node`` takes ``other`` for dead, whether or not it is: what a failure detector of its own would tell it."""
@@ -258,6 +280,17 @@ def _back(block: Block) -> Ints:
         leaps.turned(block.links.indptr, block.links.target, block.scratch["back"])
     back: Ints = block.scratch["back"]
     return back
+
+
+def _move_anchor(block: Block, nodes: moves.Nodes) -> None:
+    """The proximal point method: a lone node solves f(w) + R/2 |w - anchor|^2, then moves the anchor to w.
+
+    This is what edges do for other nodes: without it dual coordinate ascent is slow on features of unequal size.
+    w = (v + R anchor) / (n lam + R) holds before and after.
+    """
+    before, anchor = nodes.w.copy(), block.edge["anchor"]
+    nodes.w[:] += (nodes.R / (nodes.curve + nodes.R))[:, None] * (before - anchor)
+    anchor[:] = before
 
 
 def _presence(block: Block, delivery: Delivery, nodes: moves.Nodes, edges: moves.Edges) -> None:
@@ -360,7 +393,7 @@ class Pdmm(Choices):
         if not _is_number(theta) or not 0 < theta <= 1:
             raise ValueError(f"theta is a number above 0 and at most 1, got {self.theta!r}")
         again = AGAIN if self.theta is None and not everyone else theta
-        return PdmmRun(lam, _penalty(self.penalty), int(passes), everyone, float(theta), float(again))
+        return PdmmRun(lam, _penalty(self.penalty), int(passes), everyone, float(theta), float(again), lone=network.n == 1)
 
 
 def _is_number(value: Any) -> bool:
