@@ -33,8 +33,6 @@ ENGINES = {"local": _local, "ray": _ray}
 
 DEFAULT_LAM = 1e-4
 LEAST_LAM = 1e-60
-FAR = 0.1
-"""A disagreement that a user should hear of."""
 
 
 def check_parameters(model: Any) -> None:
@@ -99,21 +97,6 @@ def rule_for(algorithm: Any) -> str:
     if getattr(algorithm, "certifies", False):
         return "gap"
     return "average" if getattr(algorithm, "average", True) else "objective"
-
-
-def not_converged(model: Any) -> str:
-    """What a user should know of a run that ended at max_iter."""
-    seen = f" (it last saw {model.movement_:.3g})" if np.isfinite(model.movement_) else ""
-    seen += f" (no certificate: {model.remark_})" if model.remark_ else ""
-    if model.stopping_ == "gap" and not seen:
-        seen = " (no bound yet: slow are features of very different size, which StandardScaler would scale, and dense "
-        seen += "graphs of which one edge at a time is used, where Pdmm(neighbours='all') uses all)"
-    apart = model.history_[-1]["disagreement"]
-    far = f"; the nodes still differ by {100 * apart:.0f} % of the average's length" if apart > FAR else ""
-    return (
-        f"stopped at max_iter={model.max_iter} before stopping={model.stopping_!r} was met{seen}{far}. "
-        "The models so far are kept; raise max_iter or tol, or use stopping=None"
-    )
 
 
 def _whole(value: Any, name: str, least: int) -> None:

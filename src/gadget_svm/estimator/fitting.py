@@ -97,6 +97,7 @@ class Fitted:
     outcome: Outcome
     gossip: str  # the protocol it came down to
     memory: Memory = field(repr=False)
+    mass_left: float | None = None  # the share of the gossip protocol's mass that lost messages left; None: not known
 
 
 def fit_network(problem: Posed, plan: Plan, memory: Memory | None = None) -> Fitted:
@@ -148,7 +149,7 @@ def fit_network(problem: Posed, plan: Plan, memory: Memory | None = None) -> Fit
         kept.w, kept.w_sum = wide(kept.w), wide(kept.w_sum)
         if eventful(runtime) and (late := runtime.events()):  # after the last record was made
             outcome.history[-1]["events"] = outcome.history[-1].get("events", []) + late
-        return Fitted(wide(models), wide(last), wide(mean), outcome, _gossip(run), kept)
+        return Fitted(wide(models), wide(last), wide(mean), outcome, _gossip(run), kept, _mass_left(runtime, lossy))
     finally:
         runtime.close()
         team.close()
@@ -250,6 +251,14 @@ def _stand_in(runtime: "LocalRuntime | RayRuntime", models: Floats, last: Floats
         )
     unseen = runtime.unseen("w")
     last[unseen] = models[unseen]
+
+
+def _mass_left(runtime: "LocalRuntime | RayRuntime", lossy: bool) -> float | None:
+    """The share of the mass of a protocol such as Push-Sum that is still there, where messages may be lost."""
+    protocol = getattr(runtime.run, "protocol", None)
+    if not lossy or protocol is None or protocol.loss_proof or not isinstance(runtime, LocalRuntime):
+        return None
+    return float(sum(block.phi.sum() for block in runtime.blocks) / runtime.sizes().sum())
 
 
 def _remember(runtime: "LocalRuntime | RayRuntime", models: Floats, last: Floats) -> Memory:

@@ -23,7 +23,8 @@ from gadget_svm.algorithms import Algorithm
 from gadget_svm.data.catalog import against_rest
 from gadget_svm.data.paper import Parts
 from gadget_svm.data.partition import deal_by_sites
-from gadget_svm.estimator.checks import check_memory, check_parameters, lam_of, not_converged, rule_for
+from gadget_svm.estimator.advice import mass_advice, not_converged, rest_advice
+from gadget_svm.estimator.checks import check_memory, check_parameters, lam_of, rule_for
 from gadget_svm.estimator.fitting import Fitted, Memory, Plan, Posed, fit_network
 from gadget_svm.estimator.problem import Problem, as_csr, checked_nodes, pairs_of, row_weights, share_batch, share_rows
 from gadget_svm.estimator.shards import Agreed, are_places, is_dataset, require_list, stack_shards
@@ -34,8 +35,6 @@ from gadget_svm.runtimes.training import Limits, Observe, Record, unobserved
 
 Floats = NDArray[np.float64]
 SEEDS = 2**63 - 1
-REST_SHARE, REST_ROWS = 0.9, 1000
-"""A fit of several classes warns if so large a part of at most so many rows is "rest" to every output."""
 
 
 class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -192,26 +191,8 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._forget(seed)
         self._connect(algorithms.resolve(self.algorithm))
         self._learn(X, label, times, shares, self.max_iter, self.stopping, observe, should_stop)
-        self._warn()
-        self._warn_of_rest(X)
+        self._warn(X)
         return self
-
-    def _warn_of_rest(self, X: Any) -> None:
-        """Warn if nearly all rows, of an even sample, are "rest" to every output."""
-        if self.multi_class == "ovo" or len(self.classes_) == 2:
-            return
-        some = np.unique(np.linspace(0, X.shape[0] - 1, REST_ROWS).astype(np.intp))
-        whole = np.hstack([self.coef_, self.intercept_[:, None]]) if self.fit_intercept else self.coef_
-        rest = float((X[some] @ whole.T <= 0).all(axis=1).mean())
-        if rest >= REST_SHARE:
-            early = "" if self.converged_ else "Either it stopped too early, or: "
-            warnings.warn(
-                f"to {100 * rest:.0f} % of the rows (of {len(some):,} looked at) every output answers 'rest', none its "
-                f"own class, and predictions may be little better than chance. {early}the classes overlap too much for "
-                "one output against the rest; use multi_class='ovo'",
-                UserWarning,
-                stacklevel=4,
-            )
 
     def decision_function(self, X: Any) -> Floats:
         """Signed distances (times |w|) of the rows: one a row for two classes, else one a row and class.
@@ -225,9 +206,14 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         votes: Floats = _ovr_decision_function((scores > 0).astype(int), scores, len(self.classes_))
         return votes
 
-    def _warn(self) -> None:
-        if self.stopping is not None and not self.converged_ and self.stopped_by_ == "max_iter":
-            warnings.warn(not_converged(self), ConvergenceWarning, stacklevel=4)
+    def _warn(self, X: Any = None) -> None:
+        """Say why a fit ended early or predicts badly, and what would help. X is None where the rows are elsewhere."""
+        if self.stopping is not None and not self.converged_ and self.stopped_by_ != "interrupted":
+            warnings.warn(not_converged(self, X, self._mass_left), ConvergenceWarning, stacklevel=4)
+        elif lost := mass_advice(self._mass_left):
+            warnings.warn(lost, UserWarning, stacklevel=4)
+        if X is not None and (rest := rest_advice(self, X)):
+            warnings.warn(rest, UserWarning, stacklevel=4)
 
     def partial_fit(
         self,
@@ -444,7 +430,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.gap_bound_ = None if outcome.certificate is None else outcome.certificate.relative
         self.output_gap_bounds_ = None if outcome.certificate is None else outcome.certificate.relatives
         self.remark_ = outcome.remark
-        self._memory, self.gossip_ = fitted.memory, fitted.gossip
+        self._memory, self.gossip_, self._mass_left = fitted.memory, fitted.gossip, fitted.mass_left
 
     def _check_batch(self, first: bool, classes: ArrayLike | None) -> None:
         """Whether partial_fit can begin, or go on, with these classes."""
