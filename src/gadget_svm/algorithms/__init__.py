@@ -33,6 +33,15 @@ def resolve(algorithm: Any) -> Algorithm:
     return found  # type: ignore[no-any-return]
 
 
+def no_parameters(name: str, parameter: str, value: Any) -> str:
+    """The error for a parameter of an algorithm that is given by name: which instances take it."""
+    made = [make() for make in ALGORITHMS.values()]
+    takers = [type(each).__name__ for each in made if parameter in each.get_params()]
+    given = ", ".join(f"algorithm={taker}({parameter}={value!r})" for taker in takers)
+    fix = f"write {given}" if takers else f"no algorithm has a parameter {parameter!r}"
+    return f"algorithm={name!r} is a name, so {parameter!r} cannot be set on it: {fix}"
+
+
 __all__ = [
     "ALGORITHMS",
     "Algorithm",
@@ -44,5 +53,6 @@ __all__ = [
     "Pdmm",
     "Run",
     "TwoPushSum",
+    "no_parameters",
     "resolve",
 ]

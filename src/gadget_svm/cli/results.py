@@ -9,7 +9,7 @@ import numpy as np
 from gadget_svm.cli.order import SETTINGS, Order
 from gadget_svm.data import Dataset
 from gadget_svm.estimator import GadgetSVC
-from gadget_svm.estimator.checks import FAR
+from gadget_svm.estimator.advice import FAR_APART
 from gadget_svm.report.losses import lost_nodes, marked
 from gadget_svm.report.words import at_most
 from gadget_svm.runtimes.stopping import stopping_rule
@@ -109,7 +109,7 @@ def hints(model: GadgetSVC) -> list[str]:
             "On this graph one neighbour a round starves some nodes, so every node sent to all its neighbours "
             "(diffusion); --gossip push-sum insists on one."
         )
-    if model.history_[-1]["disagreement"] > FAR:
+    if model.history_[-1]["disagreement"] > FAR_APART:
         settings = model.algorithm_.get_params(deep=False)
         knobs = (
             "--gossip diffusion --rounds 5 --local-steps 1, or "

@@ -4,6 +4,7 @@ Even dealing goes by a hash of what a row says, not by where it stands: neither 
 row is repeated or weighted changes what a node learns.
 """
 
+import numbers
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -84,16 +85,29 @@ def deal_by_sites(
 def _codes(sites: ArrayLike) -> tuple[list[Hashable], Ints]:
     """Distinct labels (sorted where they can be, else in order of appearance) and every row's place among them."""
     labels: list[Any] = sites.tolist() if isinstance(sites, np.ndarray) else list(sites)  # type: ignore[arg-type]
-    distinct = in_order(labels)
-    if any(isinstance(name, float) and name != name for name in distinct):
-        raise ValueError("sites has missing values (NaN): say for every row which node owns it")
+    try:
+        distinct = in_order(labels)
+    except TypeError as error:
+        raise TypeError(f"sites needs one label per row, a text or a number ({error})") from None
+    if any(_is_missing(name) for name in distinct):
+        raise ValueError("sites has missing values (None or NaN): give every row a site, or leave these rows out")
     place = {name: i for i, name in enumerate(distinct)}
     return distinct, np.array([place[name] for name in labels], dtype=np.int64)
+
+
+def _is_missing(name: Any) -> bool:
+    """Whether this is None, NaN, or the missing value of pandas."""
+    return name is None or (isinstance(name, float) and name != name) or type(name).__name__ in ("NAType", "NaTType")
 
 
 def assign_sites(y: ArrayLike, n_nodes: int, scheme: str = "even", *, seed: int = 0, **options: Any) -> Ints:
     """A site for every row, to be passed as ``sites``: "even", "sizes" (sizes=[...]) or "label-skew" (alpha=0.1)."""
     labels = np.asarray(y)
+    if labels.ndim != 1 or isinstance(n_nodes, bool) or not isinstance(n_nodes, numbers.Integral):
+        raise TypeError(
+            "assign_sites takes the labels of all rows first and the number of nodes second, assign_sites(y, n_nodes); "
+            f"got y of {labels.ndim} dimensions and n_nodes of type {type(n_nodes).__name__}"
+        )
     if not 1 <= n_nodes <= len(labels):
         raise ValueError(f"{n_nodes} nodes for {len(labels)} rows: every node needs at least one row")
     return lookup("partition scheme", scheme, SCHEMES)(labels, n_nodes, np.random.default_rng(seed), **options)

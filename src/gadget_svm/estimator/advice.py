@@ -100,7 +100,9 @@ def _seen(model: Any) -> str:
 
 def _refused(model: Any) -> str:
     """Why the nodes could not certify a model, where more iterations would not help."""
-    return f"no model can be certified while {model.remark_}" if model.remark_ else ""
+    if not model.remark_:
+        return ""
+    return f"no model can be certified while {model.remark_}: reconnect the nodes, or use stopping=None"
 
 
 def _percent(share: float) -> str:

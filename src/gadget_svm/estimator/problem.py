@@ -149,8 +149,14 @@ def share_batch(
 
 
 def _one_per_row(sites: ArrayLike, label: NDArray[np.int32]) -> ArrayLike:
-    if len(sites) != len(label):  # type: ignore[arg-type]
-        raise ValueError(f"sites has {len(sites)} entries for {len(label)} rows: give the site of every row")  # type: ignore[arg-type]
+    """``sites`` if it has one label per row."""
+    if isinstance(sites, str) or not hasattr(sites, "__len__"):
+        raise TypeError(f"sites needs one label per row, such as a column of the table; got {sites!r}")
+    shape = getattr(sites, "shape", (len(sites),))
+    if len(shape) != 1:
+        raise ValueError(f"sites has the shape {shape}: give a single column, one label per row")
+    if len(sites) != len(label):
+        raise ValueError(f"sites has {len(sites)} entries for {len(label)} rows: give the site of every row")
     return sites
 
 

@@ -445,6 +445,16 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.class_weight == "balanced":
             raise ValueError("class_weight='balanced' needs all rows at once: give partial_fit a dict of weights")
 
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name; ``algorithm__NAME`` is a parameter of the algorithm, if that is an instance."""
+        algorithm = params.get("algorithm", self.algorithm)
+        if isinstance(algorithm, str):
+            for name, value in params.items():
+                if name.startswith("algorithm__"):
+                    raise ValueError(algorithms.no_parameters(algorithm, name.removeprefix("algorithm__"), value))
+        super().set_params(**params)
+        return self
+
     def _seed(self) -> int:
         if isinstance(self.random_state, numbers.Integral):
             return int(self.random_state) & SEEDS

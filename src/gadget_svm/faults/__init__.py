@@ -37,6 +37,13 @@ def make_faults(spec: "Fault | str | dict[str, Any] | Iterable[Fault | str] | No
     for fault in faults:
         if not hasattr(fault, "wrap"):
             raise TypeError(f"a fault is a text such as 'loss=0.1' or an instance such as Loss(0.1), not {fault!r}")
+        if isinstance(fault, type):
+            raise TypeError(f"{fault.__name__} is a class: give an instance of it, such as {fault.__name__}()")
+        if not hasattr(fault, "loses"):
+            raise TypeError(
+                f"the fault {type(fault).__name__} does not say whether messages may be lost: give the class an "
+                "attribute 'loses', True if messages can vanish and False if all arrive in the end"
+            )
     return faults
 
 
