@@ -190,7 +190,9 @@ class PdmmRun:
         if self.lone:  # v_i = 0 here, so w_i = 0 goes with an anchor at 0
             block.w[:] = 0.0
             block.edge["anchor"] = np.zeros_like(block.flat)
-            block.edge["R"][:] = PROXIMAL_UNITS * self.lam * float(rows.norm2 @ multiplicity(block.rows.mass, rows.start))
+            block.edge["R"][:] = (
+                PROXIMAL_UNITS * self.lam * float(rows.norm2 @ multiplicity(block.rows.mass, rows.start))
+            )
 
     def drop(self, block: Block, node: int, other: int) -> None:
         """``node`` takes ``other`` for dead, whether or not it is: what a failure detector of its own would tell it."""
@@ -393,7 +395,9 @@ class Pdmm(Choices):
         if not _is_number(theta) or not 0 < theta <= 1:
             raise ValueError(f"theta is a number above 0 and at most 1, got {self.theta!r}")
         again = AGAIN if self.theta is None and not everyone else theta
-        return PdmmRun(lam, _penalty(self.penalty), int(passes), everyone, float(theta), float(again), lone=network.n == 1)
+        return PdmmRun(
+            lam, _penalty(self.penalty), int(passes), everyone, float(theta), float(again), lone=network.n == 1
+        )
 
 
 def _is_number(value: Any) -> bool:

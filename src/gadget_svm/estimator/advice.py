@@ -82,9 +82,7 @@ def not_converged(model: Any, X: sp.csr_matrix | None, mass_left: float | None) 
     apart = model.history_[-1]["disagreement"]
     far = f"; the nodes differ by {_percent(apart)} of the average's length" if apart > FAR_APART else ""
     told = f"stopped by {stopped_by} before stopping={model.stopping_!r} was met{_seen(model)}{far}"
-    causes = [
-        text for text in (mass_advice(mass_left), _refused(model), scale_advice(X), edge_advice(model)) if text
-    ]
+    causes = [text for text in (mass_advice(mass_left), _refused(model), scale_advice(X), edge_advice(model)) if text]
     if not causes:
         name = model.stopped_by_ if model.stopped_by_ in limit else "max_iter"
         causes = [f"raise {name} or tol"]
