@@ -92,7 +92,7 @@ def not_converged(model: Any, X: sp.csr_matrix | None, mass_left: float | None) 
 def _seen(model: Any) -> str:
     """The last figure of the stopping rule beside its tolerance."""
     if not np.isfinite(model.movement_):
-        return " (no bound was certified yet)" if model.stopping_ in ("gap", "certified") and not model.remark_ else ""
+        return " (no bound was certified yet)" if model.stopping_ == "gap" and not model.remark_ else ""
     return f" (last value {model.movement_:.3g})"
 
 
