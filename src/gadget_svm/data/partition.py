@@ -4,7 +4,6 @@ Even dealing goes by a hash of what a row says, not by where it stands: neither 
 row is repeated or weighted changes what a node learns.
 """
 
-import numbers
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -103,7 +102,7 @@ def _is_missing(name: Any) -> bool:
 def assign_sites(y: ArrayLike, n_nodes: int, scheme: str = "even", *, seed: int = 0, **options: Any) -> Ints:
     """A site for every row, to be passed as ``sites``: "even", "sizes" (sizes=[...]) or "label-skew" (alpha=0.1)."""
     labels = np.asarray(y)
-    if labels.ndim != 1 or isinstance(n_nodes, bool) or not isinstance(n_nodes, numbers.Integral):
+    if labels.ndim != 1 or np.ndim(n_nodes) != 0:
         raise TypeError(
             "assign_sites takes the labels of all rows first and the number of nodes second, assign_sites(y, n_nodes); "
             f"got y of {labels.ndim} dimensions and n_nodes of type {type(n_nodes).__name__}"

@@ -148,7 +148,7 @@ def share_batch(
     return deal_evenly(X, label, len(nodes), seed, times)
 
 
-def _one_per_row(sites: ArrayLike, label: NDArray[np.int32]) -> ArrayLike:
+def _one_per_row(sites: Any, label: NDArray[np.int32]) -> Any:
     """``sites`` if it has one label per row."""
     if isinstance(sites, str) or not hasattr(sites, "__len__"):
         raise TypeError(f"sites needs one label per row, such as a column of the table; got {sites!r}")
