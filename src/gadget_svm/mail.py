@@ -36,7 +36,7 @@ class Mail(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """What the batch would take on a wire, as float64."""
+        """What the batch would take on a wire, as float64. Sent is sent: what is lost, or comes back, counts too."""
         notes = 0 if self.note is None else self.note.nbytes
         return self.n_messages * ENVELOPE + self.vector.nbytes + self.weight.nbytes + notes
 

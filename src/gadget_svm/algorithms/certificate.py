@@ -46,6 +46,9 @@ Flags = NDArray[np.bool_]
 BEGINNING, SPAN = -(2**62), 2**31
 """Mail of certificates is numbered below zero, each certificate in a span of its own: to learners it is old mail."""
 NEVER = 2**62
+Cost = tuple[int, int, int, int]
+"""Exchanges, messages, bytes, and messages with a vector."""
+FREE = (0, 0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,7 @@ class Certificate:
     exchanges: int
     messages: int
     nbytes: int
+    vectors: int = 0  # how many of the messages carry a vector as long as the model
     failure: str = ""
 
     @property
@@ -98,6 +102,7 @@ class Inquiry:
     time: int
     messages: int = 0
     nbytes: int = 0
+    vectors: int = 0
     failure: str = ""
     exchanges: int = 0
     _computed: Flags = field(init=False)
@@ -186,6 +191,7 @@ class Inquiry:
         )  # fmt: skip
         self.messages += len(chosen)
         self.nbytes += len(chosen) * (ENVELOPE + 16) + 8 * int(sizes.sum())
+        self.vectors += int(np.isin(kind[chosen], (moves.MODEL, moves.SUM)).sum())
         seq = np.full(len(chosen), self.since + now, dtype=np.int64)
         parent = self.nodes.parent[senders].astype(np.float64)
         receivers = ends.target[chosen].astype(np.int64)
@@ -200,7 +206,8 @@ def longest(block: Block) -> int:
 def gather(inquiries: Sequence[Inquiry]) -> Certificate:
     """What the nodes hold at the end, as one value."""
     first, (_, K, F) = inquiries[0], inquiries[0].block.w.shape
-    cost = first.exchanges, sum(part.messages for part in inquiries), sum(part.nbytes for part in inquiries)
+    messages, nbytes, vectors = np.sum([(part.messages, part.nbytes, part.vectors) for part in inquiries], axis=0)
+    cost = first.exchanges, int(messages), int(nbytes), int(vectors)
     model, bound = (
         np.concatenate([part.nodes.model for part in inquiries])[first.owner],
         np.concatenate([part.nodes.bound for part in inquiries])[first.owner],
@@ -224,7 +231,7 @@ def _failure(inquiries: Sequence[Inquiry], bound: Floats) -> str:
     return "" if np.isfinite(bound).all() else "its model or its dual variables are not finite"
 
 
-def failed(block: Block, failure: str, owner: int = -1, cost: tuple[int, int, int] = (0, 0, 0)) -> Certificate:
+def failed(block: Block, failure: str, owner: int = -1, cost: Cost = FREE) -> Certificate:
     """A certificate that came to nothing, and why."""
     _, K, F = block.w.shape
     return Certificate(

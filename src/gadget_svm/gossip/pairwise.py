@@ -54,7 +54,7 @@ class Pairwise:
 def _letters(block: Block, time: int, nodes: Ints, to: Ints) -> Mail:
     seq = np.full(len(nodes), block.exchanges, dtype=np.int64)
     block.exchanges += 1
-    return Mail(time, nodes + block.first, to, seq, block.s[nodes], np.ones(len(nodes)))
+    return Mail(time, nodes + block.first, to, seq, block.s[nodes], np.empty((len(nodes), 0)))  # no weight is sent
 
 
 def _one_each(block: Block, mail: Mail, since: int, willing: NDArray[np.bool_]) -> Ints:

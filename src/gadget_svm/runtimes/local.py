@@ -104,7 +104,7 @@ class LocalRuntime:
         parts = [Inquiry(run, block, lam, owner, here, self.certificates, self.t) for block in self.blocks]
         self._inquire(parts)
         certificate = gather(parts)
-        self._count(certificate.messages, certificate.nbytes)
+        self._count(certificate.messages, certificate.nbytes, certificate.vectors)
         return certificate
 
     def _inquire(self, parts: list[Inquiry]) -> None:
@@ -118,9 +118,10 @@ class LocalRuntime:
             news = sum(part.news for part in parts)
             known, quiet = news, quiet + 1 if news == known else 0
 
-    def _count(self, messages: int, nbytes: int) -> None:
+    def _count(self, messages: int, nbytes: int, vectors: int | None = None) -> None:
+        """``vectors``: how many of the messages carry a vector; None: all. Omitted columns count in those alone."""
         self.messages += messages
-        self.nbytes += nbytes + 8 * self.spared * messages
+        self.nbytes += nbytes + 8 * self.spared * (messages if vectors is None else vectors)
 
     def models(self) -> Floats:
         """Every node's model, nodes x outputs x features."""

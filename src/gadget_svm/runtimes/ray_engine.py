@@ -142,7 +142,7 @@ class RayRuntime:
         if list(found) != live:
             return refused(self.shape, "an actor was lost meanwhile")
         certificate = assemble(list(found.values()), self.shape, owner)
-        self._count(certificate.messages, certificate.nbytes)
+        self._count(certificate.messages, certificate.nbytes, certificate.vectors)
         return certificate
 
     def models(self) -> Floats:
@@ -371,9 +371,10 @@ class RayRuntime:
 
     # small things
 
-    def _count(self, messages: int, nbytes: int) -> None:
+    def _count(self, messages: int, nbytes: int, vectors: int | None = None) -> None:
+        """``vectors``: how many of the messages carry a vector; None: all. Omitted columns count in those alone."""
         self.messages += messages
-        self.nbytes += nbytes + 8 * self.spared * messages
+        self.nbytes += nbytes + 8 * self.spared * (messages if vectors is None else vectors)
 
 
 def even_bounds(nodes: int, parts: int) -> Ints:

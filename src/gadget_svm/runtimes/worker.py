@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from gadget_svm.algorithms.certificate import Certificate, Inquiry
+from gadget_svm.algorithms.certificate import FREE, Certificate, Cost, Inquiry
 from gadget_svm.algorithms.contract import Run
 from gadget_svm.block import Block
 from gadget_svm.gossip import Diffusion, PushSum, Round
@@ -54,7 +54,7 @@ class Finding(NamedTuple):
     untold: Ints  # nodes that are here and did not get the bound
     held: int  # the exchange from which on all nodes here held it, -1 if they never did
     learned: int  # the last exchange known to have taught anybody anything
-    spent: Ints  # exchanges x 2: messages and bytes sent up to each
+    spent: Ints  # exchanges x 3: messages, bytes and messages with vectors sent up to each
     model: Floats | None = None
     bound: Floats | None = None
 
@@ -225,7 +225,7 @@ class Worker:
         party, held, news, told, learned = part.conversation(), -1, 0, 0, 0
         mail, spent = next(party), []
         for turn in counting():
-            spent.append((part.messages, part.nbytes))
+            spent.append((part.messages, part.nbytes, part.vectors))
             learned, news = turn if part.news > news else learned, part.news
             if held < 0 and (part.told | ~part.nodes.alive).all():
                 held, told = turn, told | 1 << self.index
@@ -332,8 +332,8 @@ def assemble(findings: Sequence[Finding], shape: tuple[int, int], owner: int) ->
     return Certificate(model.reshape(K, F), owner, bound[:K].copy(), bound[K : 2 * K].copy(), rows, int(nodes), *cost)
 
 
-def _cost(findings: Sequence[Finding]) -> tuple[int, int, int]:
-    """Exchanges, messages and bytes up to where all held the bound, or it was given up, as one who sees all would have.
+def _cost(findings: Sequence[Finding]) -> Cost:
+    """What was sent up to where all held the bound, or it was given up, as one who sees all would count it.
 
     Who ran for less time has nothing to say any more. Mail is not lost between workers, so what stands still for long
     stands still for good.
@@ -341,13 +341,11 @@ def _cost(findings: Sequence[Finding]) -> tuple[int, int, int]:
     last = max(len(f.spent) for f in findings) - 1
     cut_off = any(len(f.untold) for f in findings)
     last = min(last, max(f.learned for f in findings) + PATIENCE if cut_off else max(f.held for f in findings))
-    messages, nbytes = np.sum([f.spent[min(last, len(f.spent) - 1)] for f in findings], axis=0).tolist()
-    return last + 1, messages, nbytes
+    messages, nbytes, vectors = np.sum([f.spent[min(last, len(f.spent) - 1)] for f in findings], axis=0).tolist()
+    return last + 1, messages, nbytes, vectors
 
 
-def refused(
-    shape: tuple[int, int], failure: str, owner: int = -1, cost: tuple[int, int, int] = (0, 0, 0)
-) -> Certificate:
+def refused(shape: tuple[int, int], failure: str, owner: int = -1, cost: Cost = FREE) -> Certificate:
     """A certificate that came to nothing, and why."""
     K, _ = shape
     nothing = np.full(shape, np.nan), owner, np.full(K, np.inf), np.full(K, -np.inf)
