@@ -21,6 +21,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gadget_svm import Gadget, GadgetSVC
+from gadget_svm.estimator.problem import as_csr
 from gadget_svm.faults import Loss
 
 QUICK = {"max_iter": 60, "stopping": None, "lam": 0.05, "random_state": 0}
@@ -405,3 +406,27 @@ def test_features_that_occur_nowhere_change_nothing(toy, algorithm):
     assert padded.history_[-1]["bytes"] - narrow.history_[-1]["bytes"] == 8 * 10 * padded.history_[-1]["messages"]
     padded.partial_fit(sp.csr_matrix(wide), toy.y, sites=toy.sites)
     assert padded.coef_.shape == (1, 15)
+
+
+@pytest.mark.parametrize("kind", ["dense", "int64 indices", "duplicates", "read-only", "csc", "no rows' entries"])
+def test_rows_become_csr_with_a_constant_at_the_end_of_each(kind):
+    dense = np.random.default_rng(0).integers(-1, 2, size=(30, 6)).astype(np.float64)
+    dense[[0, 7, 29]] = 0.0
+    X = sp.csr_matrix(dense) if kind != "dense" else dense
+    if kind == "int64 indices":
+        X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    elif kind == "duplicates":
+        X = sp.csr_matrix((np.r_[X.data, 1.0, -1.0], np.r_[X.indices, 3, 3], np.r_[X.indptr[:-1], X.nnz + 2]), X.shape)
+    elif kind == "read-only":
+        X.data.flags.writeable = False
+    elif kind == "csc":
+        X = X.tocsc()
+    elif kind == "no rows' entries":
+        dense, X = np.zeros((3, 2)), sp.csr_matrix((3, 2))
+    for intercept in (False, True):
+        csr = as_csr(X, intercept)
+        wanted = np.c_[dense, np.ones(len(dense))] if intercept else dense
+        np.testing.assert_array_equal(csr.toarray(), wanted)
+        assert (csr.indices.dtype, csr.indptr.dtype, csr.data.dtype) == (np.int32, np.int32, np.float64)
+        assert csr.has_canonical_format
+        assert csr.data.flags.writeable

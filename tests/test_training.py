@@ -210,11 +210,46 @@ def test_a_request_before_the_first_iteration_leaves_a_record_of_nothing():
 
 @pytest.mark.parametrize(
     ("every", "wanted"),
-    [(7, [7, 14, 20]), (1, list(range(1, 21))), (0, [20]), (50, [20]), (None, [1, 2, 3, 4, 6, 9, 13, 19, 20])],
+    [(7, [7, 14, 20]), (1, list(range(1, 21))), (0, [20]), (50, [20]), (None, [4, 8, 16, 20])],
 )
 def test_records_are_kept_as_often_as_asked_and_at_the_end(every, wanted):
     outcome, _ = trained(lambda t: t, max_iter=20, record_every=every)
     assert [record["iteration"] for record in outcome.history] == wanted
+
+
+def test_by_default_a_record_evaluates_one_model_and_the_last_one_all_nodes():
+    """The history must cost next to nothing; who says how often to record has the worst node in every record."""
+    counts = []
+
+    def counted(models):
+        counts.append(len(models))
+        return flat_objective()(models)
+
+    history = train(Script(lambda t: t), counted, None, Limits(20)).history
+    assert counts == [1, 1, 1, 1, 2]
+    assert ["worst_objective" in record for record in history] == [False, False, False, True]
+    history = train(Script(lambda t: t), counted, None, Limits(20), 10).history
+    assert all("worst_objective" in record for record in history)
+
+
+def test_a_certified_model_is_evaluated_once():
+    counts = []
+
+    def counted(models):
+        counts.append(len(models))
+        return flat_objective()(models)
+
+    assert train(Script(lambda t: t), counted, GapBelow(tol=1 / 3), Limits(20), 0).converged
+    assert counts == [1]
+
+
+@pytest.mark.parametrize(("nodes", "name"), [(200, "worst_objective"), (201, "worst_sampled_objective")])
+def test_the_worst_of_a_sample_is_not_called_the_worst(nodes, name):
+    runtime = Script(lambda t: t)
+    runtime.models = lambda: np.full((nodes, 1, 3), 7.0)
+    runtime.voices = lambda: np.ones(nodes)
+    (record,) = train(runtime, flat_objective(), None, Limits(3), 0).history
+    assert {key for key in record if key.startswith("worst")} == {name}
 
 
 def test_long_stretches_are_run_at_once():

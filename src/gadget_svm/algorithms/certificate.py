@@ -126,7 +126,9 @@ class Inquiry:
             np.full(ends, NEVER, dtype=np.int64),
         )  # fmt: skip
         self._computed = np.zeros(k, dtype=np.bool_)
-        self._rows = DualRows.of(block.rows, 1.0)
+        if "certified" not in block.scratch:
+            block.scratch["certified"] = DualRows.of(block.rows, 1.0)
+        self._rows = block.scratch["certified"]
 
     @property
     def told(self) -> Flags:

@@ -27,7 +27,7 @@ STRAINED, SLACK = 2.0, 2.0
 CARRIED = 0.1
 """The part of its neighbours' largest tau that a node announces, if its own is less. Without it edges between nodes
 of few rows starve, and a line of such nodes separates those at its ends."""
-LONGEST_REST = 7.0
+LONGEST_REST = 30.0
 """A row rests for a tick per ``stir`` that its margin has to spare, and for so many ticks at most."""
 LOOK = 4
 """A node works out tau in every so many ticks: it reads all its edges for it, and changes take a few ticks anyway."""

@@ -27,6 +27,19 @@ def hash_rows(
 
 
 @compiled
+def append_constant(
+    indptr: NDArray[np.int32], indices: NDArray[np.int32], data: Floats, column: int, to: NDArray[np.int32],
+    new_indices: NDArray[np.int32], new_data: Floats,
+) -> None:  # fmt: skip
+    """Row r to the places to[r]:to[r+1], which are one more than it has, with a 1 in ``column`` at the end."""
+    for r in range(len(to) - 1):
+        shift = to[r] - indptr[r]
+        for p in range(indptr[r], indptr[r + 1]):
+            new_indices[p + shift], new_data[p + shift] = indices[p], data[p]
+        new_indices[to[r + 1] - 1], new_data[to[r + 1] - 1] = column, 1.0
+
+
+@compiled
 def losses(
     lo: int, hi: int, chunk: int, indptr: NDArray[np.int32], indices: NDArray[np.int32], data: Floats,
     label: NDArray[np.int32], weight: Floats, times: Floats, pairs: NDArray[np.int32], W: Floats, n_outputs: int,

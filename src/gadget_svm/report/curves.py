@@ -70,10 +70,10 @@ def dressed(figure: Any) -> Any:
 
 def objective_figure(history: Sequence[Record], reference: dict[str, Any] | None) -> Any:
     """The average model and the worst node; and what another method reached, as a level line."""
-    curves = {
-        "network average": (column(history, "objective"), BLUE),
-        "worst node": (column(history, "worst_objective"), ORANGE),
-    }
+    curves = {"network average": (column(history, "objective"), BLUE)}
+    for name, words in (("worst_objective", "worst node"), ("worst_sampled_objective", "worst of 200 nodes")):
+        if any(name in record for record in history):
+            curves[words] = (column(history, name), ORANGE)
     if reference is not None and (level := finite(reference.get("train_objective"))) is not None:
         curves["one machine"] = ([level] * len(history), GREEN)
     return _without_markers(curve_figure(history, curves, "objective"), "one machine")

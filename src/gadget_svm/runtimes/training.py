@@ -17,8 +17,11 @@ from gadget_svm.runtimes.stopping import Stopping, geometric
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Record = dict[str, Any]
-"""iteration, seconds, objective, worst_objective, error, disagreement, messages, bytes (and what observers add).
+"""iteration, seconds, objective, error, disagreement, messages, bytes (and what observers add).
 
+``objective`` and ``error`` are those of the average model on all rows: one pass over them. ``worst_objective`` is that
+of the worst node. It takes a pass for every node, so only the last record has it, and the others where the caller says
+how often to record. With more than SAMPLED_NODES nodes it is ``worst_sampled_objective``, of an even sample of so many.
 Under the rule "gap" also bound: the relative gap that was certified last. Where a cluster lost actors, or has
 them back, also events: what happened since the record before.
 """
@@ -33,8 +36,10 @@ def unobserved(record: Record, mean: Floats) -> None:
 
 BREATH = 0.05
 """Seconds between looks at the clock and at requests to stop: results never depend on it, only manners do."""
-MOST_JUDGED = 200
-"""The worst of more nodes than this is the worst of an even sample of so many: judging costs nodes times rows."""
+SAMPLED_NODES = 200
+"""Of more nodes than this an even sample of so many is evaluated: it costs nodes times rows."""
+FIRST_RECORD, RECORD_STRIDE = 4, 2.0
+"""Where records are thinned: the iteration of the first one, and the factor to the next."""
 
 
 @dataclass
@@ -75,7 +80,8 @@ def train(
 ) -> Outcome:
     """Iterate until the rule fires or a limit is reached. An interruption keeps the models so far.
 
-    ``record_every``: every so many iterations; None thins them geometrically; 0 keeps only the last.
+    ``record_every``: every so many iterations; None thins them geometrically and leaves ``worst_objective`` to the
+    last; 0 keeps only the last.
     ``observe`` sees each record, and the network's average model, and may add to the record. ``begin`` is the iteration
     to count from, where it is not the one the runtime is at: a run that is resumed counts from its beginning.
     """
@@ -106,7 +112,8 @@ def train(
             reason = "max_iter"
         new = not history or history[-1]["iteration"] < runtime.t  # an interruption may follow a record at once
         if new and (reason or ending or done == _next_record(done - 1, record_every)):
-            history.append(_record(runtime, objective, spent, observe, rule, reason))
+            every_node = bool(reason) or record_every is not None
+            history.append(_record(runtime, objective, spent, observe, rule, reason, every_node))
         elif reason and eventful(runtime) and (events := runtime.events()):
             history[-1].setdefault("events", []).extend(events)
     outcome = Outcome(reason, runtime.t - begin, spent, np.inf if rule is None else rule.value, history)
@@ -125,7 +132,7 @@ def certified(models: Floats, certificate: Certificate, here: Flags) -> Floats:
 
 def _next_record(done: int, record_every: int | None) -> int:
     if record_every is None:
-        return geometric(done, 1.5)
+        return max(FIRST_RECORD, geometric(done, RECORD_STRIDE))
     return (done // record_every + 1) * record_every if record_every > 0 else 2**62
 
 
@@ -147,25 +154,31 @@ def _mean_objective(runtime: Runtime, objective: Judge) -> float:
 
 
 def _record(
-    runtime: Runtime, objective: Judge, spent: float, observe: Observe, rule: Stopping | None, reason: str
-) -> Record:
+    runtime: Runtime, objective: Judge, spent: float, observe: Observe, rule: Stopping | None, reason: str,
+    every_node: bool = True,
+) -> Record:  # fmt: skip
     models, voices = runtime.models(), runtime.voices()  # in this order: who is lost in between has no voice
-    if rule is not None and rule.certificate is not None and reason == "converged":
-        models = certified(models, rule.certificate, runtime.here())
+    certificate = rule.certificate if rule is not None and reason == "converged" else None
+    if certificate is not None:
+        models = certified(models, certificate, runtime.here())
     mean = network_mean(models, voices)
     models = models if voices.all() else models[voices > 0]
-    judged = models if len(models) <= MOST_JUDGED else models[:: -(-len(models) // MOST_JUDGED)]
-    ours, theirs = objective(mean[None]), objective(judged)
+    ours = objective(mean[None])
     record: Record = {
         "iteration": runtime.t,
         "seconds": spent,
         "objective": float(ours.objective[0]),
-        "worst_objective": float(theirs.objective.max()),
         "error": float(ours.error[0]),
         "disagreement": disagreement(models, mean),
         "messages": runtime.messages,
         "bytes": runtime.nbytes,
     }
+    if certificate is not None:  # every node has the same model
+        record["worst_objective"] = record["objective"]
+    elif every_node:
+        some = models[:: max(1, -(-len(models) // SAMPLED_NODES))]
+        name = "worst_objective" if len(some) == len(models) else "worst_sampled_objective"
+        record[name] = float(objective(some).objective.max())
     if rule is not None and rule.certifies:
         record["bound"] = rule.value
     if eventful(runtime) and (events := runtime.events()):
