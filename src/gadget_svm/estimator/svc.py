@@ -100,7 +100,8 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         What goes wrong: "loss=0.1", {"loss": 0.1, "delay": 2}, [Crash(nodes=[3], at=100)]. Faults count nodes by
         their position in ``sites_``, from 0.
     n_jobs : int or None
-        Threads; None: every core. The result does not depend on it.
+        Threads; -1: every core. None: every core, but no more than NUMBA_NUM_THREADS, OMP_NUM_THREADS or threadpoolctl
+        allow, and one inside a joblib worker that shares its cores. The result does not depend on it.
     random_state : int, RandomState or None
     verbose : int
         1 prints a line per record.

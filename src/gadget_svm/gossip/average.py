@@ -61,8 +61,8 @@ def average(
     """What every node believes the (weighted) average of ``values`` to be, after ``n_rounds`` rounds.
 
     ``values`` is one number per node (Push-Sum) or one vector per node (Push-Vector). ``n_rounds`` is a number, or
-    "mix": as many as bring Push-Sum within one per cent, computed from B. ``n_jobs`` are threads, None: every core;
-    the result does not depend on it.
+    "mix": as many as bring Push-Sum within one per cent, computed from B. ``n_jobs`` are threads, as in
+    `GadgetSVC`; the result does not depend on it.
     """
     if not isinstance(network, Network) or isinstance(gossip, type) or not hasattr(gossip, "round"):
         raise TypeError("average(values, build_network('ring', n), PushSum(), n_rounds): a network and a protocol")

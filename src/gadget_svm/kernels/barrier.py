@@ -7,18 +7,15 @@ Owns the counting gate; who the threads are is for `threads.Team` to say.
 import os
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
-from numba.core import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from gadget_svm.kernels.compiler import compiled
+from gadget_svm.kernels.compiler import DISABLED, LowLevel, compiled
 
 Ints = NDArray[np.int64]
 SPINS = 4000
 """Looks at the gate before a thread offers its core to others: longer than a round that is shared evenly is uneven."""
-POSSIBLE = not numba.config.DISABLE_JIT
+POSSIBLE = not DISABLED
 """Without a compiler nothing is atomic, and threads take turns anyway."""
 
 
@@ -36,7 +33,10 @@ def parties(size: int) -> list[Party]:
     return [Party(gate, number, size) for number in range(size)]
 
 
-def _atomic() -> tuple[Any, Any]:
+def _atomic_add() -> Any:
+    from numba.core import types
+    from numba.extending import intrinsic
+
     @intrinsic  # type: ignore[untyped-decorator]
     def add(_context: Any, array: Any, _number: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -44,6 +44,13 @@ def _atomic() -> tuple[Any, Any]:
             return builder.atomic_rmw("add", view.data, arguments[1], "seq_cst")
 
         return types.int64(array, types.int64), codegen
+
+    return add
+
+
+def _atomic_load() -> Any:
+    from numba.core import types
+    from numba.extending import intrinsic
 
     @intrinsic  # type: ignore[untyped-decorator]
     def load(_context: Any, array: Any) -> Any:
@@ -53,30 +60,33 @@ def _atomic() -> tuple[Any, Any]:
 
         return types.int64(array), codegen
 
-    return add, load
+    return load
 
 
-def _plain() -> tuple[Any, Any]:
-    def add(array: Ints, number: int) -> int:
-        array[0] += number
-        return int(array[0]) - number
-
-    def load(array: Ints) -> int:
-        return int(array[0])
-
-    return add, load
+def _plain_add(array: Ints, number: int) -> int:
+    array[0] += number
+    return int(array[0]) - number
 
 
-_add, _load = _atomic() if POSSIBLE else _plain()
+def _plain_load(array: Ints) -> int:
+    return int(array[0])
+
+
+def _sched_yield() -> Any:
+    from numba.core import types
+
+    return types.ExternalFunction("sched_yield", types.intc())
 
 
 @compiled
-def _nobody() -> int:
+def _no_yield() -> int:
     """Where no core can be offered: go on looking."""
     return 0
 
 
-_offer = types.ExternalFunction("sched_yield", types.intc()) if POSSIBLE and os.name == "posix" else _nobody
+_add: Any = LowLevel(_atomic_add) if POSSIBLE else _plain_add
+_load: Any = LowLevel(_atomic_load) if POSSIBLE else _plain_load
+_offer: Any = LowLevel(_sched_yield) if POSSIBLE and os.name == "posix" else _no_yield
 
 
 @compiled

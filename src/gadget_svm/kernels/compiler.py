@@ -1,37 +1,71 @@
 """How kernels are compiled: one decorator, so that the flags on which bit-for-bit agreement rests stand once.
 
-Owns the rule that compiled code on disk is used only while no kernel's source has changed. numba by itself looks at
-the file of the function alone, not at those it calls, and would run yesterday's inner loop in today's outer one.
+numba is imported when the first kernel is called: loading a model and predicting need no compiler.
 """
 
+import functools
+import os
 from collections.abc import Callable
-from functools import cache
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import numba
-from numba.core.registry import cpu_target
-
-cpu_target.target_context.refresh()  # numba imports its other half on the first call; here the first fit need not wait
-
 F = TypeVar("F", bound=Callable[..., Any])
-PACKAGE = Path(__file__).parent.parent
-SOURCES = ("kernels/*.py", "algorithms/*.py", "rows.py")
-"""Where compiled functions, and the types they take, may stand."""
+DISABLED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+"""Kernels are then plain Python functions, for a debugger."""
+
+
+class Kernel:
+    """A function that is compiled when it is first called, from Python or from another kernel."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+
+    @functools.cached_property
+    def dispatcher(self) -> Any:
+        """For Python: has a compiled function for each set of argument types."""
+        return self._make()
+
+    @functools.cached_property
+    def inner(self) -> Any:
+        """For other kernels: without what only Python needs, which is quicker to compile."""
+        return self._make(no_cpython_wrapper=True)
+
+    @property
+    def _numba_type_(self) -> Any:
+        """What numba asks for where a kernel calls this one."""
+        return self.inner._numba_type_
+
+    def _make(self, **options: bool) -> Any:
+        import numba
+
+        from gadget_svm.kernels.cache import attach_cache
+
+        flags = {"nogil": True, "error_model": "numpy", "fastmath": False, "no_cfunc_wrapper": True}
+        dispatcher = numba.njit(**flags, **options)(self.__wrapped__)  # type: ignore[attr-defined]
+        attach_cache(dispatcher, "inner" if options else "")
+        return dispatcher
+
+    def __call__(self, *args: Any) -> Any:
+        return self.dispatcher(*args)
+
+    def __reduce__(self) -> str:
+        return cast(str, self.__qualname__)  # type: ignore[attr-defined]
+
+
+class LowLevel:
+    """An intrinsic or an external function, made when a kernel that uses it is compiled."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+
+    @functools.cached_property
+    def _numba_type_(self) -> Any:
+        from numba.core.registry import cpu_target
+
+        made, context = self._make(), cpu_target.typing_context
+        context.refresh()  # so that it knows what was just made
+        return context.resolve_value_type(made)
 
 
 def compiled(function: F) -> F:
-    """Compile with numba: cached on disk, without the interpreter's lock, in strict IEEE arithmetic."""
-    dispatcher = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=False)(function)
-    if not hasattr(dispatcher, "_cache"):  # NUMBA_DISABLE_JIT=1, for a debugger
-        return cast(F, dispatcher)
-    store = dispatcher._cache._cache_file
-    store._source_stamp = (store._source_stamp, source_stamp())
-    return cast(F, dispatcher)
-
-
-@cache
-def source_stamp() -> tuple[tuple[str, int, int], ...]:
-    """Name, time and size of every file a kernel may be made of."""
-    files = sorted(path for pattern in SOURCES for path in PACKAGE.glob(pattern))
-    return tuple((path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in files)
+    """Compile with numba on the first call: cached on disk, without the interpreter's lock, strict IEEE arithmetic."""
+    return function if DISABLED else cast(F, Kernel(function))

@@ -76,7 +76,8 @@ def broadcasts(
     room, ys = np.empty((len(nodes.w), stretch)), np.empty((2, stretch))
     for step in range(count):
         solve(lo, hi, nodes, edges, w, dual, rest, turn, rows, passes, seed, clock + step)
-        said[edges.ptr[lo] : edges.ptr[hi]] = edges.rho[edges.ptr[lo] : edges.ptr[hi]]
+        for e in range(edges.ptr[lo], edges.ptr[hi]):  # one by one: numba compiles a slice's errors for a second
+            said[e] = edges.rho[e]
         meet(party, 3 * step + 1)
         agree(lo, hi, nodes, edges, back, theta, again, adapt, clock + step, said, terms)
         meet(party, 3 * step + 2)
@@ -96,7 +97,7 @@ def agree(
             tau = nodes.tau[edges.target[e]]
             shift, lack, kappa, after = settle(nodes, edges, i, e, said[back[e]], tau, adapt)
             step = theta if clock > edges.seen[e] + 1 else again
-            terms[e] = shift, lack, step, kappa, after
+            terms[e, 0], terms[e, 1], terms[e, 2], terms[e, 3], terms[e, 4] = shift, lack, step, kappa, after
             edges.seen[e] = clock
 
 

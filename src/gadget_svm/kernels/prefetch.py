@@ -3,14 +3,10 @@ of a round. Owns the hint to the processor; it changes no value and no order."""
 
 from typing import Any
 
-import numba
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from gadget_svm.kernels.compiler import compiled
+from gadget_svm.kernels.compiler import DISABLED, LowLevel, compiled
 
 Floats = NDArray[np.float64]
 LINE = 8
@@ -26,6 +22,10 @@ def _hint(array: Any, index: tuple[int, ...]) -> None:
 
 
 def _compiled_hint() -> Any:
+    from llvmlite import ir  # type: ignore[import-untyped]
+    from numba.core import cgutils, types
+    from numba.extending import intrinsic
+
     @intrinsic  # type: ignore[untyped-decorator]
     def hint(_context: Any, array: Any, index: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -45,7 +45,7 @@ def _compiled_hint() -> Any:
     return hint
 
 
-hint = _hint if numba.config.DISABLE_JIT else _compiled_hint()
+hint: Any = _hint if DISABLED else LowLevel(_compiled_hint)
 
 
 @compiled

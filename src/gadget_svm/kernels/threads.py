@@ -4,6 +4,7 @@ A plain thread pool over nogil kernels: numba's own work-queue layer aborts when
 """
 
 import os
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,36 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def allowed_threads() -> int:
+    """How many threads to use where the user names no number.
+
+    Every core, but at most NUMBA_NUM_THREADS, OMP_NUM_THREADS and what threadpoolctl has limited OpenMP (without
+    OpenMP: BLAS) to. Inside a joblib worker one, unless joblib has set NUMBA_NUM_THREADS (its process workers share
+    the cores that way); under `joblib.parallel_config(n_jobs=...)` that many.
+    """
+    limits = [_cores(), *_limits_of_environment(), *_limits_of_pools()]
+    if "joblib" in sys.modules:
+        backend, n_jobs = sys.modules["joblib"].parallel.get_active_backend()
+        if backend.nesting_level and "NUMBA_NUM_THREADS" not in os.environ:
+            limits.append(1)
+        elif not backend.nesting_level and n_jobs not in (None, 1):
+            limits.append(backend.effective_n_jobs(n_jobs))
+    return max(1, min(limits))
+
+
+def _limits_of_environment() -> list[int]:
+    values = [os.environ.get(name, "") for name in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS")]
+    return [int(value) for value in values if value.isdigit()]
+
+
+def _limits_of_pools() -> list[int]:
+    if "threadpoolctl" not in sys.modules:  # then nobody has limited anything
+        return []
+    pools = sys.modules["threadpoolctl"].threadpool_info()
+    openmp = [pool["num_threads"] for pool in pools if pool["user_api"] == "openmp"]
+    return openmp or [pool["num_threads"] for pool in pools]
+
+
 class Team:
     """Some threads that share the nodes of a block. Which thread does a node never changes its bits."""
 
@@ -32,10 +63,10 @@ class Team:
 
     @classmethod
     def of(cls, n_jobs: int | None) -> "Team":
-        """As scikit-learn counts: None or -1 is every core, -2 all but one, else that many."""
+        """None is as many as `allowed_threads`; -1 is every core, -2 all but one, else that many."""
         cores = _cores()
         if n_jobs is None:
-            return cls(cores)
+            return cls(allowed_threads())
         if n_jobs == 0:
             raise ValueError("n_jobs=0 means no thread at all: use 1, or -1 for every core")
         return cls(n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs))

@@ -1,0 +1,143 @@
+"""Where compiled kernels are kept on disk, and the message when something has to be compiled.
+
+One directory for all processes of a user. Its name holds a hash of the sources of all kernels: numba by itself looks
+at the file of the function alone, not at those it calls, and would run an old inner loop in a new outer one. A hash of
+the contents, not of times: a copy or a new installation of the same version uses the same directory.
+
+A directory that cannot be written is no error: kernels are then compiled in memory, in every process.
+"""
+
+import hashlib
+import logging
+import os
+import tempfile
+import threading
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, NullCache, _CacheLocator
+
+try:
+    import fcntl
+except ImportError:  # Windows, where no two processes may write at once and numba ignores the error
+    fcntl = None  # type: ignore[assignment]
+
+LOG = logging.getLogger("gadget_svm.kernels")
+PACKAGE = Path(__file__).parent.parent
+SOURCES = ("kernels/*.py", "algorithms/*.py", "rows.py")
+"""Where compiled functions, and the types they take, may stand."""
+
+
+@cache
+def directory() -> Path | None:
+    """The directory of this version's kernels; None if none can be written."""
+    name = f"kernels-{source_hash()[:16]}"
+    for base in _bases():
+        try:
+            (base / name).mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=base / name).close()
+        except OSError:
+            continue
+        return base / name
+    return None
+
+
+def _bases() -> list[Path]:
+    """NUMBA_CACHE_DIR if it is set, else the user's cache directory."""
+    if given := os.environ.get("NUMBA_CACHE_DIR"):
+        return [Path(given)]
+    if given := os.environ.get("XDG_CACHE_HOME"):
+        return [Path(given) / "gadget-svm"]
+    try:
+        return [Path.home() / ".cache" / "gadget-svm"]
+    except RuntimeError:  # no HOME, and no entry for the user
+        return []
+
+
+@cache
+def source_hash() -> str:
+    """A hash of every file a kernel may be made of."""
+    total = hashlib.sha256()
+    for path in sorted(path for pattern in SOURCES for path in PACKAGE.glob(pattern)):
+        total.update(f"{path.name} {path.stat().st_size} ".encode())
+        total.update(path.read_bytes())
+    return total.hexdigest()
+
+
+class _Locator(_CacheLocator):  # type: ignore[misc]
+    def __init__(self, py_func: Any, py_file: str, folder: Path) -> None:
+        self._py_file, self._folder, self._line = py_file, folder, py_func.__code__.co_firstlineno
+
+    def get_cache_path(self) -> str:
+        return str(self._folder)
+
+    def get_source_stamp(self) -> str:
+        return source_hash()
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> "_Locator | None":
+        folder = directory()
+        return None if folder is None else cls(py_func, py_file, folder)
+
+
+class _Files(CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes = (_Locator,)
+
+
+class KernelCache(FunctionCache):  # type: ignore[misc]
+    """numba's cache of one function, safe with several writers, and with a message before the first compilation."""
+
+    _impl_class = _Files
+
+    def __init__(self, py_func: Any, kind: str) -> None:
+        super().__init__(py_func)
+        self._cache_file = IndexDataCacheFile(self.cache_path, self._impl.filename_base + kind, source_hash())
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The compiled function for these types, or None if it is to be compiled now."""
+        try:
+            found = super().load_overload(sig, target_context)
+        except (OSError, EOFError, ValueError, KeyError):  # a damaged file: compile again
+            found = None
+        if found is None:
+            announce()
+        return found
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep a compiled function. One process at a time: two could give the same number to two functions' files."""
+        try:
+            with (Path(self.cache_path) / "lock").open("a") as lock:
+                if fcntl is not None:
+                    fcntl.flock(lock, fcntl.LOCK_EX)
+                super().save_overload(sig, data)
+        except OSError as error:  # a full disk, or a directory that was removed
+            LOG.info("compiled kernels could not be kept in %s: %s", self.cache_path, error)
+
+
+class _Nowhere(NullCache):  # type: ignore[misc]
+    def load_overload(self, sig: Any, target_context: Any) -> None:  # noqa: ARG002
+        announce()
+
+
+def attach_cache(dispatcher: Any, kind: str) -> None:
+    """Have a dispatcher use the directory, if there is one. Dispatchers of one function differ in ``kind``."""
+    dispatcher._cache = _Nowhere() if directory() is None else KernelCache(dispatcher.py_func, kind)
+
+
+_announced = threading.Event()
+
+
+def announce() -> None:
+    """Say once in a process that kernels are being compiled. Python shows warnings of loggers on stderr by default."""
+    if _announced.is_set():
+        return
+    _announced.set()
+    where = directory()
+    LOG.warning(
+        "gadget-svm: compiling numerical kernels, which takes a few seconds (%s)",
+        f"once; kept in {where}" if where else "in every process: set NUMBA_CACHE_DIR to a writable directory",
+    )
