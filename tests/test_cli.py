@@ -212,6 +212,24 @@ def test_predict_round_trip(trained, test_file, tmp_path):
     assert "node 2" in piped.stderr
 
 
+def test_predict_as_json(trained, test_file, tmp_path):
+    _, out = trained
+    plain = gadget("predict", out, test_file, "--out", "-").stdout.split()
+    found = json.loads(gadget("predict", out, test_file, "--json").stdout)
+    assert [str(answer) for answer in found["predictions"]] == plain
+    assert (found["rows"], found["model"], found["unknown_labels"]) == (50, "the network average", [])
+    assert f"{100 * found['accuracy']:.2f} %" in gadget("predict", out, test_file).stdout
+    written = json.loads(gadget("predict", out, test_file, "--json", "--out", tmp_path / "p.txt").stdout)
+    assert written["out"] == str(tmp_path / "p.txt")
+    assert "predictions" not in written
+    assert (tmp_path / "p.txt").read_text().split() == plain
+    unlabelled = json.loads(gadget("predict", out, test_file, "--json", "--no-label").stdout)
+    assert (unlabelled["accuracy"], unlabelled["predictions"]) == (None, found["predictions"])
+    both = gadget("predict", out, test_file, "--json", "--out", "-")
+    assert both.exit_code == 2
+    assert "both write to stdout" in both.stderr
+
+
 def test_predict_pads_a_narrow_file_and_refuses_a_wide_one(trained, tmp_path):
     narrow, wide = tmp_path / "narrow.svm", tmp_path / "wide.svm"
     narrow.write_text("1 1:2.0\n-1 1:-2.0\n")

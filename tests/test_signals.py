@@ -194,7 +194,9 @@ def test_lost_rows_are_exit_code_3_where_all_are_required(capsys):
     back = {"event": "restarted", "actor": 1, "nodes": [2, 3], "iteration": 40}
     strict, lenient = Order("x", require_all_rows=True), Order("x")
     assert require_all_rows(strict, {"events": [lost]}) == 3
-    assert "lacks the rows of 2 nodes that were lost and did not come back (2, 3)" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "lacks the rows of 2 nodes that were lost and did not come back (2, 3)" in said
+    assert "--resume auto --checkpoint-dir DIR" in said
     assert require_all_rows(lenient, {"events": [lost]}) == 0
     assert require_all_rows(strict, {"events": [lost, back]}) == 0
     assert require_all_rows(strict, {"events": []}) == 0

@@ -60,6 +60,7 @@ def train(
     format: o.Format = None,
     data_dir: o.DataDir = None,
     partition: o.Partition = "even",
+    scale: o.Scale = "none",
     nodes: o.Nodes = None,
     topology: o.Topology = "random-regular",
     lam: o.Lam = None,
@@ -123,11 +124,14 @@ def predict(
         bool | None, typer.Option("--zero-based/--one-based", help="How an svmlight file counts. Default: it shows.")
     ] = None,
     data_dir: o.DataDir = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="One JSON object on stdout: accuracy and, without --out, the predictions.")
+    ] = False,
 ) -> None:
     """Predict with a trained model and, where rows have labels, say how many answers were right."""
     from gadget_svm.cli.predicting import run_prediction
 
-    run_prediction(model, data, node, out, label, no_label, positive, zero_based, data_dir, format)
+    run_prediction(model, data, node, out, label, no_label, positive, zero_based, data_dir, format, json)
 
 
 @app.command()

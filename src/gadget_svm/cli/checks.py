@@ -7,6 +7,7 @@ import numpy as np
 from gadget_svm import algorithms, topologies
 from gadget_svm.cli.option_names import naming
 from gadget_svm.cli.order import Order, make_algorithm, make_model, partition_options, stopping_for, wanted_settings
+from gadget_svm.cli.scaling import KINDS
 from gadget_svm.data.files import require_file
 from gadget_svm.data.formats import FORMATS
 from gadget_svm.estimator.checks import ENGINES, check_parameters
@@ -45,6 +46,8 @@ def check_order(order: Order) -> None:
             lookup("format", order.format, FORMATS)
     with naming(f"--partition {order.partition}"):
         partition_options(order)
+    with naming(f"--scale {order.scale}"):
+        lookup("scaling", order.scale, KINDS)
     if order.nodes is not None:
         checked_nodes(order.nodes)
     for option, text in order.typed_faults:

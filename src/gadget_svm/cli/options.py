@@ -44,6 +44,14 @@ Partition = Annotated[
     str,
     _option("--partition", panel=DATA, help="Who gets which rows: even, sorted, label-skew:0.1 or sizes:1,2,3."),
 ]
+Scale = Annotated[
+    str,
+    _option(
+        "--scale",
+        panel=DATA,
+        help="Scale features by the training rows: none, deviation or max-abs. The saved model takes unscaled rows.",
+    ),
+]
 
 Nodes = Annotated[
     int | None, _option("--nodes", "-n", panel=NETWORK, help="How many nodes. Default: min(10, rows), or one a shard.")

@@ -38,6 +38,7 @@ class Order:
     format: str | None = None
     data_dir: Path | None = None
     partition: str = "even"
+    scale: str = "none"
     nodes: int | None = None
     topology: str = "random-regular"
     lam: float | None = None

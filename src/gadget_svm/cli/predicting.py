@@ -1,5 +1,6 @@
 """`gadget predict`: a model file and rows in, answers out. Owns how rows of another width or order meet the model."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,11 +43,14 @@ def run_prediction(
     zero_based: bool | None,
     data_dir: Path | None,
     format: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """Predict, write, and say how many were right."""
+    if as_json and out == "-":
+        raise ValueError("--json and --out - both write to stdout: leave out --out, and the JSON has the predictions")
     if data == "-":
         with from_stdin(data) as spooled:
-            run_prediction(path, spooled, node, out, label, no_label, positive, zero_based, data_dir, format)
+            run_prediction(path, spooled, node, out, label, no_label, positive, zero_based, data_dir, format, as_json)
         return
     if no_label and (label is not None or positive is not None):
         raise ValueError("--no-label says that no column is a label: leave out --label and --positive, or it")
@@ -60,10 +64,29 @@ def run_prediction(
         del model.feature_names_in_  # compared by now: scikit-learn would warn that a matrix has none
     X = fit_width(X, data, model.n_features_in_, format)
     answers = (model if node is None else model.node(site_called(model, node))).predict(X)
+    if out is not None and out != "-":
+        write_answers(out, answers)
+    if as_json:
+        typer.echo(json.dumps(as_object(model, node, answers, rows.y, out), allow_nan=False))
+        return
     said = f"{len(answers):,} rows predicted" if rows.y is None else verdict(model, answers, rows.y)
     typer.echo(f"{said} by {whose(model, node)}", err=out == "-")
-    if out is not None:
+    if out == "-":
         write_answers(out, answers)
+
+
+def as_object(
+    model: GadgetSVC, node: str | None, answers: NDArray[Any], y: NDArray[Any] | None, out: str | None
+) -> dict[str, Any]:
+    """Return the result for --json: ``accuracy`` is null without labels the model knows."""
+    strange, classes = ([], 0) if y is None else (unknown_labels(model, y), len(np.unique(y)))
+    about = {
+        "model": whose(model, node),
+        "rows": len(answers),
+        "accuracy": None if y is None or len(strange) == classes else share_right(answers, y),
+        "unknown_labels": strange,
+    }
+    return about | ({"predictions": answers.tolist()} if out is None else {"out": out})
 
 
 def site_called(model: GadgetSVC, node: str) -> Any:
@@ -148,16 +171,26 @@ def fit_width(X: Any, name: str, width: int, format: str | None = None) -> Any:
 
 def verdict(model: GadgetSVC, answers: NDArray[Any], y: NDArray[Any]) -> str:
     """The accuracy, if the rows have labels the model knows."""
-    known = {str(label) for label in model.classes_.tolist()}
-    strange = sorted({str(label) for label in np.unique(y).tolist()} - known)
+    strange = unknown_labels(model, y)
     if len(strange) == len(np.unique(y)):
+        known = ", ".join(sorted(map(str, model.classes_.tolist()))[:5])
         return (
             f"{len(y):,} rows predicted; no accuracy, as their labels ({', '.join(strange[:5])}) are none of the "
-            f"model's ({', '.join(sorted(known)[:5])}): --positive says which label is +1. Predicted"
+            f"model's ({known}): --positive says which label is +1. Predicted"
         )
     note = f" (the model does not know the label {strange[0]}, which counts as wrong)" if strange else ""
-    right = float(np.mean([str(a) == str(b) for a, b in zip(answers.tolist(), y.tolist(), strict=True)]))
-    return f"accuracy {percent(right)} of {len(y):,} rows{note}"
+    return f"accuracy {percent(share_right(answers, y))} of {len(y):,} rows{note}"
+
+
+def unknown_labels(model: GadgetSVC, y: NDArray[Any]) -> list[str]:
+    """Return the labels of rows that the model has no class for, as text."""
+    known = {str(label) for label in model.classes_.tolist()}
+    return sorted({str(label) for label in np.unique(y).tolist()} - known)
+
+
+def share_right(answers: NDArray[Any], y: NDArray[Any]) -> float:
+    """Return the share of answers that are the label, compared as text."""
+    return float(np.mean([str(a) == str(b) for a, b in zip(answers.tolist(), y.tolist(), strict=True)]))
 
 
 def write_answers(out: str, answers: NDArray[Any]) -> None:

@@ -28,6 +28,11 @@ def check_shards(order: Order) -> None:
         check_place(shard)
     if order.format is not None and order.engine == "ray":
         raise ValueError(f"--format {order.format}: actors know a shard's format by its ending: rename the shards")
+    if order.scale != "none" and order.engine == "ray":
+        raise ValueError(
+            f"--scale {order.scale}: the actors read the shards, and their rows are not scaled: scale the shards "
+            "beforehand, leave out --engine ray so that all rows are read here, or put them into one file"
+        )
     _require_distinct(order.shards)
     count = len(order.shards)
     if order.nodes not in (None, count):

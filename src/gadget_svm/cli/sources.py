@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from gadget_svm.cli.judging import Judge, Outsider, rows_of_nodes
-from gadget_svm.cli.order import Order
+from gadget_svm.cli.order import Order, wants_intercept
 from gadget_svm.cli.results import describe_data
+from gadget_svm.cli.scaling import scale_for, scaled
 from gadget_svm.cli.shards import matched_test, read_test
 from gadget_svm.data import Dataset
 from gadget_svm.data.catalog import against_rest
@@ -23,6 +24,7 @@ from gadget_svm.estimator import GadgetSVC
 from gadget_svm.estimator.checks import lam_of
 from gadget_svm.estimator.places import shown
 from gadget_svm.estimator.shards import Agreed, stack_shards
+from gadget_svm.peers.scale import Scale
 from gadget_svm.runtimes.training import Observe
 
 ShouldStop = Callable[[], bool]
@@ -36,7 +38,8 @@ class Known:
     judge: Outsider
     sites: NDArray[Any] | None = None  # None: they are dealt out evenly
     sizes: NDArray[np.int64] | None = None  # of shards that others read
-    data: Dataset | None = None  # the rows themselves, where they are here
+    data: Dataset | None = None  # the rows themselves, where they are here, scaled
+    scale: Scale | None = None  # of the model's features, if they are scaled
 
     def rows(self, n_nodes: int) -> NDArray[np.int64]:
         """How many each node owns."""
@@ -65,6 +68,13 @@ class Pooled:
     data: Dataset
     sites: NDArray[Any] | None
     shards: tuple[str, ...] = ()
+    scale: Scale | None = None  # by which the rows are scaled
+
+    @classmethod
+    def of(cls, order: Order, data: Dataset, sites: NDArray[Any] | None) -> "Pooled":
+        """Scale the rows as ordered."""
+        scale = scale_for(order.scale, data, wants_intercept(order))
+        return cls(scaled(data, scale), sites, order.shards, scale)
 
     @property
     def lam(self) -> float | None:
@@ -81,7 +91,7 @@ class Pooled:
         about = describe_data(self.data) | ({"shards": list(self.shards)} if self.shards else {})
         settings = model.fit_intercept, model.n_jobs, model.multi_class
         judge = Judge.of(self.data, lam_of(model, len(self.data.y)), *settings)
-        ready(Known(about, judge, sites=self.sites, data=self.data))
+        ready(Known(about, judge, sites=self.sites, data=self.data, scale=self.scale))
         model.fit_observed(self.data.X, self.data.y, sites=self.sites, observe=observe, should_stop=should_stop)
 
 
@@ -132,4 +142,4 @@ def shards_of(order: Order) -> Source:
     parts = Parts(stack.X, stack.y, *matched_test(order, test, stack.agreed()))
     first, last = order.shards[0], order.shards[-1]
     data = Dataset(order.data, *against_rest(parts, order.positive), None, f"read from {first} to {last}")
-    return Pooled(data, stack.sites, order.shards)
+    return Pooled.of(order, data, stack.sites)

@@ -18,6 +18,7 @@ from gadget_svm.cli.judging import Outsider
 from gadget_svm.cli.order import Order, make_model, share_out, with_nodes
 from gadget_svm.cli.progress import Download, Interruption, Meter, meter
 from gadget_svm.cli.results import Summary, plain, summarise
+from gadget_svm.cli.scaling import scaling_hints, unscaled
 from gadget_svm.cli.shards import check_place, check_shards
 from gadget_svm.cli.sources import Known, Pooled, Source, shards_of
 from gadget_svm.cli.tables import say, show_training
@@ -65,10 +66,12 @@ def train_models(order: Order, aside: Console, reference: Reference | None) -> T
     known, signalled = fit(model, source, aside, meter(aside, order.max_iter, order.max_seconds, order.quiet))
     history = [plain(record) for record in model.history_]
     if order.out is not None:
-        save_model(model, order.out / MODEL)
+        save_model(unscaled(model, known.scale), order.out / MODEL)
         write_history(order.out, history)
     judge, rows = known.judge, known.rows(len(model.node_coef_))
     summary = summarise(order, known.about, model, judge.nodes(model, rows), judge.average(model))
+    if known.scale is None:
+        summary["hints"] += scaling_hints(model, known.data)
     if reference is not None and known.data is not None:
         summary["reference"] = plain(reference(known.data, model, judge))
     return Trained(model, history, summary, signalled if model.stopped_by_ == "interrupted" else 0)
@@ -82,7 +85,7 @@ def require_all_rows(order: Order, summary: Summary) -> int:
     nodes = ", ".join(map(str, sorted(lost)[:MENTIONED])) + ", ..." * (len(lost) > MENTIONED)
     complain(
         f"--require-all-rows: the model lacks the rows of {len(lost):,} nodes that were lost and did not come back "
-        f"({nodes}). Repeat the command with --engine-option resume=auto and a checkpoint_dir, or use restart=true"
+        f"({nodes}). Repeat the command with --resume auto --checkpoint-dir DIR, or use --engine-option restart=true"
     )
     return ROWS_LOST
 
@@ -96,7 +99,7 @@ def find(order: Order, aside: Console) -> Source:
         check_place(order.data)
     say(aside, f"reading {order.data}")
     data = load(order, aside)
-    return Pooled(data, share_out(order, data.y))
+    return Pooled.of(order, data, share_out(order, data.y))
 
 
 def load(order: Order, aside: Console) -> Dataset:

@@ -19,6 +19,8 @@ FAR_APART = 0.1
 REST_SHARE, REST_ROWS = 0.9, 1000
 """A fit of several classes warns if every output answers "rest" to this share of a sample of at most so many rows."""
 
+SCALERS = "scale them, for example with StandardScaler, or MaxAbsScaler if they are sparse"
+
 
 def mass_advice(mass_left: float | None) -> str:
     """The sentence about mass that was lost with messages; empty if the mass is there or is not used."""
@@ -30,14 +32,13 @@ def mass_advice(mass_left: float | None) -> str:
     )
 
 
-def scale_advice(X: sp.csr_matrix | None) -> str:
-    """The sentence about features of unequal or large size; empty if they are scaled, or not known here."""
+def scale_advice(X: sp.csr_matrix | None, fix: str = SCALERS) -> str:
+    """The sentence about features of unequal or large size, with the ``fix``; empty if they are scaled or unknown."""
     if X is None or not X.nnz:
         return ""
     count = np.bincount(X.indices[X.data != 0], minlength=X.shape[1])
     square = np.bincount(X.indices, weights=X.data**2, minlength=X.shape[1])
     size = np.sqrt(square[count > 0] / count[count > 0])
-    fix = "scale them, for example with StandardScaler, or MaxAbsScaler if they are sparse"
     if not len(size):
         return ""
     if size.max() > UNEQUAL_FEATURES * size.min():
