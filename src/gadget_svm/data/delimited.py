@@ -5,16 +5,20 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gadget_svm.data.fast_csv import Layout, read_plain
 from gadget_svm.data.files import DataFileError, LabelColumn, NoLabel, Raw, reading, stack_blocks
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 LABEL_NAMES = ("label", "y", "target", "class")
 _MISSING = ("", "na", "n/a", "null", "none", "?")
@@ -24,42 +28,57 @@ Row = tuple[int, list[str]]  # line number, cells
 
 
 def read_csv(path: Path, label: LabelColumn = None) -> Raw:
-    with reading(path) as file, closing(_rows(file)) as rows:
+    with reading(path) as file, _text(file) as text:
+        first = text.readline()
+        separator = max(",;\t", key=first.count)
         try:
-            return _parse(path, rows, label)
+            return _parse(path, _rows(chain([first], text), separator), separator, label)
         except csv.Error as error:
             raise DataFileError(f"{path}: {error}; is it comma-separated text?") from error
 
 
-def _parse(path: Path, rows: Iterator[Row], label: LabelColumn) -> Raw:
+def _parse(path: Path, rows: Iterator[Row], separator: str, label: LabelColumn) -> Raw:
     head = list(islice(rows, 2))
     if not head:
         raise DataFileError(f"{path} is empty: it has no rows")
     width = len(head[0][1])
-    names = head.pop(0)[1] if _has_header([cells for _, cells in head]) else None
+    line, names = head.pop(0) if _has_header([cells for _, cells in head]) else (0, None)
     k = label_column(path, label, names, width)
     if names and "" in names[:k] + names[k + 1 :]:
         raise DataFileError(
             f"{path}: column number {names.index('')} has no name; if it is a row index, drop it "
             "(pandas: to_csv(..., index=False)), if it is a feature, name it"
         )
-    labels: list[str] = []
-    X = stack_blocks(_blocks(path, chain(head, rows), width, k, names, labels))
+    found = read_plain(path, Layout(separator, line, width, k)) if head else None
+    X, labels = found or _read(path, chain(head, rows), width, k, names)
     columns = tuple(names[:k] + names[k + 1 :]) if names else None
-    y = np.array(labels, dtype=str) if k < width else np.zeros(X.shape[0])
+    y = labels if k < width else np.zeros(X.shape[0])
     return Raw(X, y, columns, label=names[k] if names and k < width else None)
 
 
-def _rows(file: IO[bytes]) -> Generator[Row, None, None]:
+def _read(
+    path: Path, rows: Iterator[Row], width: int, k: int, names: list[str] | None
+) -> tuple[csr_matrix, NDArray[np.str_]]:
+    """The numbers and the label cells, row by row: slow, but it can say which cell is wrong."""
+    labels: list[str] = []
+    X = stack_blocks(_blocks(path, rows, width, k, names, labels))
+    return X, np.array(labels, dtype=str)
+
+
+@contextmanager
+def _text(file: IO[bytes]) -> Generator[io.TextIOWrapper, None, None]:
     text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
     try:
-        first = text.readline()
-        reader = csv.reader(chain([first], text), delimiter=max(",;\t", key=first.count))
-        for cells in reader:
-            if any(cells):
-                yield reader.line_num, [cell.strip() for cell in cells]
+        yield text
     finally:
         text.detach()  # the file is closed by whoever opened it
+
+
+def _rows(lines: Iterable[str], separator: str) -> Iterator[Row]:
+    reader = csv.reader(lines, delimiter=separator)
+    for cells in reader:
+        if any(cells):
+            yield reader.line_num, [cell.strip() for cell in cells]
 
 
 def _has_header(head: Sequence[list[str]]) -> bool:
