@@ -107,7 +107,9 @@ def train(
 @app.command()
 def predict(
     model: Annotated[Path, typer.Argument(help="A model file, or the folder that 'gadget train --out' wrote.")],
-    data: Annotated[str, typer.Argument(help="A file, or a named data set, of which the test part is taken.")],
+    data: Annotated[
+        str, typer.Argument(help="A file, - for stdin, or a named data set, of which the test part is taken.")
+    ],
     node: Annotated[
         str | None, typer.Option(help="Answer with the model of this node, by its site's name or its number.")
     ] = None,
