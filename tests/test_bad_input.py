@@ -166,7 +166,7 @@ def test_sample_weights_that_are_none(toy, weight):
         ([(np.eye(2), [0, 1]), (np.eye(3), [0, 1, 1])], ValueError, "shard 0 has 2 features, another has 3"),
         ([(np.eye(2), [0, 1, 1])], ValueError, "shard 0 has 2 rows but 3 labels"),
         (["nowhere.svm"], FileNotFoundError, "nowhere.svm"),
-        (["http://user:pw@h/p.svm"], ValueError, "^http://h/p.svm is a URI, which actors read: use engine='ray'"),
+        (["http://user:pw@127.0.0.1:1/p.svm"], OSError, "^http://127.0.0.1:1/p.svm cannot be read"),
     ],
 )
 def test_shards_that_are_none(shards, error, sentence):

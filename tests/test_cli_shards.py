@@ -102,12 +102,14 @@ def test_what_is_said_of_them(parts):
     ]  # fmt: skip
 
 
-def test_one_argument_is_data_and_a_uri_is_a_shard():
+def test_one_argument_is_data_and_a_uri_for_actors_is_a_shard():
     assert Order.of(["adult"], nodes=4) == Order("adult", nodes=4)
     assert Order.of(["part-0.svm"]).shards == ()
     assert Order.of(["a.svm", "b.svm"]).shards == ("a.svm", "b.svm")
-    one = Order.of(["s3://bucket/part-0.svm"])
-    assert (one.data, one.shards) == ("1 shard", ("s3://bucket/part-0.svm",))
+    uri = "s3://bucket/part-0.svm"
+    assert Order.of([uri]) == Order(uri)
+    one = Order.of([uri], engine="ray")
+    assert (one.data, one.shards) == ("1 shard", (uri,))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +130,6 @@ def test_one_argument_is_data_and_a_uri_is_a_shard():
         (["part-0.svm", "link.svm"], "part-0.svm, also as link.svm, is given twice"),
         (["part-0.svm", "file:LINK", "--engine", "ray"], "link.svm, is given twice"),
         (["s3://b/x.svm", "s3://b/x.svm", "--engine", "ray"], "s3://b/x.svm is given twice"),
-        (["https://h/x.svm?key=secret"], "https://h/x.svm is a URI, which actors read: use engine='ray'"),
         (["PARTS", "--nodes", "4"], "--nodes 4: every shard is a node, and there are 3: leave out --nodes"),
         (["PARTS", "--partition", "sorted"], "leave out --partition, or put all rows into one file"),
         (["part-0.svm", "absent.svm"], "no file absent.svm: check the spelling"),
@@ -136,11 +137,6 @@ def test_one_argument_is_data_and_a_uri_is_a_shard():
         (["PARTS", "--test", "absent.svm"], "no file absent.svm"),
         (["PARTS", "--test", "file:FOLDER/absent.svm"], "no file FOLDER/absent.svm"),
         (["PARTS", "--test", "file://h/x.svm"], "file://h/x.svm is a file of the machine 'h'"),
-        (
-            ["PARTS", "--test", "https://user:hush@h/x.svm?key=hush"],
-            "--test https://h/x.svm is a URI, and test rows are read here: fetch it and give a path",
-        ),
-        (["part-0.svm", "--test", "s3://b/x.svm"], "--test s3://b/x.svm is a URI, and test rows are read here"),
         (["PARTS", "--test", "strange.svm"], "the test rows have the label 7, which no training row has"),
         (["PARTS", "--test", "zero.svm"], "zero.svm has a feature id 0, ids from 1 were expected"),
         (["PARTS", "--test", "narrow.csv"], "narrow.csv has 2 features and part-0.svm has 5: use the same columns"),

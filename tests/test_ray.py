@@ -148,6 +148,20 @@ def test_a_ray_dataset(toy):
         GadgetSVC().fit_shards(dataset)
 
 
+def test_a_dataset_whose_tasks_are_still_to_run_when_actors_take_all_cpus(toy):
+    """The actors held every CPU and waited for blocks whose tasks waited for a CPU."""
+    pytest.importorskip("pandas")
+    import pandas as pd
+    import ray.data
+
+    frame = pd.DataFrame(toy.X, columns=list("abcde")).assign(label=toy.y)
+    settings = {"lam": LAM, "random_state": 1, "stopping": None, "max_iter": 5}
+    model = GadgetSVC(n_nodes=20, engine="ray", engine_options={"actors": 4, "start_timeout": 120}, **settings)
+    model.fit(ray.data.from_pandas([frame] * 20), "label")
+    local = GadgetSVC(**settings).fit_shards([(toy.X, toy.y)] * 20)
+    np.testing.assert_array_equal(local.node_coef_, model.node_coef_)
+
+
 class DeadError(Exception):
     """The driver's end."""
 
@@ -187,9 +201,11 @@ def test_an_interruption_is_resumed(toy, tmp_path, monkeypatch):
     options = {"actors": 2, "checkpoint_dir": str(tmp_path), "checkpoint_every": 20}
 
     def interrupt():
-        until(lambda: runtimes and runtimes[-1].saves.last >= 40, 60)
-        until(lambda: not runtimes[-1]._whole, 60)
-        os.kill(os.getpid(), signal.SIGINT)
+        try:
+            until(lambda: runtimes and runtimes[-1].saves.last >= 40, 240)  # on a busy machine actors start slowly
+            until(lambda: not runtimes[-1]._whole, 60)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)  # also if it waited for nothing: the fit would not end
 
     thread = threading.Thread(target=interrupt)
     thread.start()
@@ -309,7 +325,7 @@ def test_options_are_checked_by_name(toy):
 
 
 def test_too_many_actors_for_the_cluster(toy):
-    with pytest.raises(TimeoutError, match="the cluster has 4 CPUs, 7 actors"):
+    with pytest.raises(TimeoutError, match="of 7 have no place, as the cluster has 4 CPUs, and 7 actors"):
         fitted(toy, "ray", engine_options={"actors": 7, "start_timeout": 8})
 
 

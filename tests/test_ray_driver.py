@@ -17,7 +17,7 @@ from gadget_svm.runtimes.ray_crew import MOST_SAID, Crew, said
 from gadget_svm.runtimes.ray_host import Given, Host, Saved
 from gadget_svm.runtimes.ray_limits import ClusterError
 from gadget_svm.runtimes.ray_seen import Seen
-from ray_threads import SITES, RayError, Stage, TaskError, Threads
+from ray_threads import SITES, Actor, RayError, Stage, TaskError, Threads
 
 
 @pytest.fixture
@@ -490,3 +490,25 @@ def test_an_interruption_as_one_comes_back_leaves_a_checkpoint_that_converges(st
     found = stage.fit(max_iter=1500, topology="ring", options={**options, "resume": True}).history_[-1]
     assert found["disagreement"] < 1e-3
     assert found["objective"] == pytest.approx(calm["objective"], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("placed", "said"),
+    [(True, "all of them run, and still read their rows"), (False, "1 of 3 have no place, as the cluster has 2 CPUs")],
+)
+def test_a_late_start_tells_slow_actors_from_actors_without_a_place(stage, monkeypatch, placed, said):
+    if not placed:
+        monkeypatch.setattr(Actor, "call", lambda actor, *_: Future() if actor is crew.actors[1] else answered())
+    settings = SimpleNamespace(timeout=0.2, start_timeout=0.1, num_cpus=1, resources=None, memory=None)
+    cluster = SimpleNamespace(
+        ray=stage.ray, options=settings, cpus=lambda: 2.0, make=lambda source, *_: Actor(stage.ray, source)
+    )
+    crew = Crew(cluster, ["rows"] * 3, print)
+    with pytest.raises(TimeoutError, match=rf"^2 of 3 actors were not ready within start_timeout=0.1 s: {said}"):
+        crew.starting([answered(), Future(), Future()])
+
+
+def answered():
+    found = Future()
+    found.set_result(0)
+    return found

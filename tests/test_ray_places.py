@@ -13,7 +13,8 @@ import pytest
 
 from gadget_svm import GadgetSVC
 from gadget_svm.data.files import DataFileError
-from gadget_svm.estimator.places import read_place, scheme_of, shard_names, shown
+from gadget_svm.data.formats import read_raw as read_place
+from gadget_svm.estimator.places import scheme_of, shard_names, shown
 from gadget_svm.runtimes import ray_cluster, ray_limits
 from ray_kit import LAM, files_of, own_ray, ray, until
 from web_kit import Web
@@ -185,7 +186,7 @@ def test_shards_of_a_bucket(toy, tmp_path):
     with Web(tmp_path, asked.append, bucket="bucket") as web:
         model = on_ray().fit_shards([web.s3(path.name) for path in paths])
         assert {f"/bucket/{path.name}" for path in paths} <= set(asked)
-        with pytest.raises(FileNotFoundError, match=r"no shard s3://bucket/absent.svm") as absent:
+        with pytest.raises(FileNotFoundError, match=r"no file s3://bucket/absent.svm") as absent:
             read_place(web.s3("absent.svm"))
     assert "secret" not in str(absent.value)
     np.testing.assert_array_equal(local.node_coef_, model.node_coef_)
@@ -324,7 +325,7 @@ def test_a_dataset_that_is_not_shared_out():
         count = threading.Event().wait
 
     Slow.__module__ = "ray.data.slow"
-    with pytest.raises(TimeoutError, match=r"within 0\.5 s how it shares the Dataset out"):
+    with pytest.raises(TimeoutError, match=r"within 0\.5 s that the Dataset's rows are there"):
         on_ray(start_timeout=0.5).fit_shards(Slow())
 
 

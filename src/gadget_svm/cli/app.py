@@ -44,7 +44,11 @@ def gadget(
 
 
 @app.command()
-def demo(out: Annotated[Path, typer.Option(help="The folder for the model and report.html.")] = Path("demo")) -> None:
+def demo(
+    out: Annotated[Path, typer.Option(callback=o.local_path, help="The folder for the model and report.html.")] = Path(
+        "demo"
+    ),
+) -> None:
     """Ten gossiping nodes learn to tell a handwritten 0 from all other digits."""
     from gadget_svm.cli.demo import run_demo
 
@@ -106,7 +110,9 @@ def train(
 
 @app.command()
 def predict(
-    model: Annotated[Path, typer.Argument(help="A model file, or the folder that 'gadget train --out' wrote.")],
+    model: Annotated[
+        str, typer.Argument(help="A model file, or the folder that 'gadget train --out' wrote; by path or URI.")
+    ],
     data: Annotated[
         str, typer.Argument(help="A file, - for stdin, or a named data set, of which the test part is taken.")
     ],
@@ -156,14 +162,20 @@ def reproduce(
     what: Annotated[
         str, typer.Argument(help="table1, table2, table3, table4, figures, network, or all of them.")
     ] = "all",
-    data: Annotated[Path | None, typer.Option("--data", help="The folder with the paper's data sets.")] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", callback=o.local_path, help="The folder with the paper's data sets.")
+    ] = None,
     nodes: Annotated[int, typer.Option(help="Nodes of the network.", min=2)] = 10,
     trials: Annotated[int | None, typer.Option(help="Trials of each experiment (5; with --quick 1).", min=1)] = None,
-    out: Annotated[Path, typer.Option(help="The folder for tables, figures and the page.")] = Path("results"),
+    out: Annotated[
+        Path, typer.Option(callback=o.local_path, help="The folder for tables, figures and the page.")
+    ] = Path("results"),
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer trials and iterations: a look in about a minute.")
     ] = False,
-    docs: Annotated[Path | None, typer.Option(help="Also write the report as this Markdown file.")] = None,
+    docs: Annotated[
+        Path | None, typer.Option(callback=o.local_path, help="Also write the report as this Markdown file.")
+    ] = None,
 ) -> None:
     """Regenerate the paper's evaluation beside its published numbers. Interrupted, it goes on where it stopped."""
     from gadget_svm.cli.reproducing import run_reproduction

@@ -7,11 +7,13 @@ from typing import Annotated
 
 import typer
 
+from gadget_svm.cli.options import local_path
+
 certs_app = typer.Typer(
     help="Certificates for peers: an authority of your own, one certificate a site.", no_args_is_help=True
 )
 PeerName = Annotated[str, typer.Argument(metavar="NAME", help="The peer's name, such as hospital-a.")]
-Ca = Annotated[Path, typer.Option("--ca", metavar="DIR", help="The authority's folder.")]
+Ca = Annotated[Path, typer.Option("--ca", metavar="DIR", callback=local_path, help="The authority's folder.")]
 Days = Annotated[int, typer.Option(help="How long it is good for.", min=1)]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 
@@ -31,7 +33,9 @@ def peers_certs() -> ModuleType:
 
 @certs_app.command("init")
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder; keep it safe and to yourself.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", callback=local_path, help="A new folder; keep it safe and to yourself.")
+    ],
     name: Annotated[str, typer.Option(help="What the authority is called.")] = "gadget-svm",
     days: Days = 3650,
     overwrite: Overwrite = False,
@@ -51,7 +55,10 @@ def issue(
     ] = None,
     ca: Ca = Path("ca"),
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Where the files go. Default: peers/NAME in --ca.")
+        Path | None,
+        typer.Option(
+            "--out", metavar="DIR", callback=local_path, help="Where the files go. Default: peers/NAME in --ca."
+        ),
     ] = None,
     days: Days = 365,
     overwrite: Overwrite = False,

@@ -1,5 +1,6 @@
 """Check the options of `gadget train` before any data is read. The rules are those of the parts that use the values."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,7 +56,7 @@ def check_order(order: Order) -> None:
             wrap_all(make_faults(text), World(nodes_of(order) or ANY_NUMBER, 0))
     check_parameters(make_model(order, NoData()))
     Team.of(order.jobs).close()
-    if order.test is not None:
+    if isinstance(order.test, Path):
         require_file(order.test)
     run = _bind(order, _network(order))
     if order.stopping is not None:

@@ -7,10 +7,11 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from gadget_svm.cli.order import Order
+from gadget_svm.data.uris import Place, join, try_to_write, write
+from gadget_svm.scratch import Scratch
 
 MODEL, HISTORY, SUMMARY = "model.safetensors", "history.jsonl", "summary.json"
 
@@ -18,19 +19,22 @@ MODEL, HISTORY, SUMMARY = "model.safetensors", "history.jsonl", "summary.json"
 def check_targets(order: Order) -> None:
     """Fail now, and not after an hour of training, where something could not be written."""
     if order.out is not None:
-        _writable(order.out, "--out")
+        _require_writable(join(order.out, MODEL), "--out")
     if order.report is not None:
         from gadget_svm.report import require_plotly
 
         require_plotly()
-        if order.report.is_dir():
+        if isinstance(order.report, Path) and order.report.is_dir():
             raise IsADirectoryError(f"--report {order.report} is a folder: name a file, such as report.html, in it")
-        _writable(order.report.parent, "--report")
+        _require_writable(order.report, "--report")
 
 
-def _writable(folder: Path, option: str) -> None:
-    """Looks without leaving a trace: the folder itself is made when there is something to put in it."""
-    nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+def _require_writable(target: Place, option: str) -> None:
+    """Looks without leaving a trace: a folder is made when there is something to put in it."""
+    if not isinstance(target, Path):
+        try_to_write(target)
+        return
+    nearest = next(place for place in (target.parent, *target.absolute().parents) if place.exists())
     if not nearest.is_dir():
         raise NotADirectoryError(f"{option}: {nearest} is a file, not a folder: name another place")
     if not os.access(nearest, os.W_OK | os.X_OK):
@@ -43,20 +47,20 @@ def from_stdin(place: str) -> Iterator[str]:
     if place != "-":
         yield place
         return
-    with TemporaryDirectory(prefix="gadget") as folder:
-        path = Path(folder) / "stdin"
+    with Scratch() as scratch:
+        path = scratch.path / "stdin"
         with path.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
         yield str(path)
 
 
-def write_history(folder: Path, history: Iterable[dict[str, Any]]) -> None:
+def write_history(folder: Place, history: Iterable[dict[str, Any]]) -> None:
     """One record per line."""
     lines = [json.dumps(record, allow_nan=False) + "\n" for record in history]
-    (folder / HISTORY).write_text("".join(lines), encoding="utf-8")
+    write(join(folder, HISTORY), "".join(lines).encode())
 
 
-def write_summary(folder: Path, summary: dict[str, Any]) -> None:
+def write_summary(folder: Place, summary: dict[str, Any]) -> None:
     """The run in one JSON object."""
     text = json.dumps(summary, allow_nan=False, indent=2)
-    (folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
+    write(join(folder, SUMMARY), f"{text}\n".encode())

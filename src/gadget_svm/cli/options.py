@@ -15,18 +15,27 @@ def _option(*names: str, panel: str, help: str, metavar: str | None = None) -> t
     return found
 
 
+def local_path(given: Path | None) -> Path | None:
+    """Refuse a URI where only a local path can be used: it would be taken for a folder of that name."""
+    from gadget_svm.data.uris import local_only
+
+    return None if given is None else local_only(given, "this takes a local path: mount it, or copy it first")
+
+
 Data = Annotated[
     list[str],
     typer.Argument(
         metavar="DATA",
         help="A named data set (see: gadget data list) or a file: svmlight, CSV, Parquet, npz; - is stdin. "
-        "Several files are "
-        "shards, one a node; with --engine ray the actors read them, also by URI (s3://, https://, ...).",
+        "Several files are shards, one a node; with --engine ray the actors read them. Files may be URIs (s3://, "
+        "https://, ...).",
     ),
 ]
 Test = Annotated[
     str | None,
-    _option("--test", panel=DATA, metavar="PATH", help="A file with test rows. Named data sets bring their own."),
+    _option(
+        "--test", panel=DATA, metavar="PATH", help="A file or URI with test rows. Named data sets bring their own."
+    ),
 ]
 Positive = Annotated[
     str | None,
@@ -38,7 +47,13 @@ Format = Annotated[
     _option("--format", panel=DATA, help="svmlight, csv, tsv, parquet or npz. Default: by the file's ending."),
 ]
 DataDir = Annotated[
-    Path | None, _option("--data-dir", panel=DATA, help="A folder to look for named data sets in, before all others.")
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        callback=local_path,
+        rich_help_panel=DATA,
+        help="A folder to look for named data sets in, before all others.",
+    ),
 ]
 Partition = Annotated[
     str,
@@ -201,10 +216,19 @@ Fault = Annotated[
 
 Json = Annotated[bool, _option("--json", panel=OUTPUT, help="One JSON object on stdout, and nothing else.")]
 Out = Annotated[
-    Path | None,
-    _option("--out", "-o", panel=OUTPUT, help="A folder for model.safetensors, history.jsonl and summary.json."),
+    str | None,
+    _option(
+        "--out",
+        "-o",
+        panel=OUTPUT,
+        metavar="DIR",
+        help="A folder or URI for model.safetensors, history.jsonl, summary.json.",
+    ),
 ]
-Report = Annotated[Path | None, _option("--report", panel=OUTPUT, help="An HTML report, one file that opens offline.")]
+Report = Annotated[
+    str | None,
+    _option("--report", panel=OUTPUT, metavar="PATH", help="An HTML report, one file that opens offline."),
+]
 RecordEvery = Annotated[
     int | None,
     _option("--record-every", panel=OUTPUT, help="Iterations between records. Default: ever rarer; 0: only the last."),

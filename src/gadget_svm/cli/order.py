@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gadget_svm.algorithms import Algorithm
+    from gadget_svm.data.uris import Place
     from gadget_svm.estimator import GadgetSVC
 
 SETTINGS = {
@@ -32,7 +33,7 @@ class Order:
     """The options of one training, as given: None where the user said nothing."""
 
     data: str  # a named data set or a file; or what the shards are called together
-    test: Path | None = None
+    test: "Place | None" = None
     positive: str | None = None
     label: str | None = None
     format: str | None = None
@@ -68,8 +69,8 @@ class Order:
     drop: float | None = None
     fault: list[str] | None = None
     json: bool = False
-    out: Path | None = None
-    report: Path | None = None
+    out: "Place | None" = None
+    report: "Place | None" = None
     record_every: int | None = None
     quiet: bool = False
     require_all_rows: bool = False
@@ -77,11 +78,12 @@ class Order:
 
     @classmethod
     def of(cls, data: list[str], test: str | None = None, **options: Any) -> "Order":
-        """As typed: one name or file is data to be dealt out; several, or one URI, are shards."""
-        from gadget_svm.estimator.places import scheme_of
+        """As typed: one name or file is data to be dealt out; several are shards, as is one URI that actors read."""
+        from gadget_svm.data.uris import place_of, scheme_of
 
-        options["test"] = None if test is None else _test_file(test)
-        if len(data) == 1 and not scheme_of(data[0]):
+        places = {"test": test, "out": options.get("out"), "report": options.get("report")}
+        options |= {name: None if given is None else place_of(given) for name, given in places.items()}
+        if len(data) == 1 and (not scheme_of(data[0]) or options.get("engine") != "ray"):
             return cls(data[0], **options)
         return cls(f"{len(data):,} shard{'s' * (len(data) > 1)}", shards=tuple(data), **options)
 
@@ -95,15 +97,6 @@ class Order:
     def fault_texts(self) -> list[str]:
         """All faults as the estimator takes them."""
         return [text for _, text in self.typed_faults]
-
-
-def _test_file(place: str) -> Path:
-    """A path, or what a file: URI means."""
-    from gadget_svm.estimator.places import LOCAL, local, scheme_of, shown
-
-    if scheme_of(place) not in LOCAL:
-        raise ValueError(f"--test {shown(place)} is a URI, and test rows are read here: fetch it and give a path")
-    return local(place)
 
 
 class HasLam(Protocol):

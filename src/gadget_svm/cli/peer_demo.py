@@ -114,7 +114,7 @@ class Demo:
         if self.seed < 0:
             raise ValueError(f"--seed {self.seed}: a number from 0 on")
         check_targets(order)
-        assert order.out is not None
+        assert isinstance(order.out, Path)
         check_folder(order.out)
 
     def parameters(self, lam: float) -> dict[str, Any]:

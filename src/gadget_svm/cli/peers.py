@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gadget_svm.cli.errors import Failure
+from gadget_svm.cli.options import local_path
 
 if TYPE_CHECKING:
     from gadget_svm.peers.config import PeerConfig
@@ -55,7 +56,7 @@ def new(
     scaling: Annotated[str | None, typer.Option(help="none, max-abs or deviation, the same at all sites.")] = None,
     sites: Annotated[int | None, typer.Option(help="Sites whose statistics scaling waits for.", min=1)] = None,
     metrics_port: Annotated[int | None, typer.Option(help="A local port for /metrics and /healthz.", min=1)] = None,
-    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("peer.toml"),
+    out: Annotated[Path, typer.Option(callback=local_path, help="The file to write.")] = Path("peer.toml"),
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False,
 ) -> None:
     """Write a commented peer.toml."""
@@ -200,9 +201,9 @@ def demo(
     peers: Annotated[int, typer.Option(help="How many processes.", min=2, max=64)] = 5,
     data: Annotated[str, typer.Option(help="A named data set, or a file.")] = "digits",
     seconds: Annotated[float, typer.Option(help="How long they learn.", min=5.0)] = 30.0,
-    out: Annotated[Path, typer.Option(help="A folder for certificates, files, models and the summary.")] = Path(
-        "peers"
-    ),
+    out: Annotated[
+        Path, typer.Option(callback=local_path, help="A folder for certificates, files, models and the summary.")
+    ] = Path("peers"),
     chaos: Annotated[bool, typer.Option("--chaos", help="Kill one with -9 on the way, and start it again.")] = False,
     algorithm: Annotated[str, typer.Option(help="pdmm or gadget.")] = "pdmm",
     lam: Annotated[float | None, typer.Option(help="Default: the paper's for a data set of the paper.")] = None,

@@ -13,9 +13,10 @@ from gadget_svm.cli.files import MODEL, from_stdin
 from gadget_svm.data import load_dataset
 from gadget_svm.data.catalog import against_rest
 from gadget_svm.data.files import plain_name
-from gadget_svm.data.formats import agree, read_raw, read_unlabelled
+from gadget_svm.data.formats import agree, named, read_raw, read_unlabelled
 from gadget_svm.data.paper import Parts
 from gadget_svm.data.sources import ENTRIES
+from gadget_svm.data.uris import Place, join, place_of, shown, write
 from gadget_svm.estimator import GadgetSVC, load_model
 from gadget_svm.report.words import percent
 
@@ -33,7 +34,7 @@ class Rows(NamedTuple):
 
 
 def run_prediction(
-    path: Path,
+    path: str,
     data: str,
     node: str | None,
     out: str | None,
@@ -54,7 +55,7 @@ def run_prediction(
         return
     if no_label and (label is not None or positive is not None):
         raise ValueError("--no-label says that no column is a label: leave out --label and --positive, or it")
-    model = load_model(path / MODEL if path.is_dir() else path)
+    model = load_model(model_file(path))
     rows = load_rows(data, label, positive, zero_based, data_dir, no_label, format)
     if label is None and positive is None and lacks_label(rows, data, model, format):
         rows = Rows(*read_unlabelled(data, format=format))
@@ -86,7 +87,7 @@ def as_object(
         "accuracy": None if y is None or len(strange) == classes else share_right(answers, y),
         "unknown_labels": strange,
     }
-    return about | ({"predictions": answers.tolist()} if out is None else {"out": out})
+    return about | ({"predictions": answers.tolist()} if out is None else {"out": shown(place_of(out))})
 
 
 def site_called(model: GadgetSVC, node: str) -> Any:
@@ -95,6 +96,13 @@ def site_called(model: GadgetSVC, node: str) -> Any:
         if str(site) == node:
             return site
     return int(node) if node.isdecimal() else node
+
+
+def model_file(given: str) -> Place:
+    """The file itself, or the one in a folder; of a URI the ending tells which it is."""
+    place = place_of(given)
+    folder = place.is_dir() if isinstance(place, Path) else not place.partition("?")[0].endswith(".safetensors")
+    return join(place, MODEL) if folder else place
 
 
 def whose(model: GadgetSVC, node: str | None) -> str:
@@ -119,14 +127,14 @@ def load_rows(
     """A named data set's test part, or all rows of a file."""
     if data in ENTRIES:
         chosen: dict[str, Any] = {} if positive is None else {"positive": positive}
-        named = load_dataset(data, label=label, data_dir=data_dir, **chosen)
-        return Rows(named.X_test, None, None if no_label else named.y_test)
-    if not Path(data).is_file():
+        known = load_dataset(data, label=label, data_dir=data_dir, **chosen)
+        return Rows(known.X_test, None, None if no_label else known.y_test)
+    if isinstance(place := place_of(data), Path) and not place.is_file():
         load_dataset(data)  # which knows the sentence for a name or file that is not there
     if no_label:
         return Rows(*read_unlabelled(data, zero_based=zero_based, format=format))
-    raw = read_raw(Path(data), label, format)
-    [(X, y)] = agree([Path(data)], [raw], None, zero_based)
+    raw = read_raw(data, label, format)
+    [(X, y)] = agree([named(data)], [raw], None, zero_based)
     parts = against_rest(Parts(X, y, None, None), positive)
     return Rows(parts.X, raw.columns, parts.y, raw.label)
 
@@ -145,7 +153,7 @@ def writes_every_column(name: str, format: str | None = None) -> bool:
     """Whether a file's width is that of its rows; svmlight leaves out features that do not occur."""
     if format is not None:
         return format != "svmlight"
-    return name not in ENTRIES and plain_name(Path(name)).suffix.lower() in FIXED_WIDTH
+    return name not in ENTRIES and plain_name(named(name)).suffix.lower() in FIXED_WIDTH
 
 
 def in_order(X: Any, name: str, columns: tuple[str, ...] | None, wanted: list[str]) -> Any:
@@ -199,5 +207,4 @@ def write_answers(out: str, answers: NDArray[Any]) -> None:
     if out == "-":
         sys.stdout.write(text)
     else:
-        Path(out).parent.mkdir(parents=True, exist_ok=True)
-        Path(out).write_text(text, encoding="utf-8")
+        write(place_of(out), text.encode())

@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 
 from gadget_svm.cli.order import Order
 from gadget_svm.data.files import Raw
-from gadget_svm.data.formats import agree, read_raw
+from gadget_svm.data.formats import agree, named, read_raw
 from gadget_svm.data.sources import ENTRIES
 from gadget_svm.estimator.places import scheme_of, shard_names, shown
 from gadget_svm.estimator.shards import Agreed
@@ -85,6 +85,6 @@ def matched_test(order: Order, test: Raw | None, agreed: Agreed) -> tuple[csr_ma
     if test is None or order.test is None:
         return None, None
     like = Raw(csr_matrix((1, agreed.features)), np.zeros(1), agreed.columns)
-    places = [Path(shown(order.shards[0])), order.test]
+    places = [named(order.shards[0]), named(order.test)]
     X, y = agree(places, [like, test], None, agreed.zero_based)[1]
     return csr_matrix(X[:, : agreed.features]), y

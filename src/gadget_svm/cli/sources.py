@@ -74,7 +74,7 @@ class Pooled:
     def of(cls, order: Order, data: Dataset, sites: NDArray[Any] | None) -> "Pooled":
         """Scale the rows as ordered."""
         scale = scale_for(order.scale, data, wants_intercept(order))
-        return cls(scaled(data, scale), sites, order.shards, scale)
+        return cls(scaled(data, scale), sites, tuple(map(shown, order.shards)), scale)
 
     @property
     def lam(self) -> float | None:
@@ -141,5 +141,5 @@ def shards_of(order: Order) -> Source:
     stack = stack_shards(order.shards, order.label, order.format)
     parts = Parts(stack.X, stack.y, *matched_test(order, test, stack.agreed()))
     first, last = order.shards[0], order.shards[-1]
-    data = Dataset(order.data, *against_rest(parts, order.positive), None, f"read from {first} to {last}")
+    data = Dataset(order.data, *against_rest(parts, order.positive), None, f"read from {shown(first)} to {shown(last)}")
     return Pooled.of(order, data, stack.sites)

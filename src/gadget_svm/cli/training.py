@@ -24,6 +24,7 @@ from gadget_svm.cli.sources import Known, Pooled, Source, shards_of
 from gadget_svm.cli.tables import say, show_training
 from gadget_svm.data import Dataset, load_dataset
 from gadget_svm.data.sources import ENTRIES
+from gadget_svm.data.uris import join, shown
 from gadget_svm.estimator import GadgetSVC, save_model
 from gadget_svm.faults import make_faults
 from gadget_svm.report.losses import lost_nodes
@@ -66,7 +67,7 @@ def train_models(order: Order, aside: Console, reference: Reference | None) -> T
     known, signalled = fit(model, source, aside, meter(aside, order.max_iter, order.max_seconds, order.quiet))
     history = [plain(record) for record in model.history_]
     if order.out is not None:
-        save_model(unscaled(model, known.scale), order.out / MODEL)
+        save_model(unscaled(model, known.scale), join(order.out, MODEL))
         write_history(order.out, history)
     judge, rows = known.judge, known.rows(len(model.node_coef_))
     summary = summarise(order, known.about, model, judge.nodes(model, rows), judge.average(model))
@@ -128,7 +129,7 @@ def remark(about: dict[str, Any], model: GadgetSVC, aside: Console) -> None:
             "(--gossip push-sum insists on the paper's form).")  # fmt: skip
 
 
-def fit(model: GadgetSVC, source: Source, aside: Console, shown: Meter) -> tuple[Known, int]:
+def fit(model: GadgetSVC, source: Source, aside: Console, progress: Meter) -> tuple[Known, int]:
     """Train under observation; Ctrl-C and SIGTERM end it after the current iterations.
 
     Returns what was known of the rows before, and the exit code of the signal, 0 if there was none.
@@ -143,15 +144,15 @@ def fit(model: GadgetSVC, source: Source, aside: Console, shown: Meter) -> tuple
         error = known[0].judge.test_error(mean)
         if error is not None:
             record["test_error"] = error
-        shown.record(record)
+        progress.record(record)
 
-    with Interruption() as interruption, shown, warnings.catch_warnings():
+    with Interruption() as interruption, progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # said in words below the table
         interruption.heeded = False  # nothing is learned yet, and a start that waits for room in a cluster asks nobody
 
         def should_stop() -> bool:
             interruption.heeded = True
-            shown.tick()
+            progress.tick()
             return interruption.asked
 
         source.fit(model, ready, observe, should_stop)
@@ -174,13 +175,13 @@ def show(order: Order, trained: Trained, aside: Console) -> None:
     if trained.model.stopped_by_ == "interrupted":
         say(aside, interrupted(order, trained.model.n_iter_, trained.exit_code))
     elif order.out is not None:
-        say(aside, f"The model is in {order.out / MODEL}.")
+        say(aside, f"The model is in {shown(join(order.out, MODEL))}.")
     if order.report is not None:
-        say(aside, f"The report is {order.report}.")
+        say(aside, f"The report is {shown(order.report)}.")
 
 
 def interrupted(order: Order, n_iter: int, code: int) -> str:
     """What is left after Ctrl-C or SIGTERM."""
     what = "terminated" if code == TERMINATED else "interrupted"
-    kept = "not kept, as no --out DIR was given" if order.out is None else f"kept in {order.out / MODEL}"
+    kept = "not kept, as no --out DIR was given" if order.out is None else f"kept in {shown(join(order.out, MODEL))}"
     return f"{what} at iteration {n_iter:,}: the models so far are {kept}"

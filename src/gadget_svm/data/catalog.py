@@ -16,6 +16,7 @@ from gadget_svm.data.files import COMPRESSIONS, Labels
 from gadget_svm.data.formats import read_tables
 from gadget_svm.data.paper import Parts
 from gadget_svm.data.sources import ENTRIES, Entry, Layout
+from gadget_svm.data.uris import file_name, place_of, shown
 from gadget_svm.names import lookup, unknown
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def load_dataset(
     progress: Progress | None = None,
     format: str | None = None,
 ) -> Dataset:
-    """Load a data set by name, or from a file (svmlight, CSV, Parquet, npz).
+    """Load a data set by name, or from a file, by path or URI (svmlight, CSV, Parquet, npz).
 
     Parameters
     ----------
@@ -166,12 +167,13 @@ def _from_files(
     label: str | int | None,
     format: str | None,
 ) -> Dataset:
-    path = Path(name)
-    if not path.is_file():
+    path = place_of(name)
+    if isinstance(path, Path) and not path.is_file():
         raise _no_such(name)
     tables = read_tables([path] if test is None else [path, test], label=label, format=format)
     parts = against_rest(Parts(*tables[0], *(tables[1] if test is not None else (None, None))), positive)
-    return Dataset(path.name, *parts, None, f"read from {path}")
+    called = path.name if isinstance(path, Path) else file_name(path)
+    return Dataset(called, *parts, None, f"read from {shown(path)}")
 
 
 def _no_such(name: str) -> Exception:

@@ -27,6 +27,7 @@ from gadget_svm.data.files import (
     require_rows,
 )
 from gadget_svm.data.svmlight import looks_like_svmlight, read_svmlight
+from gadget_svm.data.uris import local_copy, place_of, shown
 from gadget_svm.names import lookup
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def read_table(
     zero_based: bool | None = None,
     format: str | None = None,
 ) -> tuple[csr_matrix, Labels]:
-    """Read one file: svmlight, CSV (both also .gz .bz2 .xz), Parquet or npz.
+    """Read one file, by path or URI: svmlight, CSV (both also .gz .bz2 .xz), Parquet or npz.
 
     Parameters
     ----------
@@ -92,11 +93,11 @@ def read_named(
     format: str | None = None,
 ) -> tuple[list[tuple[csr_matrix, Labels]], tuple[str, ...] | None]:
     """`read_tables`, and the names of the features where the first file has any."""
-    places = [Path(path) for path in paths]
-    raws = [read_raw(path, label, format) for path in places]
+    places = [named(path) for path in paths]
+    raws = [read_raw(path, label, format) for path in paths]
     tables = agree(places, raws, n_features, zero_based)
-    for path, raw, (_, y) in zip(places, raws, tables, strict=True):
-        require_classes(path, raw, y)
+    for place, raw, (_, y) in zip(places, raws, tables, strict=True):
+        require_classes(place, raw, y)
     return tables, raws[0].columns
 
 
@@ -104,14 +105,19 @@ def read_unlabelled(
     path: str | PathLike[str], *, zero_based: bool | None = None, format: str | None = None
 ) -> tuple[csr_matrix, tuple[str, ...] | None]:
     """A file in which every column is a feature (svmlight: whatever stands for a label), and their names."""
-    place = Path(path)
-    raw = read_raw(place, NoLabel.NONE, format)
-    return agree([place], [raw], None, zero_based)[0][0], raw.columns
+    raw = read_raw(path, NoLabel.NONE, format)
+    return agree([named(path)], [raw], None, zero_based)[0][0], raw.columns
 
 
-def read_raw(path: Path, label: LabelColumn = None, format: str | None = None) -> Raw:
-    """One file as it is, before it agrees with others: what each of several readers does for `agree`."""
-    return _reader(path, format)(path, label)
+def read_raw(place: str | PathLike[str], label: LabelColumn = None, format: str | None = None) -> Raw:
+    """One file, by path or URI, as it is, before it agrees with others."""
+    with local_copy(place_of(place)) as path:
+        return _reader(path, format)(path, label)
+
+
+def named(place: str | PathLike[str]) -> Path:
+    """A file's name for messages: a URI's without its keys."""
+    return Path(shown(place_of(place)))
 
 
 def require_classes(path: Path, raw: Raw, y: Labels) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from gadget_svm.algorithms import Auto, AveragedSgd, Gadget, MomDsvm, Pdmm, TwoPushSum
+from gadget_svm.data.uris import local_copy, place_of, write
 from gadget_svm.estimator.svc import GadgetSVC
 from gadget_svm.names import lookup
 
@@ -16,13 +17,15 @@ FORMAT = "gadget-svm/1"
 ARRAYS = ("coef_", "intercept_", "node_coef_", "node_intercept_")
 
 
-def save_model(model: GadgetSVC, path: str | Path) -> Path:
-    """Write every node's model and the average to one file; a half-written file never replaces a good one."""
+def save_model(model: GadgetSVC, path: str | Path) -> Path | str:
+    """Write every node's model and the average to one file, by path or URI (s3://...), and return where it is.
+
+    A half-written local file never replaces a good one.
+    """
     from safetensors.numpy import save
 
     check_is_fitted(model)
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    target = place_of(path)
     tensors = {name: np.ascontiguousarray(getattr(model, name)) for name in ARRAYS}
     classes = model.classes_
     about = {
@@ -38,22 +41,22 @@ def save_model(model: GadgetSVC, path: str | Path) -> Path:
         "parameters": {key: value for key, value in model.get_params(deep=False).items() if _plain(value)},
         "algorithm": _settings(model.algorithm),
     }
-    part = target.with_name(target.name + ".part")
-    try:
-        part.write_bytes(save(tensors, metadata={"gadget": json.dumps(about, default=_scalar)}))
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    write(target, save(tensors, metadata={"gadget": json.dumps(about, default=_scalar)}))
     return target
 
 
 def load_model(path: str | Path) -> GadgetSVC:
-    """Read a model file; a damaged or foreign one is a ValueError that says so."""
+    """Read a model file, by path or URI; a damaged or foreign one is a ValueError that says so."""
+    place = place_of(path)
+    if isinstance(place, Path) and not place.is_file():
+        raise FileNotFoundError(f"no model file {place}: train one with 'gadget train DATA --out DIR'")
+    with local_copy(place) as source:
+        return _load(source)
+
+
+def _load(source: Path) -> GadgetSVC:
     from safetensors import SafetensorError, safe_open
 
-    source = Path(path)
-    if not source.is_file():
-        raise FileNotFoundError(f"no model file {source}: train one with 'gadget train DATA --out DIR'")
     try:
         with safe_open(source, framework="numpy") as file:
             about = json.loads((file.metadata() or {}).get("gadget", "{}"))

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from gadget_svm.data.catalog import against_rest
 from gadget_svm.data.columnar import read_arrow
 from gadget_svm.data.files import Raw, tidy_labels
-from gadget_svm.data.formats import agree
+from gadget_svm.data.formats import agree, read_raw
 from gadget_svm.data.paper import Parts
 from gadget_svm.data.partition import deal_by_sites
-from gadget_svm.estimator.places import read_place, shard_names, shown
+from gadget_svm.estimator.places import shard_names, shown
 from gadget_svm.estimator.problem import WORTH_SPARING, as_csr, pairs_of, row_weights
 from gadget_svm.estimator.shards import Agreed, warn_of_kinds
 from gadget_svm.kernels import Team
@@ -77,7 +77,7 @@ class Shards:
             pairs = zip(self.names, self.tables, strict=True)
             self._raws = [_from_tables(name, parts, self.label) for name, parts in pairs]
         else:
-            self._raws = [_slim(read_place(name, self.label)) for name in self.names]
+            self._raws = [_slim(read_raw(name, self.label)) for name in self.names]
         return [_look(shown(name), raw) for name, raw in zip(self.names, self._raws, strict=True)]
 
     def settle(self, terms: Terms) -> tuple[NDArray[np.bool_], Floats]:
@@ -248,8 +248,8 @@ def start_dataset(dataset: Any, nodes: int | None, label: str | None, options: d
     settings = ray_cluster.RayOptions.of(options)
     cluster = ray_cluster.Cluster(settings)
     try:
-        what = "how it shares the Dataset out: is there room for its tasks beside what else runs on the cluster?"
-        tables = ray_cluster.within(settings.start_timeout, what, lambda: _shared_out(dataset, nodes))
+        what = "that the Dataset's rows are there: are CPUs free for its tasks beside what else runs on the cluster?"
+        tables = ray_cluster.within(settings.start_timeout, what, lambda: _shared_out(cluster.ray, dataset, nodes))
     except BaseException:
         cluster.close()
         raise
@@ -257,15 +257,21 @@ def start_dataset(dataset: Any, nodes: int | None, label: str | None, options: d
     return _start(names, options, lambda first, last: Shards(names[first:last], tables[first:last], label), cluster)
 
 
-def _shared_out(dataset: Any, nodes: int | None) -> list[list[Any]]:
-    """The tables of every node's part, as references."""
+def _shared_out(ray: Any, dataset: Any, nodes: int | None) -> list[list[Any]]:
+    """The tables of every node's part, as references to what is computed.
+
+    Tasks that are still to run would wait for CPUs that the actors hold, while the actors wait for them.
+    """
     count = dataset.count()
     nodes = min(10, count) if nodes is None else nodes
     if nodes > count:
         raise ValueError(f"n_nodes={nodes} is more than the {count} rows: every node needs at least one row")
     cuts = [count * i // nodes for i in range(1, nodes)]
     parts = dataset.split_at_indices(cuts) if cuts else [dataset.materialize()]
-    return [part.to_arrow_refs() for part in parts]
+    tables = [part.to_arrow_refs() for part in parts]
+    refs = [ref for part in tables for ref in part]
+    ray.wait(refs, num_returns=len(refs), fetch_local=False)
+    return tables
 
 
 def _start(names: list[str], options: dict[str, Any], source: Any, cluster: Any = None) -> Any:

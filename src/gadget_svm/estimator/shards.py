@@ -3,15 +3,14 @@
 import warnings
 from collections.abc import Iterable, Sequence
 from os import PathLike, fspath
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from gadget_svm.data.formats import agree, read_raw, require_classes
-from gadget_svm.estimator.places import LOCAL, local, scheme_of, shown
+from gadget_svm.data.formats import agree, named, read_raw, require_classes
+from gadget_svm.data.uris import shown
 
 MENTIONED = 3
 """So many labels of a shard are named in a warning."""
@@ -45,13 +44,7 @@ def stack_shards(shards: Iterable[Any], label: str | None = None, format: str | 
     """All rows, all labels, and the node of each row. A shard is (X, y) or a path; ``label`` is a file's column."""
     shards = list(shards)
     files = [fspath(shard) for shard in shards if isinstance(shard, str | PathLike)]
-    for file in files:
-        if scheme_of(file) not in LOCAL:
-            raise ValueError(
-                f"{shown(file)} is a URI, which actors read: use engine='ray' (--engine ray), or fetch it and give a "
-                "path"
-            )
-    read, zero_based, columns = _read([local(file) for file in files], label, format)
+    read, zero_based, columns = _read(files, label, format)
     tables = iter(read)
     pairs = [next(tables) if isinstance(shard, str | PathLike) else _pair(i, shard) for i, shard in enumerate(shards)]
     if not pairs:
@@ -67,7 +60,7 @@ def stack_shards(shards: Iterable[Any], label: str | None = None, format: str | 
                 f"shard {i} has {X.shape[1]} features, another has {widest}: do the nodes share one set of features?"
             )
     warn_of_kinds(
-        [fspath(shard) if isinstance(shard, str | PathLike) else f"shard {i}" for i, shard in enumerate(shards)],
+        [shown(fspath(shard)) if isinstance(shard, str | PathLike) else f"shard {i}" for i, shard in enumerate(shards)],
         [y for _, y in pairs],
     )
     sizes = [X.shape[0] for X, _ in pairs]
@@ -76,16 +69,17 @@ def stack_shards(shards: Iterable[Any], label: str | None = None, format: str | 
 
 
 def _read(
-    paths: list[Path], label: str | None, format: str | None
+    files: list[str], label: str | None, format: str | None
 ) -> tuple[list[tuple[sp.csr_matrix, NDArray[Any]]], bool | None, tuple[str, ...] | None]:
-    """The tables of files, brought to one width; whether svmlight counts from 0, and the features' names."""
-    if not paths:
+    """The tables of files or URIs, brought to one width; whether svmlight counts from 0, and the features' names."""
+    if not files:
         return [], None, None
-    raws = [read_raw(path, label, format) for path in paths]
+    raws = [read_raw(file, label, format) for file in files]
     from_zero = [bool((raw.X.indices == 0).any()) for raw in raws if raw.sparse_text]
-    tables = agree(paths, raws, None, None)
-    for path, raw, (_, y) in zip(paths, raws, tables, strict=True):
-        require_classes(path, raw, y)
+    places = [named(file) for file in files]
+    tables = agree(places, raws, None, None)
+    for place, raw, (_, y) in zip(places, raws, tables, strict=True):
+        require_classes(place, raw, y)
     return tables, any(from_zero) if from_zero else None, raws[0].columns
 
 

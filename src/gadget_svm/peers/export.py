@@ -46,4 +46,5 @@ def export(
     columns: tuple[str, ...] | None = None,
 ) -> Path:  # fmt: skip
     """Write the model file; a half-written one never replaces a good one."""
-    return save_model(as_model(weights, scale, charter, name=name, ticks=ticks, columns=columns), path)
+    save_model(as_model(weights, scale, charter, name=name, ticks=ticks, columns=columns), path)
+    return path

@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from gadget_svm.data.uris import place_of, write
 from gadget_svm.network import Network
 from gadget_svm.report import curves, graph
 from gadget_svm.report.losses import entry, present
@@ -25,18 +26,15 @@ def write_report(
     history: Sequence[dict[str, Any]],
     network: Network,
     title: str | None = None,
-) -> Path:
-    """Write the report of one run.
+) -> Path | str:
+    """Write the report of one run to a path or URI, and return where it is.
 
     ``summary`` is what `gadget train --json` prints: dataset, parameters, nodes, average, n_iter, why, messages,
     bytes, seconds; ``history`` its records; ``network`` the graph the nodes gossiped on.
     """
-    target = Path(path)
+    target = place_of(path)
     text = page(summary, history, network, title or f"Gossip on {summary['dataset']['name']}")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(target.name + ".part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(target)
+    write(target, text.encode())
     return target
 
 

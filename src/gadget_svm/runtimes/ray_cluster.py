@@ -7,7 +7,6 @@ import atexit
 import numbers
 import os
 import socket
-import tempfile
 import threading
 import warnings
 from dataclasses import dataclass, fields, replace
@@ -19,11 +18,13 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
+from gadget_svm.data.uris import local_only
 from gadget_svm.names import lookup
 from gadget_svm.runtimes import checkpoints
 from gadget_svm.runtimes.ray_host import Host
 from gadget_svm.runtimes.ray_limits import Call, ClusterError, greet, hanging, within
 from gadget_svm.runtimes.ray_signals import SigtermGuard
+from gadget_svm.scratch import Scratch
 
 __all__ = ["Cluster", "RayOptions", "reach", "the_ray", "within"]
 Floats = NDArray[np.float64]
@@ -98,9 +99,17 @@ class RayOptions:
             raise ValueError(f"engine option resume must be True, False or 'auto', got {options.resume!r}")
         if options.resume and options.checkpoint_dir is None:
             raise ValueError(f"engine option resume={options.resume} needs checkpoint_dir: name the folder of the run")
+        if options.temp_dir is not None:
+            options = replace(
+                options, temp_dir=str(local_only(options.temp_dir, "temp_dir is a folder of this machine"))
+            )
         if options.checkpoint_dir is None:
             return options
-        return replace(options, checkpoint_dir=str(Path(options.checkpoint_dir).resolve()))  # actors stand elsewhere
+        folder = local_only(
+            options.checkpoint_dir,
+            "checkpoints need a folder: name one as checkpoint_dir that all machines mount (NFS, or a bucket by FUSE)",
+        )
+        return replace(options, checkpoint_dir=str(folder.resolve()))  # actors stand elsewhere
 
     def decided(self) -> "RayOptions":
         """With True or False for resume="auto"."""
@@ -175,7 +184,7 @@ class Cluster:
         if hanging():
             raise ClusterError(STILL_HANGING)
         self.ray, self.own = the_ray(), False
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._scratch: Scratch | None = None
         self._sigterm: SigtermGuard | None = None  # None: Ray was connected before
         self._held = None if folder is None else checkpoints.hold(folder)
         self.options = options.decided()  # only now: the lock keeps others out of the folder
@@ -217,17 +226,17 @@ class Cluster:
             return
         cores = os.cpu_count() or 1
         needed = int(np.ceil((options.actors or 1) * options.num_cpus))
-        if options.temp_dir is None:  # one in one that is ours alone, as Ray opens its own to everybody
-            self._temporary = tempfile.TemporaryDirectory(prefix="gadget")  # short: sockets in it have long names
+        self._scratch = Scratch()
         settings: dict[str, Any] = (
             {"object_store_memory": options.object_store_memory} if (options.object_store_memory) else {}
         )
         with _Environment({**INLINE, "RAY_USAGE_STATS_ENABLED": "0"}):
             self.ray.init(
                 address="local", include_dashboard=False, num_cpus=max(cores, needed), _node_ip_address="127.0.0.1",
-                _temp_dir=options.temp_dir or (f"{self._temporary.name}/r" if self._temporary else None), **settings,
-                **quiet,
+                # a folder in one that is ours alone, as Ray opens its own to everybody
+                _temp_dir=options.temp_dir or f"{self._scratch.path}/r", **settings, **quiet,
             )  # fmt: skip
+        self._scratch.note_session(_session_folder())
 
     def _join(self, address: str, quiet: dict[str, Any]) -> None:
         """Connect to a cluster. In a thread: Ray may wait for ever. (Not so where Ray is started: its processes would
@@ -293,9 +302,9 @@ class Cluster:
         if self._sigterm is not None:
             self._sigterm.release()
             self._sigterm = None
-        if self._temporary is not None:
-            self._temporary.cleanup()
-            self._temporary = None
+        if self._scratch is not None:
+            self._scratch.close()
+            self._scratch = None
         if self._held is not None:
             os.close(self._held)
             self._held = None
@@ -312,6 +321,11 @@ class Cluster:
                 self._give_up(leaving)
         if leaving.found.done():
             leaving.found.result()
+
+
+def _session_folder() -> str:
+    """Of the Ray that this process has started."""
+    return str(import_module("ray._private.worker")._global_node.get_session_dir_path())
 
 
 def _kill_own() -> bool:

@@ -50,12 +50,7 @@ class Crew:
         """All answers, or an error that says what hinders the start."""
         _, late = self.ray.wait(refs, num_returns=len(refs), timeout=self.options.start_timeout)
         if late:
-            raise TimeoutError(
-                f"{len(late)} of {len(refs)} actors were not ready within start_timeout="
-                f"{self.options.start_timeout:g} s: the cluster has {self._cpus()} CPUs, {len(refs)} actors of "
-                f"{self.options.num_cpus:g} {self._wishes()}were asked for; ask for fewer with "
-                "engine_options={'actors': ...}, or give them longer to read their rows"
-            )
+            raise TimeoutError(self._why_late(len(late), len(refs)))
         try:
             return list(self.ray.get(refs, timeout=self.options.timeout))
         except self.ray.exceptions.RayTaskError as error:
@@ -69,6 +64,22 @@ class Crew:
                     "or have Ray do it by engine_options={'runtime_env': ...}"
                 )
             raise ClusterError(f"an actor was lost while all were starting ({why}): {fix}") from None
+
+    def _why_late(self, late: int, asked: int) -> str:
+        """Tell actors that have no place in the cluster from actors that run and are slow."""
+        said = f"{late} of {asked} actors were not ready within start_timeout={self.options.start_timeout:g} s: "
+        pings = [self.actors[index].ping.remote() for index in self.live()]
+        _, silent = self.ray.wait(pings, num_returns=len(pings), timeout=min(HEARING, self.options.timeout))
+        if silent:
+            return (
+                f"{said}{len(silent)} of {len(pings)} have no place, as the cluster has {self._cpus()} CPUs, and "
+                f"{len(pings)} actors of {self.options.num_cpus:g} {self._wishes()}were asked for; ask for fewer with "
+                "engine_options={'actors': ...}, or wait until the cluster has room"
+            )
+        return (
+            f"{said}all of them run, and still read their rows or compile; give them longer with "
+            "engine_options={'start_timeout': ...}, or look for what they wait for in their logs"
+        )
 
     def _wishes(self) -> str:
         wishes = {"resources": self.options.resources, "memory": self.options.memory}

@@ -1,0 +1,239 @@
+"""Files by path or URI: tells the one from the other, reads and writes both.
+
+http and https are read with the standard library, other schemes with pyarrow if it knows them, else with fsspec. Errors
+name the place without the keys that a URI may carry.
+"""
+
+import base64
+import os
+import re
+import secrets
+import shutil
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPException
+from importlib import import_module
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from gadget_svm.data.fetch import WEB, web_opener
+from gadget_svm.data.files import DataFileError
+from gadget_svm.scratch import Scratch
+
+Place = str | Path
+"""A URI as text, or a local path."""
+LOCAL = ("", "file")
+WEB_TIMEOUT_S = 60.0
+"""Seconds that a web server may say nothing."""
+URI = r"([A-Za-z][A-Za-z0-9+.-]+)"
+
+
+def scheme_of(place: str) -> str:
+    """The scheme of a URI, empty for a path: a drive's letter, or a colon in a name, makes no URI."""
+    found = re.match(rf"{URI}://|(file):/", place)
+    return (found[1] or found[2]).lower() if found else ""
+
+
+def place_of(given: str | os.PathLike[str]) -> Place:
+    """Return a URI as text and all else, also a file: URI, as a local path.
+
+    Raises
+    ------
+    ValueError
+        If a URI was made a path, which turns :// into :/ and would name a local folder.
+    """
+    text = os.fspath(given)
+    if scheme_of(text) not in LOCAL:
+        return text
+    if not scheme_of(text) and re.match(rf"{URI}:/", text):
+        raise ValueError(f"{text} is a URI that lost a '/' when it was made a path: give it as text, with '://'")
+    return local(text)
+
+
+def local_only(given: str | os.PathLike[str], what: str) -> Path:
+    """Return the path, or refuse a URI: ``what`` says what needs a local path and why."""
+    text = os.fspath(given)
+    if scheme_of(text) not in LOCAL or (not scheme_of(text) and re.match(rf"{URI}:/", text)):
+        raise ValueError(f"{shown(text)} is a URI, and {what}")
+    return local(text)
+
+
+def local(place: str) -> Path:
+    """The path that is given, or that a file: URI means."""
+    if not scheme_of(place):
+        return Path(place)
+    parts = urlsplit(place)
+    if parts.netloc not in ("", "localhost"):
+        host = parts.netloc.rpartition("@")[2]
+        raise ValueError(
+            f"file://{host}{parts.path} is a file of the machine {host!r}, which other machines cannot read: write "
+            f"file://{parts.path} if all machines have it under that name"
+        )
+    if parts.query or parts.fragment:
+        raise ValueError(f"{place} has a '?' or '#', which end a URI's path: in a file's name write %3F and %23")
+    return Path(unquote(parts.path))
+
+
+def file_name(place: str) -> str:
+    """The last part of a URI's path, by whose ending the format is known."""
+    name = PurePosixPath(unquote(urlsplit(place).path)).name
+    if not name:
+        raise ValueError(
+            f"{shown(place)} names no file, so its format cannot be told: give a URI whose path ends in a file's name, "
+            "such as part-0.svm"
+        )
+    return name
+
+
+def join(folder: Place, name: str) -> Place:
+    """A file in a folder; what follows a '?' in a URI stays at its end."""
+    if isinstance(folder, Path):
+        return folder / name
+    parts = urlsplit(folder)
+    return parts._replace(path=f"{parts.path.rstrip('/')}/{name}").geturl()
+
+
+def shown(place: Place) -> str:
+    """A place as it may be printed: a URI without the keys in it."""
+    if isinstance(place, Path) or scheme_of(place) in LOCAL:
+        return str(place)
+    rest = re.split("[?#]", place.partition("://")[2])[0]
+    return f"{scheme_of(place)}://{rest.rpartition('@')[2]}"  # a password with a / in it looks like a path
+
+
+@contextmanager
+def local_copy(place: Place) -> Iterator[Path]:
+    """The local file, or a temporary copy of what a URI names. Errors, also of the block, name the URI."""
+    if isinstance(place, Path):
+        yield place
+        return
+    with Scratch() as scratch:
+        copy = scratch.path / file_name(place)
+        try:
+            with copy.open("wb") as target:
+                _fetch(place, target)
+            yield copy
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"no file {shown(place)} ({_said(error, place)}): check the spelling") from None
+        except (OSError, HTTPException) as error:
+            raise OSError(f"{shown(place)} cannot be read: {_said(error, place)}") from None
+        except ValueError as error:  # of what is in it, or of a label that is not
+            kind = DataFileError if isinstance(error, DataFileError) else ValueError
+            raise kind(_said(error, place).replace(str(copy), shown(place))) from None
+
+
+def write(place: Place, content: bytes) -> None:
+    """Write a file. A half-written local file never replaces a good one; parents are made where they are missing."""
+    if isinstance(place, Path):
+        _write_local(place, content)
+        return
+    require_writable_scheme(place)
+    try:
+        with _open(place, "wb") as target:
+            target.write(content)
+    except OSError as error:
+        raise OSError(f"{shown(place)} cannot be written: {_said(error, place)}") from None
+
+
+def require_writable_scheme(place: str) -> None:
+    """Refuse a URI of the web: it can be read only."""
+    if scheme_of(place) in WEB:
+        raise ValueError(f"{shown(place)} can be read but not written: give a path, or a URI such as s3://bucket/name")
+
+
+def try_to_write(target: str) -> None:
+    """Raise unless a file can be written by its URI; an empty file of another name is written and removed again."""
+    require_writable_scheme(target)
+    parts = urlsplit(target)
+    place = parts._replace(path=f"{parts.path}.{secrets.token_hex(4)}").geturl()
+    write(place, b"")
+    found = _arrow(place)
+    if found is not None:
+        found[0].delete_file(found[1])
+    else:
+        system, path = _fsspec(place).core.url_to_fs(place)
+        system.rm_file(path)
+
+
+def _write_local(target: Path, content: bytes) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(target.name + ".part")
+    try:
+        part.write_bytes(content)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _said(error: Exception, place: str) -> str:
+    return str(error).replace(place, shown(place)) or type(error).__name__
+
+
+def _fetch(place: str, target: Any) -> None:
+    """Copy what is there, all of it."""
+    if scheme_of(place) in WEB:
+        _fetch_web(place, target)
+        return
+    with _open(place, "rb") as source:
+        shutil.copyfileobj(source, target)
+
+
+def _open(place: str, mode: str) -> Any:
+    """A file by its URI, to be read or written in bytes."""
+    found = _arrow(place)
+    if found is None:
+        return _fsspec(place).open(place, mode)
+    system, path = found
+    return (system.open_input_stream if mode == "rb" else system.open_output_stream)(path, compression=None)
+
+
+def _arrow(place: str) -> tuple[Any, str] | None:
+    """pyarrow's file system and the path in it; None without pyarrow, or if it does not know the scheme."""
+    try:
+        from pyarrow import ArrowException, fs
+    except ImportError:
+        return None
+    try:
+        system, path = fs.FileSystem.from_uri(place)
+    except (ArrowException, ValueError):
+        return None
+    return system, path
+
+
+def _fsspec(place: str) -> Any:
+    scheme = scheme_of(place)
+    try:
+        return import_module("fsspec")
+    except ImportError as error:
+        raise ImportError(
+            f"{shown(place)}: {scheme}:// takes pyarrow (s3, gs, hdfs) or fsspec with the package for {scheme}: "
+            "pip install 'gadget-svm[parquet]' or 'gadget-svm[remote]', with engine='ray' where the actors run"
+        ) from error
+
+
+def _request(place: str) -> urllib.request.Request:
+    """What a name and password in a URI ask for is basic authentication; another server that we are sent on to does
+    not get them."""
+    parts = urlsplit(place)
+    user, at, host = parts.netloc.rpartition("@")
+    request = urllib.request.Request(parts._replace(netloc=host).geturl())
+    if at:
+        name, _, word = user.partition(":")
+        said = base64.b64encode(f"{unquote(name)}:{unquote(word)}".encode()).decode()
+        request.add_unredirected_header("Authorization", f"Basic {said}")
+    return request
+
+
+def _fetch_web(place: str, target: Any) -> None:
+    try:
+        with web_opener().open(_request(place), timeout=WEB_TIMEOUT_S) as source:
+            shutil.copyfileobj(source, target)
+            said, came = source.headers.get("Content-Length"), target.tell()
+    except urllib.error.HTTPError as error:
+        kind = FileNotFoundError if error.code in (404, 410) else OSError
+        raise kind(f"the server answers {error.code} {error.reason}") from None
+    if said is not None and int(said) != came:
+        raise OSError(f"only {came:,} of {int(said):,} bytes came")
