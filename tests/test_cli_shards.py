@@ -1,6 +1,7 @@
 """`gadget train` on shards, one a node: read here, or by the actors of a Ray."""
 
 import json
+import signal
 
 import numpy as np
 import pytest
@@ -219,6 +220,7 @@ class Pressed(Interruption):
     @property
     def asked(self):
         self.times += self.heeded
+        self.signal = signal.SIGINT if self.times > 2 else 0
         return self.times > 2
 
     @asked.setter

@@ -87,9 +87,10 @@ class PdmmRun:
         block.iterates[block.alive] += 1
 
     def _solve(self, block: Block, nodes: moves.Nodes, edges: moves.Edges) -> None:
+        rows = _rows(block)  # first: a restored block has no scratch arrays yet, and this makes them
         block.team.run(
             moves.solve, block.k, _work(block), nodes, edges, block.w, block.edge["dual"], block.edge["rest"],
-            block.scratch["turn"], _rows(block), self.passes, block.seed, block.exchanges,
+            block.scratch["turn"], rows, self.passes, block.seed, block.exchanges,
         )  # fmt: skip
         if self.lone:
             _move_anchor(block, nodes)

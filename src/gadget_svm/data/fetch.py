@@ -19,11 +19,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gadget_svm.data.files import DataFileError
+from gadget_svm.data.uris import WEB
 
 Home = tuple[str, str | None]  # an address, and the SHA-256 published for the file there
 Progress = Callable[[int, int | None], None]
 
-WEB = ("http", "https")
 SUMS = "SHA256SUMS"
 _BLOCK = 1 << 18
 _FIRST_PAUSE = 0.5  # seconds, doubled after every failure

@@ -4,13 +4,10 @@ http and https are read with the standard library, other schemes with pyarrow if
 name the place without the keys that a URI may carry.
 """
 
-import base64
 import os
 import re
 import secrets
 import shutil
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPException
@@ -19,15 +16,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from gadget_svm.data.fetch import WEB, web_opener
 from gadget_svm.data.files import DataFileError
 from gadget_svm.scratch import Scratch
 
 Place = str | Path
 """A URI as text, or a local path."""
 LOCAL = ("", "file")
-WEB_TIMEOUT_S = 60.0
-"""Seconds that a web server may say nothing."""
+WEB = ("http", "https")
 URI = r"([A-Za-z][A-Za-z0-9+.-]+)"
 
 
@@ -175,7 +170,9 @@ def _said(error: Exception, place: str) -> str:
 def _fetch(place: str, target: Any) -> None:
     """Copy what is there, all of it."""
     if scheme_of(place) in WEB:
-        _fetch_web(place, target)
+        from gadget_svm.data.web import fetch_web  # here: it takes long to import
+
+        fetch_web(place, target)
         return
     with _open(place, "rb") as source:
         shutil.copyfileobj(source, target)
@@ -212,28 +209,3 @@ def _fsspec(place: str) -> Any:
             f"{shown(place)}: {scheme}:// takes pyarrow (s3, gs, hdfs) or fsspec with the package for {scheme}: "
             "pip install 'gadget-svm[parquet]' or 'gadget-svm[remote]', with engine='ray' where the actors run"
         ) from error
-
-
-def _request(place: str) -> urllib.request.Request:
-    """What a name and password in a URI ask for is basic authentication; another server that we are sent on to does
-    not get them."""
-    parts = urlsplit(place)
-    user, at, host = parts.netloc.rpartition("@")
-    request = urllib.request.Request(parts._replace(netloc=host).geturl())
-    if at:
-        name, _, word = user.partition(":")
-        said = base64.b64encode(f"{unquote(name)}:{unquote(word)}".encode()).decode()
-        request.add_unredirected_header("Authorization", f"Basic {said}")
-    return request
-
-
-def _fetch_web(place: str, target: Any) -> None:
-    try:
-        with web_opener().open(_request(place), timeout=WEB_TIMEOUT_S) as source:
-            shutil.copyfileobj(source, target)
-            said, came = source.headers.get("Content-Length"), target.tell()
-    except urllib.error.HTTPError as error:
-        kind = FileNotFoundError if error.code in (404, 410) else OSError
-        raise kind(f"the server answers {error.code} {error.reason}") from None
-    if said is not None and int(said) != came:
-        raise OSError(f"only {came:,} of {int(said):,} bytes came")
