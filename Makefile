@@ -2,13 +2,17 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+LOWEST := .venv-lowest
+LOWEST_TESTS := tests/test_mistakes.py tests/test_model_files.py tests/test_network.py tests/test_data_formats.py \
+  tests/test_data_catalog.py tests/test_cli.py tests/test_report.py tests/peers/test_envelope.py
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help venv demo test lint format bench bench-quick clean
+.PHONY: help venv demo test test-lowest lint format bench bench-quick clean
 
 help:
 	@echo "make demo    ten gossiping nodes learn digits; writes demo/report.html"
 	@echo "make test    all tests"
+	@echo "make test-lowest   some tests with the oldest versions of the libraries that are allowed"
 	@echo "make lint    ruff, mypy, import-linter"
 	@echo "make bench   benchmarks, with machine and date, into benchmarks/results/"
 	@echo "make bench-quick   the same on small sizes, in two minutes, into benchmarks/results/quick/"
@@ -38,6 +42,16 @@ demo: $(VENV)/.report
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto
 
+# The oldest versions that pyproject.toml allows, in a virtual environment of their own.
+$(LOWEST)/.done: pyproject.toml
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct -e '.[test]'
+	@touch $@
+
+test-lowest: $(LOWEST)/.done
+	$(LOWEST)/bin/python -m pytest $(LOWEST_TESTS)
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -60,4 +74,4 @@ bench-quick: $(VENV)/.bench
 	$(BIN)/python -m benchmarks --quick
 
 clean:
-	rm -rf $(VENV) demo dist build
+	rm -rf $(VENV) $(LOWEST) demo dist build
