@@ -82,7 +82,7 @@ def not_converged(model: Any, X: sp.csr_matrix | None, mass_left: float | None) 
     stopped_by = limit.get(model.stopped_by_, model.stopped_by_)
     apart = model.history_[-1]["disagreement"]
     far = f"; the nodes differ by {_percent(apart)} of the average's length" if apart > FAR_APART else ""
-    told = f"stopped by {stopped_by} before stopping={model.stopping_!r} was met{_seen(model)}{far}"
+    told = f"stopped at {stopped_by} before stopping={model.stopping_!r} was met{_seen(model)}{far}"
     causes = [text for text in (mass_advice(mass_left), _refused(model), scale_advice(X), edge_advice(model)) if text]
     if not causes:
         name = model.stopped_by_ if model.stopped_by_ in limit else "max_iter"
@@ -94,6 +94,8 @@ def _seen(model: Any) -> str:
     """The last figure of the stopping rule beside its tolerance."""
     if not np.isfinite(model.movement_):
         return " (no bound was certified yet)" if model.stopping_ == "gap" and not model.remark_ else ""
+    if model.stopping_ == "gap":
+        return f" (the last certified bound was {_percent(model.movement_)})"
     return f" (last value {model.movement_:.3g})"
 
 
