@@ -486,7 +486,9 @@ def test_one_node_alone(toy):
 
 
 def test_not_converged_is_said_with_the_bound_or_the_reason(toy):
-    with pytest.warns(ConvergenceWarning, match=r"max_iter=35 before stopping='gap' was met \(the last certified bound was"):
+    with pytest.warns(
+        ConvergenceWarning, match=r"max_iter=35 before stopping='gap' was met \(the last certified bound was"
+    ):
         model = fit(toy, tol=1e-12, max_iter=35)
     assert (model.gap_bound_, model.converged_) == (None, False)
     assert model.movement_ == model.history_[-1]["bound"] < np.inf  # a last look at the last iteration
