@@ -36,14 +36,16 @@ PLAIN = {
     "numbers as labels": HEAD + "1,2,1\n3,4,-1\n5,6,1.0\n",
     "label in front": "label,a,b\nx,1,2\ny,3,4\n",
     "ids": "id,a,label\n9007199254740993,1,x\n12345678901234567890,2,y\n",
+    "quoted numbers": HEAD + '"1",2,x\n3,4,y\n',
+    "quoted labels": HEAD + '1,2,"x"\n3,4,"y, z"\n5,6,"a ""b"""\n',
+    "a label of two lines": HEAD + '1,2,"x\n3,4,z"\n3,4,y\n',
+    "a quote inside a label": HEAD + '1,2,x"x\n3,4,y\n',
     "names twice": "a,a,label\n1,2,x\n3,4,y\n",
 }
 UNUSUAL = {
     "spaces around numbers": HEAD + " 1 ,2,x\n3,\t4,y\n",
-    "quoted numbers": HEAD + '"1",2,x\n3,4,y\n',
-    "quoted labels": HEAD + '1,2,"x"\n3,4,"y, z"\n',
-    "a label of two lines": HEAD + '1,2,"x\n3,4,z"\n3,4,y\n',
-    "a quote inside a label": HEAD + '1,2,x"x\n3,4,y\n',
+    "text after a quoted number": HEAD + '"1"2,2,x\n3,4,y\n',
+    "a quote that does not end": HEAD + '1,2,"x\n3,4,y\n',
     "plus signs and underscores": HEAD + "+1,2,x\n1_000,4,y\n",
     "a missing value": HEAD + "1,,x\n3,4,y\n",
     "NA": HEAD + "1,NA,x\n3,4,y\n",
@@ -118,6 +120,7 @@ def test_both_readers_agree(name, tmp_path, monkeypatch):
                 st.floats(allow_nan=False).map(repr),
                 st.integers(-(10**20), 10**20).map(str),
                 st.text(alphabet='0123456789.eE+-, "\t\r\nx_', max_size=6),
+                st.sampled_from(['"1"', '"1"2', '1"2"', '"a,b"', '"a""b"', '"a\nb"', ' "a"', '"a" ', '""', '"']),
             ),
             min_size=3,
             max_size=3,
@@ -128,8 +131,10 @@ def test_both_readers_agree(name, tmp_path, monkeypatch):
     st.sampled_from([",", ";", "\t"]),
     st.sampled_from(["\n", "\r\n", "\r"]),
     st.booleans(),
+    st.sampled_from([30, fast_csv.BLOCK_BYTES]),
 )
-def test_both_readers_agree_on_any_text(tmp_path, monkeypatch, rows, separator, newline, header):
+def test_both_readers_agree_on_any_text(tmp_path, monkeypatch, rows, separator, newline, header, block):
+    monkeypatch.setattr(fast_csv, "BLOCK_BYTES", block)
     lines = [["a", "b", "label"]] * header + rows
     path = tmp_path / "table.csv"
     path.write_bytes(newline.join(separator.join(cells) for cells in lines).encode())
