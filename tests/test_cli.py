@@ -577,8 +577,9 @@ def test_demo_reaches_97_per_cent_on_every_node(tmp_path):
 def test_demo_without_plotly_says_how_to_get_the_report(tmp_path, monkeypatch):
     for name in ("plotly", "plotly.graph_objects"):
         monkeypatch.setitem(sys.modules, name, None)
-    result = gadget("demo", "--out", tmp_path)
+    result = gadget("demo", "--out", tmp_path, "--json")
     assert result.exit_code == 0, result.stderr
+    assert len(json.loads(result.stdout)["nodes"]) == 10
     assert "pip install 'gadget-svm[report]'" in result.stderr
     assert (tmp_path / "model.safetensors").exists()
     assert not (tmp_path / "report.html").exists()

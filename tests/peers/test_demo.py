@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -50,6 +51,16 @@ def test_three_peers_of_which_one_is_killed_and_returns(tmp_path):
     the_summary_says_what_the_models_say(out, summary)
     the_killed_peer_goes_on_where_it_was(out, summary["events"])
     a_peer_has_its_own_rows_and_nobody_elses(out)
+
+
+def test_the_summary_as_json(tmp_path, monkeypatch):
+    summary = {"peers": [], "in_good_order": True}
+    monkeypatch.setattr(peer_demo, "set_up", lambda *_, **__: [])
+    monkeypatch.setattr(peer_demo.Demo, "run", lambda *_: SimpleNamespace(seconds=5.0, peers=[]))
+    monkeypatch.setattr(peer_demo, "measure", lambda *_: summary)
+    found = demo("--peers", 2, "--seconds", 5, "--json", "--out", tmp_path / "out")
+    assert found.exit_code == 0, found.output
+    assert json.loads(found.stdout) == summary
 
 
 def the_summary_says_what_the_models_say(out, summary):
@@ -312,7 +323,7 @@ def test_a_full_disk_is_named_by_its_folder(tmp_path, monkeypatch, step):
 
     monkeypatch.setattr(peer_demo, step, full)
     found = demo("--out", tmp_path / "out", "--seconds", 5)
-    assert found.exit_code == 2
+    assert found.exit_code == 1  # worth a retry, once there is space
     assert f"cannot write to --out {tmp_path / 'out'}: No space left" in " ".join(found.output.split())
 
 

@@ -48,11 +48,12 @@ def demo(
     out: Annotated[Path, typer.Option(callback=o.local_path, help="The folder for the model and report.html.")] = Path(
         "demo"
     ),
+    json: o.Json = False,
 ) -> None:
     """Ten gossiping nodes learn to tell a handwritten 0 from all other digits."""
     from gadget_svm.cli.demo import run_demo
 
-    raise typer.Exit(run_demo(out))
+    raise typer.Exit(run_demo(out, json))
 
 
 @app.command()

@@ -16,7 +16,7 @@ from gadget_svm.estimator import GadgetSVC
 from gadget_svm.report.words import number, percent
 
 
-def run_demo(out: Path) -> int:
+def run_demo(out: Path, as_json: bool = False) -> int:
     """Train, show, write; the exit code."""
     report = out / "report.html" if find_spec("plotly") else None
     order = Order(
@@ -31,9 +31,10 @@ def run_demo(out: Path) -> int:
         max_iter=200_000,
         out=out,
         report=report,
+        json=as_json,
     )
     say(
-        Console(),
+        Console(stderr=as_json),
         "Ten nodes with a tenth of the images each learn to tell 0 from 1 to 9. They share weights, never images.",
     )
     code = run_training(order, one_machine)

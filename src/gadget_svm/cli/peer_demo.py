@@ -6,6 +6,7 @@ it came to is `peer_verdict`.
 
 import asyncio
 import dataclasses
+import json
 import math
 import random
 import time
@@ -42,7 +43,7 @@ Plan = list[tuple[float, str, PeerProcess]]
 
 def run_peer_demo(
     peers: int, data: str, seconds: float, out: Path, chaos: bool, algorithm: str, lam: float | None, seed: int,
-    quiet: bool,
+    quiet: bool, as_json: bool = False,
 ) -> int:  # fmt: skip
     """Deal out, start, watch, stop, measure; 0 only if every peer left in good order and with a model."""
     aside, order = Console(stderr=True, quiet=quiet), Order(data=data, lam=lam, out=out, quiet=quiet)
@@ -72,7 +73,10 @@ def run_peer_demo(
         summary = measure(story, demo.parameters(judge.train.lam), rows, judge)
         with writing(out):
             write_summary(out, summary)
-    show(Console(), summary)
+    if as_json:
+        print(json.dumps(summary, allow_nan=False))
+    else:
+        show(Console(), summary)
     good = {one["name"] for one in summary["peers"] if one["in_good_order"]}
     demo.last_words([peer for peer in story.peers if peer.name not in good])
     say(aside, f"The models are {out}/peer-*/{MODEL}, the summary is {out / SUMMARY}.")

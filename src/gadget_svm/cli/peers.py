@@ -208,13 +208,14 @@ def demo(
     algorithm: Annotated[str, typer.Option(help="pdmm or gadget.")] = "pdmm",
     lam: Annotated[float | None, typer.Option(help="Default: the paper's for a data set of the paper.")] = None,
     seed: Annotated[int, typer.Option(help="Decides who gets which rows.")] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No live table.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No live table.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, and nothing else.")] = False,
 ) -> None:
     """Real peer processes on this machine, with fresh certificates, learn together; then each is measured."""
     need_peers()
     from gadget_svm.cli.peer_demo import run_peer_demo
 
-    raise typer.Exit(run_peer_demo(peers, data, seconds, out, chaos, algorithm, lam, seed, quiet))
+    raise typer.Exit(run_peer_demo(peers, data, seconds, out, chaos, algorithm, lam, seed, quiet, json))
 
 
 def _loaded(path: Path) -> "PeerConfig":
