@@ -13,11 +13,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 
 from gadget_svm import Gadget, GadgetSVC, load_model, save_model
-from gadget_svm.algorithms import MomDsvm, Pdmm
+from gadget_svm.algorithms import MomDsvm, Pdmm, absence
 from gadget_svm.algorithms.certificate import Certificate
 from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.estimator.problem import Problem
-from gadget_svm.faults import Crash, Delay, Loss, Partition, World, make_faults, wrap_all
+from gadget_svm.faults import Churn, Crash, Delay, Loss, Partition, World, make_faults, wrap_all
 from gadget_svm.kernels import Team
 from gadget_svm.mail import ENVELOPE, Delivery, Mail
 from gadget_svm.report.words import at_most
@@ -188,9 +188,16 @@ def test_every_node_ends_with_the_same_model_and_the_same_bound(problem, topolog
     assert (certificate.n_nodes, certificate.n_rows) == (6, 240)
 
 
+@pytest.fixture
+def impatient(monkeypatch):
+    """Nodes that are away are declared dead, and their edges closed, after eight iterations."""
+    for name, value in (("PATIENCE", 5), ("FAR", 0.0), ("FADE_TICKS", 3)):
+        monkeypatch.setattr(absence, name, value)
+
+
 @pytest.mark.parametrize("wrong", [None, ["loss=0.3", "delay=2"], [Crash(nodes=[0, 4], at=5)]])
 @pytest.mark.parametrize("algorithm", [Pdmm(), MomDsvm()])
-def test_blocks_and_threads_do_not_change_a_bit(algorithm, wrong):
+def test_blocks_and_threads_do_not_change_a_bit(algorithm, wrong, impatient):  # noqa: ARG001
     problem = make_problem(n_classes=3, n_nodes=7, weighted=True)
     found = []
     for parts, n_jobs in ((1, 1), (2, 1), (7, 1), (1, 2), (2, 3)):
@@ -296,24 +303,25 @@ def test_rounding_is_on_the_safe_side_where_digits_cancel(seed):
 
 
 def test_nodes_that_are_gone_are_left_out_with_their_rows(problem):
-    """The certificate is that of the rows of those who are here: their optimum, not the pooled one."""
+    """Once they are declared dead. The certificate is that of the others' rows: their optimum, not the pooled one."""
     network, gone = build("complete", 6), [0, 3]
     runtime = make_runtime(
         problem, network=network, exchange=wrap_all([Crash(nodes=gone, at=20)], World(6, 0)), parts=2
     )
-    runtime.advance(19 + FLEETING)
-    assert "only just left" in runtime.certify().failure
-    runtime.advance(300)
+    runtime.advance(20 + FLEETING)
+    assert "away for 10 iterations, and not declared dead" in runtime.certify().failure
+    runtime.advance(500)
     certificate = runtime.certify()
     live, rows = without(problem, gone)
     P, D = primal_and_dual(problem, runtime, certificate.model, rows=rows)
     assert certificate.bound == pytest.approx(P - D, rel=1e-6, abs=1e-9)
     assert value(live, certificate.model) / optimum(live) - 1 <= certificate.relative < 0.05
     assert (certificate.owner, certificate.n_nodes, certificate.n_rows) == (1, 4, len(rows))
+    assert certificate.nodes.tolist() == [1, 2, 4, 5]
 
 
-def test_a_node_that_has_only_just_left_costs_nothing_and_is_waited_for(problem):
-    runtime = make_runtime(problem, exchange=wrap_all([Crash(nodes=[2], at=28, back=31)], World(6, 0)))
+def test_a_node_that_is_away_for_long_costs_nothing_and_is_waited_for(problem):
+    runtime = make_runtime(problem, exchange=wrap_all([Crash(nodes=[2], at=18, back=31)], World(6, 0)))
     rule = GapBelow(tol=1e-9)
     runtime.advance(28)
     assert not rule.fires(runtime, 0.0)
@@ -335,7 +343,7 @@ def test_a_node_that_has_only_just_left_costs_nothing_and_is_waited_for(problem)
     ],
     ids=["partition", "silent partition", "all lost", "a gap in the line"],
 )
-def test_who_is_cut_off_makes_it_fail_and_learning_goes_on(problem, network, fault):
+def test_who_is_cut_off_makes_it_fail_and_learning_goes_on(problem, network, fault, impatient):  # noqa: ARG001
     runtime = make_runtime(problem, network=build(network, 6), exchange=wrap_all([fault], World(6, 0)), parts=2)
     runtime.advance(20)
     certificate = runtime.certify()
@@ -346,7 +354,7 @@ def test_who_is_cut_off_makes_it_fail_and_learning_goes_on(problem, network, fau
     assert runtime.t == 25
 
 
-def test_a_change_of_who_is_here_makes_it_fail_and_learners_hear_of_it_later(problem):
+def test_learners_hear_later_of_nodes_that_left_while_a_certificate_was_made(problem):
     news = iter([((), ()), ((), (4,))])
 
     def exchange(mail):
@@ -355,11 +363,50 @@ def test_a_change_of_who_is_here_makes_it_fail_and_learners_hear_of_it_later(pro
 
     runtime = make_runtime(problem, network=build("complete", 6), exchange=exchange)
     runtime.advance(30)
-    assert "node 4 left or came back" in runtime.certify().failure
+    assert runtime.certify().n_nodes == 6
     assert runtime.here().all()
     runtime.advance(1)
     assert runtime.here().tolist() == [True] * 4 + [False, True]
-    assert "only just left" in runtime.certify().failure
+
+
+@pytest.mark.parametrize(
+    "wrong", [[Churn(0.3, 0.3)], [Churn(0.1, 0.3), "loss=0.2", "delay=2"], ["async=0.3"], ["slow=3"]], ids=str
+)
+def test_nodes_that_come_and_go_take_part_and_the_bound_holds(problem, wrong):
+    """Nobody is declared dead: the problem is that of all rows, also where some node is away at every moment."""
+    runtime, found = make_runtime(problem, exchange=wrap_all(make_faults(wrong), World(6, 1)), parts=2), 0
+    for _ in range(6):
+        runtime.advance(25)
+        certificate = runtime.certify()
+        if certificate.failure:
+            assert certificate.bound == np.inf
+            continue
+        found += 1
+        P, D = primal_and_dual(problem, runtime, certificate.model)
+        assert certificate.bound == pytest.approx(P - D, rel=1e-6, abs=1e-9)
+        assert value(problem, certificate.model) / optimum(problem) - 1 <= certificate.relative
+        assert certificate.nodes.tolist() == list(range(6))
+    assert found >= 3
+    assert certificate.relative < 0.2
+
+
+def test_a_fit_under_churn_stops_with_a_certificate_of_all_nodes(toy):
+    """While a node is away it is waited for; a certificate of those who happen to be here would bound nothing."""
+    settings = {"lam": 0.05, "stopping": "gap", "tol": 0.05, "random_state": 0, "max_iter": 2000}
+    model = GadgetSVC(8, algorithm=Pdmm(neighbours="all"), faults=Churn(0.05, 0.2), **settings).fit(toy.X, toy.y)
+    assert model.converged_
+    assert model.gap_bound_ <= 0.05
+    assert model.certified_nodes_.tolist() == list(range(8))
+    assert model.remark_ == ""
+    assert (model.node_coef_ == model.node_coef_[0]).all()
+
+
+def test_a_fit_that_lost_nodes_names_those_it_certifies(toy, impatient):  # noqa: ARG001
+    settings = {"lam": 0.05, "stopping": "gap", "tol": 0.05, "random_state": 0, "max_iter": 2000}
+    dead = Crash(nodes=[1, 4], at=3)
+    model = GadgetSVC(6, "complete", algorithm=Pdmm(neighbours="all"), faults=dead, **settings).fit(toy.X, toy.y)
+    assert model.certified_nodes_.tolist() == [0, 2, 3, 5]
+    assert model.remark_ == "counting the rows of 4 of 6 nodes, not of 1, 4"
 
 
 def test_what_is_not_finite_is_not_certified(problem):

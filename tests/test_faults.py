@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from gadget_svm import Gadget, GadgetSVC
 from gadget_svm.faults import (
     FAULTS,
+    Asynchronous,
     Bounce,
     Churn,
     Crash,
@@ -37,6 +38,7 @@ KEEPING = {
     "churn": lambda _: Churn(leave=0.3, join=0.5),
     "partition": lambda _: Partition(at=2, heal=12),
     "slow": lambda n: Slow(every=3, nodes=[0, n - 1]),
+    "async": lambda _: Asynchronous(0.5),
 }
 
 
@@ -70,7 +72,7 @@ def test_these_faults_keep_mass_counting_what_waits(fault, protocol, network, se
         s, phi = mass(after)
         np.testing.assert_allclose(s + ledger.vector, wanted, atol=1e-8)
         assert phi + ledger.weight == pytest.approx(total, rel=1e-12)
-        if fault not in ("delay", "slow"):
+        if fault not in ("delay", "slow", "async"):
             assert ledger.weight == 0
 
 
@@ -276,7 +278,7 @@ def test_faults_by_name_by_value_and_as_instances():
     assert make_faults(["delay=2", Bounce(0.2)]) == [Delay(2.0), Bounce(0.2)]
     assert make_faults({"loss": 0.1, "crash": {"nodes": [3], "at": 9}}) == [Loss(0.1), Crash(nodes=[3], at=9)]
     assert make_faults(Churn()) == [Churn()]
-    assert set(FAULTS) == {"loss", "bounce", "delay", "partition", "crash", "churn", "slow"}
+    assert set(FAULTS) == {"loss", "bounce", "delay", "partition", "crash", "churn", "slow", "async"}
 
 
 @pytest.mark.parametrize(
@@ -303,6 +305,7 @@ def test_a_wrong_fault_says_what_is_wrong(toy, spec, error, sentence):
 @pytest.mark.parametrize(
     "spec",
     ["loss=0.3", "bounce=0.3", "delay=3", "crash=1", {"crash": {"nodes": [0, 1, 2, 3], "at": 5}}, "churn", "slow=3",
+     "async=0.3",
      {"partition": {"at": 5, "heal": 50, "lost": True}}, {"loss": 0.2, "delay": 2, "churn": None}],
     ids=str,
 )  # fmt: skip

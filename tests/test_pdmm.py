@@ -12,12 +12,12 @@ from sklearn.svm import LinearSVC
 
 from gadget_svm import GadgetSVC
 from gadget_svm.algorithms import Pdmm, resolve
-from gadget_svm.algorithms.pdmm import AGAIN, PATIENCE, STIR
+from gadget_svm.algorithms.pdmm import AGAIN, STIR
 from gadget_svm.block import Block
 from gadget_svm.faults import Crash, World, make_faults, wrap_all
 from gadget_svm.kernels import Team
 from gadget_svm.kernels.dual import waking
-from gadget_svm.kernels.pdmm import LONGEST_REST, STRETCH, next_in_turn
+from gadget_svm.kernels.pdmm import FIRST_EASE, LONGEST_REST, STRETCH, next_in_turn
 from gadget_svm.mail import Delivery, Mail
 from gadget_svm.objective import Objective
 from gadget_svm.rows import Rows, Shares
@@ -177,7 +177,7 @@ def consistent(block, rows_of, lam):
 @pytest.mark.parametrize("neighbours", VARIANTS)
 def test_state_kept_up_to_date_is_state_computed_anew(noisy, neighbours):
     """Through changes of penalty, loss, and edges that close and open: (a) holds at every tick."""
-    faults = wrap_all([Crash([1, 2], at=20, back=60)], World(6, 0))
+    faults = wrap_all([Crash([1, 2], at=20, back=240)], World(6, 0))
     settings = {"sites": "by label", "exchange": faults, "lam": WEAK}
     runtime, _, shares = in_blocks(noisy, algorithm=Pdmm(neighbours=neighbours), **settings)
     block, y = runtime.blocks[0], np.where(noisy.y == 1, 1.0, -1.0)
@@ -187,7 +187,7 @@ def test_state_kept_up_to_date_is_state_computed_anew(noisy, neighbours):
         return noisy.X[mine], y[mine]
 
     opened = set()
-    for _ in range(120):
+    for _ in range(300):
         runtime.advance(1)
         opened.add(int(block.edge["open"].sum()))
         assert consistent(block, rows_of, WEAK) < 1e-9
@@ -262,29 +262,25 @@ def test_survivors_reach_their_own_optimum_and_all_that_of_all(noisy, neighbours
     assert gap(noisy, 1800, faults=[*faults, Crash(gone, at=60, back=500)], **settings)[0] < 1e-3
 
 
-def test_who_stays_drops_an_edge_and_both_ends_reopen_it_at_the_survivors_weights(noisy):
-    """Reference: reopen with z = -rho A w_survivor at both ends. Node 3 of a ring is away from tick 20 to 40."""
+def test_who_stays_reopens_an_edge_and_who_returns_keeps_its_own_z(noisy):
+    """Node 3 of a ring is away from tick 20 to 300. Its neighbours reopen at z = -rho A w, and both ends go slowly."""
     runtime, _, _ = in_blocks(
-        noisy, 6, Pdmm(2.0, neighbours="all", theta=1.0), exchange=wrap_all([Crash([3], 20, 40)], World(6, 0))
+        noisy, 6, Pdmm(2.0, neighbours="all", theta=1.0), exchange=wrap_all([Crash([3], 20, 300)], World(6, 0))
     )
     two, three, four = runtime.blocks[2:5]
-    runtime.advance(20 + PATIENCE - 1)
-    assert two.edge["open"].all()
-    before = two.w.copy()
-    runtime.advance(1)
+    runtime.advance(299)
     assert two.edge["open"].tolist() == [True, False]
-    assert two.edge["epoch"].tolist() == [0, 1]
-    assert np.linalg.norm(two.w - before) < 0.2 * np.linalg.norm(before)  # no jump
-    runtime.advance(40 - runtime.t)  # tick 40 brings the notice of its return
+    runtime.advance(1)  # brings the notice of its return
     assert two.edge["open"].all()
     np.testing.assert_allclose(two.edge["z"][1], -2.0 * two.w[0, 0], rtol=1e-12)
     assert two.edge["epoch"].tolist() == [0, 2]
     assert three.edge["epoch"].tolist() == [0, 0]  # it knows of nothing yet
-    survivor = {}
+    survivor, stale = {}, three.edge["z"][1].copy()
     runtime.exchange = lambda mail: survivor.update(w=four.w[0, 0].copy(), z=four.edge["z"][0].copy()) or Delivery(mail)
     runtime.advance(1)
     assert three.edge["epoch"].tolist() == [2, 2]
-    np.testing.assert_allclose(three.edge["z"][1], survivor["z"] - 4.0 * survivor["w"])  # the last it heard
+    y = survivor["z"] - 4.0 * survivor["w"]
+    np.testing.assert_allclose(three.edge["z"][1], (1 - FIRST_EASE) * stale + FIRST_EASE * y)
 
 
 @pytest.mark.parametrize("neighbours", VARIANTS)

@@ -80,7 +80,7 @@ class Crew:
         self.serial += 1
         owner = int(np.argmax(self.here()))
         found = self.each(lambda worker: worker.certify(owner, self.here(), self.serial))
-        return assemble(found, self.workers[0].block.w.shape[1:], owner)
+        return assemble(found, self.workers[0].block.w.shape[1:], owner, self.here())
 
     def lose(self, index):
         self.dead.add(index)

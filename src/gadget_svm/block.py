@@ -94,6 +94,7 @@ class Block:
 
     def __post_init__(self) -> None:
         self.away = np.zeros(len(self.n), dtype=np.int64)
+        self.idle: tuple[int, ...] = ()  # places of the nodes that are here, but sit out
         self.k = len(self.n)  # how many nodes the block holds
 
     @property
@@ -119,11 +120,24 @@ class Block:
         count = np.maximum(self.iterates, 1)[:, None, None]
         return np.asarray(self.w_sum / count, dtype=np.float64)
 
+    @property
+    def here(self) -> NDArray[np.bool_]:
+        """Which nodes are not away: those that are alive, and those that are idle."""
+        here = self.alive.copy()
+        here[list(self.idle)] = True
+        return here
+
     def note_presence(self, delivery: Delivery) -> None:
-        """Take down who fell silent and who came back."""
+        """Note which nodes fell silent, which came back, and which are idle."""
+        for i in self.idle:
+            self.alive[i] = self.away[i] == 0
         for nodes, change in ((delivery.left, 1), (delivery.joined, -1)):
             for node in nodes:
                 i = node - self.first
                 if 0 <= i < self.k:
                     self.away[i] += change  # counted: one may be away for two reasons at once
                     self.alive[i] = self.away[i] == 0
+        inside = {node - self.first for node in delivery.idle if 0 <= node - self.first < self.k}
+        self.idle = tuple(sorted(i for i in inside if self.alive[i]))
+        for i in self.idle:
+            self.alive[i] = False

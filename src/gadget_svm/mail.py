@@ -68,11 +68,15 @@ class Mail(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """What an exchange brings: mail, and the nodes that fell silent or came (back) since the last one."""
+    """What an exchange brings: mail, and the nodes that fell silent or came (back) since the last one.
+
+    Idle nodes are here, but take no part until the next exchange.
+    """
 
     mail: Mail
     joined: tuple[int, ...] = ()
     left: tuple[int, ...] = ()
+    idle: tuple[int, ...] = ()
 
 
 Exchange = Callable[[Mail], Delivery]

@@ -20,7 +20,9 @@ chosen edges form a tree. A node's sums are final when it sends them, and a pare
 done only when all its neighbours are in the tree, and each subtree only when all neighbours of its nodes are: so every
 node with a path to the owner is counted, once. No node need know how many there are, nor the diameter. Who lacks
 something asks for it again. If a node is cut off the certificate fails and says so; a bound too low it never gives.
-Nodes that are away are left out with their rows: the certificate is that of the rows of those who are here.
+
+A certificate is one of the rows of the nodes that take part, and names them. Nodes that are declared dead are left out.
+A node that is away for a moment takes part: its mail is lost as other mail may be, until it returns and is asked again.
 
 Of vectors it takes one down and one up for every node but the owner. Push-Sum of the sums and the largest bound that
 any node then believes in (the bound is convex) would do as well, at a vector per edge and round, and give a larger one.
@@ -42,6 +44,7 @@ from gadget_svm.mail import ENVELOPE, Mail
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Ints = NDArray[np.int64]
 
 BEGINNING, SPAN = -(2**62), 2**31
 """Mail of certificates is numbered below zero, each certificate in a span of its own: to learners it is old mail."""
@@ -70,6 +73,7 @@ class Certificate:
     nbytes: int
     vectors: int = 0  # how many of the messages carry a vector as long as the model
     failure: str = ""
+    nodes: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # those whose rows it counts
 
     @property
     def bound(self) -> float:
@@ -97,7 +101,7 @@ class Inquiry:
     block: Block
     lam: float
     owner: int
-    here: Flags  # of all nodes in the network, who is not away
+    here: Flags  # of all nodes in the network, which take part
     serial: int  # how many certificates there were before
     time: int
     messages: int = 0
@@ -146,8 +150,6 @@ class Inquiry:
         while True:
             self._compute()
             delivery = yield self._post()
-            if delivery.left or delivery.joined:
-                self.failure = f"node {(delivery.left or delivery.joined)[0]} left or came back meanwhile"
             mail, (order, start) = delivery.mail, arranged(self.block, delivery.mail)
             head = np.zeros(mail.n_messages) if mail.note is None else mail.note
             self.block.team.run(
@@ -219,8 +221,9 @@ def gather(inquiries: Sequence[Inquiry]) -> Certificate:
         return failed(first.block, failure, first.owner, cost)
     rows, nodes = bound[2 * K :].tolist()
     return Certificate(
-        model.reshape(K, F), first.owner, bound[:K].copy(), bound[K : 2 * K].copy(), rows, int(nodes), *cost
-    )
+        model.reshape(K, F), first.owner, bound[:K].copy(), bound[K : 2 * K].copy(), rows, int(nodes), *cost,
+        nodes=np.flatnonzero(first.here),
+    )  # fmt: skip
 
 
 def _failure(inquiries: Sequence[Inquiry], bound: Floats) -> str:

@@ -2,10 +2,15 @@
 
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gadget_svm.block import Block
 from gadget_svm.gossip import Round
 from gadget_svm.network import Network
 from gadget_svm.transitions import Floats, Ints
+
+Flags = NDArray[np.bool_]
 
 
 class Run(Protocol):
@@ -27,6 +32,9 @@ class Run(Protocol):
 
 class Certifiable(Run, Protocol):
     """A run whose models can be certified, for it keeps a feasible point of the dual."""
+
+    def counted(self, block: Block) -> Flags:
+        """Per end of an edge, whether its other end counts as a part of the network also when it is away."""
 
     def duals(self, block: Block) -> Floats:
         """alpha, outputs x rows of the block, in [0, c_r] for f_i(w) = n_i lam/2 |w|^2 + sum_r c_r hinge_r(w)."""

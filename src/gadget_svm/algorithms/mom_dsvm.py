@@ -105,6 +105,10 @@ class MomDsvmRun:
         if len(rows.pairs):
             block.edge["reach"][rows.unseen()] = np.inf  # never looked at
 
+    def counted(self, block: Block) -> NDArray[np.bool_]:
+        """None: nodes that are away are left out of a certificate at once."""
+        return np.zeros(len(block.links.target), dtype=np.bool_)
+
     def duals(self, block: Block) -> Floats:
         """alpha = lambda / (J C) of every output and row, with 0 <= alpha_r <= c_r: what a certificate is made of."""
         dual = block.edge.get("dual")

@@ -16,10 +16,10 @@ A_ij z_ij + rho w_i = -(A_ji z_ji + rho w_j) the sum over all nodes of n_i lam w
 whatever z was at the start. So nothing is lost with a message: the next one holds all there is to say.
 
 **An edge counts at both ends or at neither**: one that counts at one end only leaves the network off the optimum for
-good. So every message is numbered by its edge's epoch first. Who drops an edge or reopens it raises the epoch; a higher
-one is adopted, and the edge begins anew with what that message says; mail of a lower one is ignored, and if the edge is
-closed here answered with one's own. So an edge dropped by one end alone heals as soon as the other end speaks. Who is
-gone, and who is back, is for others to find out: a Delivery says it.
+good. So every message is numbered by its edge's epoch first. Who drops an edge or reopens it raises the epoch. A higher
+one is adopted, and both ends then approach each other in small steps. Mail of a lower one is ignored, and if the edge
+is closed here answered with one's own. So an edge dropped by one end alone heals as soon as the other end speaks. A
+Delivery says which nodes are away; `absence` decides which of them count as dead.
 """
 
 import numbers
@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm import gossip, spectral
+from gadget_svm.algorithms import absence
 from gadget_svm.algorithms.choices import Choices
 from gadget_svm.block import Block, Links
 from gadget_svm.gossip.protocol import arranged, post
@@ -37,7 +38,7 @@ from gadget_svm.kernels import pdmm as moves
 from gadget_svm.kernels import pdmm_leap as leaps
 from gadget_svm.kernels.dual import NEVER, DualRows, multiplicity
 from gadget_svm.kernels.gossip import EPOCH
-from gadget_svm.mail import Delivery, Mail, letter_bytes
+from gadget_svm.mail import Mail, letter_bytes
 from gadget_svm.network import Network
 
 Floats = NDArray[np.float64]
@@ -50,7 +51,9 @@ ALL_THETA, ALL_PASSES = 0.85, 2
 """With all neighbours in every tick: one pass is too inexact for a theta near 1, a third gains nothing."""
 LONGEST_CALL = 50_000_000
 """Numbers to touch before going back to the interpreter, which may have been told to stop."""
-_ENDS = ("z", "rho", "strain", "open", "due", "agreed", "seen", "changes", "epoch", "absent", "since")
+_ENDS = (
+    "z", "rho", "strain", "open", "due", "agreed", "seen", "changes", "epoch", "since", "ease", *absence.ENDS,
+)  # fmt: skip
 """What is kept for every end of an edge."""
 FORMER = 8
 """Dropped edges whose epoch a peer remembers."""
@@ -58,8 +61,6 @@ STIR = 0.25
 """By how much margins are taken to be off before a pass has shown it."""
 PROXIMAL_UNITS = 0.1
 """The penalty of a lone node's proximal term, as a multiple of lam sum |x_r|^2."""
-PATIENCE = 5
-"""Exchanges for which an edge is kept although its other end is away: short absences change nothing."""
 
 
 @dataclass(frozen=True)
@@ -77,13 +78,12 @@ class PdmmRun:
 
     def iteration(self, block: Block, t: int) -> gossip.Round:
         """Tick t on every node of the block: solve (a, b), push (c), receive (d)."""
-        if "dual" not in block.edge:
-            self._open(block)
+        self._open(block)
         nodes, edges = _nodes(block), _edges(block)
         self._solve(block, nodes, edges)
         delivery = yield self._push(block, t, nodes, edges)
         self._listen(block, delivery.mail, nodes, edges, self.theta, self.again)
-        _presence(block, delivery, nodes, edges)
+        absence.note_absences(block, delivery, nodes, edges)
         block.iterates[block.alive] += 1
 
     def _solve(self, block: Block, nodes: moves.Nodes, edges: moves.Edges) -> None:
@@ -115,13 +115,12 @@ class PdmmRun:
         return "broadcast" if self.everyone else "push"
 
     def can_leap(self, block: Block) -> bool:
-        """Whether nobody is away and no edge was ever dropped."""
+        """Whether no node is away or idle and no edge was ever dropped."""
         return bool(block.alive.all()) and not block.edge.get("epoch", np.zeros(0)).any()
 
     def leap(self, block: Block, count: int) -> tuple[int, int]:
         """Ticks of a block that holds all nodes, without mail being made up, sorted and looked through."""
-        if "dual" not in block.edge:
-            self._open(block)
+        self._open(block)
         if self.lone:
             return self._leap_alone(block, count)
         nodes, edges, rows = _nodes(block), _edges(block), _rows(block)
@@ -170,20 +169,23 @@ class PdmmRun:
         return mail._replace(seq=mail.seq + (edges.epoch[letters.along[letters.along >= 0]] << EPOCH))
 
     def _open(self, block: Block) -> None:
-        """alpha = 0; every edge at its end's wish for a penalty and at the node's own w."""
+        """Begin, unless that was done: alpha = 0; every edge at its end's wish for a penalty and at the node's w."""
+        if "dual" in block.edge:
+            absence.complete(block.edge)
+            return
         links, rows, ends = block.links, _rows(block), len(block.links.target)
         rho, curve = np.zeros(ends), np.zeros(block.k)
         moves.wishes(0, block.k, rows, multiplicity(block.rows.mass, rows.start), links.indptr, self.lam, rho, curve)
         if self.rho is not None:
             rho[:] = self.rho
-        counts = {name: np.zeros(ends, dtype=np.int64) for name in ("changes", "epoch", "absent", "since")}
+        counts = {name: np.zeros(ends, dtype=np.int64) for name in ("changes", "epoch", "since", *absence.ENDS)}
         block.edge.update(
             dual=np.zeros((block.w.shape[1], len(rows.order))),
             rest=np.zeros((block.w.shape[1], len(rows.order)), dtype=np.uint8), curve=curve, R=np.zeros(block.k),
             tau=np.zeros(block.k), stir=np.full(block.w.shape[:2], STIR), z=np.zeros((ends, block.s.shape[1])),
             rho=rho, strain=np.zeros(ends), open=np.ones(ends, dtype=np.bool_), due=np.zeros(ends, dtype=np.bool_),
             agreed=np.full(ends, self.rho is not None), seen=np.full(ends, block.exchanges - 2, dtype=np.int64),
-            **counts,
+            ease=np.ones(ends), **counts,
         )  # fmt: skip
         if len(rows.pairs):
             block.edge["rest"][rows.unseen()] = NEVER
@@ -200,7 +202,7 @@ class PdmmRun:
         i, edges = node - block.first, _edges(block)
         mine = np.arange(edges.ptr[i], edges.ptr[i + 1])
         for e in mine[(edges.target[mine] == other) & edges.open[mine]].tolist():
-            _drop(_nodes(block), edges, i, e)
+            absence.drop(_nodes(block), edges, i, e)
 
     def relink(self, block: Block, neighbours: Ints) -> None:
         """Other neighbours for a block of one node. Edges to those of before are dropped, and their epochs kept."""
@@ -208,6 +210,7 @@ class PdmmRun:
         if "dual" not in block.edge:
             block.links = Links.alone(neighbours.astype(np.int32))
             return
+        absence.complete(block.edge)
         block.links, new, wish = links, ~np.isin(links.target, before), np.zeros(len(links.target))
         rows = _rows(block)
         times = multiplicity(block.rows.mass, rows.start)
@@ -220,12 +223,13 @@ class PdmmRun:
         block.edge["seen"][new] = -2
         nodes, edges, wanted = _nodes(block), _edges(block), np.isin(links.target, neighbours)
         for e in np.flatnonzero(edges.open & ~wanted).tolist():
-            _drop(nodes, edges, 0, e)
+            absence.drop(nodes, edges, 0, e)
             block.edge["since"][e] = block.exchanges
         for e in np.flatnonzero(wanted & ~edges.open).tolist():
-            _reopen(nodes, edges, 0, e)
+            absence.reopen(nodes, edges, 0, e)
             edges.epoch[e] -= new[e]  # both ends begin at epoch 0
             edges.agreed[e] = self.rho is not None or not new[e]
+            edges.ease[e] = 1.0 if new[e] else edges.ease[e]
         self._forget(block)
 
     def renew(self, block: Block, other: int) -> None:
@@ -243,6 +247,10 @@ class PdmmRun:
                 block.edge[name] = np.delete(block.edge[name], oldest, axis=0)
             block.links = Links.alone(np.delete(block.links.target, oldest))
 
+    def counted(self, block: Block) -> NDArray[np.bool_]:
+        """Which ends are not closed: their neighbours' rows pull at the models."""
+        return block.edge.get("open", np.ones(len(block.links.target), dtype=np.bool_))
+
     def duals(self, block: Block) -> Floats:
         """alpha of every output and row, with 0 <= alpha_r <= c_r: what a certificate is made of."""
         dual = block.edge.get("dual")
@@ -258,7 +266,7 @@ def _edges(block: Block) -> moves.Edges:
     own = block.edge
     return moves.Edges(
         block.links.indptr, block.links.target, own["z"], own["rho"], own["open"], own["due"], own["agreed"],
-        own["changes"], own["epoch"], own["seen"], own["strain"],
+        own["changes"], own["epoch"], own["seen"], own["strain"], own["ease"],
     )  # fmt: skip
 
 
@@ -294,46 +302,6 @@ def _move_anchor(block: Block, nodes: moves.Nodes) -> None:
     before, anchor = nodes.w.copy(), block.edge["anchor"]
     nodes.w[:] += (nodes.R / (nodes.curve + nodes.R))[:, None] * (before - anchor)
     anchor[:] = before
-
-
-def _presence(block: Block, delivery: Delivery, nodes: moves.Nodes, edges: moves.Edges) -> None:
-    """Take down who left and who came back; drop edges to those gone for long, reopen those to the returned.
-
-    One who was away comes back as it left, with all its edges, and learns from higher epochs which were dropped. Who
-    stayed reopens them with z = -rho A w of its own; where both ends were away and one had dropped it, the lower id.
-    """
-    away = block.edge["absent"]
-    if not (delivery.left or delivery.joined or away.any()) and block.alive.all():
-        return
-    before = away > 0
-    block.note_presence(delivery)
-    for node in delivery.left:
-        away[edges.target == node] += 1
-    for node in delivery.joined:
-        away[edges.target == node] -= 1
-    here, since = np.repeat(np.arange(block.k), np.diff(edges.ptr)), block.edge["since"]
-    since[(away > 0) & ~before] = block.exchanges
-    gone = (away > 0) & block.alive[here] & (block.exchanges - since >= PATIENCE)
-    for e in np.flatnonzero(gone & edges.open).tolist():
-        _drop(nodes, edges, here[e], e)
-    for e in np.flatnonzero(before & (away == 0) & block.alive[here] & ~edges.open).tolist():
-        i, other = here[e], edges.target[e]
-        me = block.first + i
-        if me not in delivery.joined or (other in delivery.joined and me < other):
-            _reopen(nodes, edges, i, e)
-
-
-def _reopen(nodes: moves.Nodes, edges: moves.Edges, i: int, e: int) -> None:
-    """Open an edge at z = -rho A w of its own, as if both ends agreed, and raise its epoch."""
-    A, rho = moves.sign(nodes.first + i, edges.target[e]), edges.rho[e]
-    moves.open_edge(nodes, edges, i, e, -rho * A * nodes.w[i], rho)
-    edges.epoch[e] += 1
-
-
-def _drop(nodes: moves.Nodes, edges: moves.Edges, i: int, e: int) -> None:
-    """Close an edge and raise its epoch: what was sent before must not open it again."""
-    moves.close_edge(nodes, edges, i, e)
-    edges.epoch[e] += 1
 
 
 class Pdmm(Choices):

@@ -36,6 +36,7 @@ def save_model(model: GadgetSVC, path: str | Path) -> Path | str:
         "converged": bool(model.converged_),
         "gap_bound": model.gap_bound_,
         "multi_class": model.multi_class_,
+        "certified_nodes": None if model.certified_nodes_ is None else model.certified_nodes_.tolist(),
         "sites": [_label(site) for site in model.sites_],
         "feature_names": [str(name) for name in getattr(model, "feature_names_in_", [])],
         "parameters": {key: value for key, value in model.get_params(deep=False).items() if _plain(value)},
@@ -90,6 +91,8 @@ def _revive(about: dict[str, Any], tensors: dict[str, Any]) -> GadgetSVC:
     )  # fmt: skip
     model.multi_class_ = about.get("multi_class", "ovr")
     model.gap_bound_ = about.get("gap_bound")  # files of before certificates have none
+    covered = about.get("certified_nodes")
+    model.certified_nodes_ = None if covered is None else np.array(covered, dtype=np.int64)
     model.n_features_in_, model.history_ = model.coef_.shape[1], []
     if about["feature_names"]:
         model.feature_names_in_ = np.array(about["feature_names"], dtype=object)

@@ -142,7 +142,7 @@ def fit_network(problem: Posed, plan: Plan, memory: Memory | None = None) -> Fit
         models = runtime.models().copy()
         mean = network_mean(models, runtime.voices())
         if outcome.certificate is not None:  # it is this model that was certified, and every node has it
-            models, mean = certified(models, outcome.certificate, runtime.here()), outcome.certificate.model
+            models, mean = certified(models, outcome.certificate), outcome.certificate.model
         last = runtime.weights().copy()
         _stand_in(runtime, models, last, mean)
         kept = _remember(runtime, models, last)

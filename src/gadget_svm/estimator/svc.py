@@ -81,9 +81,10 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         the nodes have certified a model to be at most ``tol`` above the optimum, as a part of it: every node that is
         here then answers with that model, and ``gap_bound_`` is its bound (else None). With several classes objective
         and optimum are sums over the outputs; ``output_gap_bounds_`` has the bound of each output by itself.
-        Rows of nodes that are gone are not counted. It needs an algorithm that keeps dual variables, "pdmm" or
-        "mom-dsvm". "auto" is "gap" for algorithms that can, else "average", or "objective" if there is none.
-        ``converged_`` says whether the rule was met: under "gap" that ``gap_bound_`` is at most ``tol``.
+        ``certified_nodes_`` are the nodes whose rows count: all but those that are declared dead. It needs an algorithm
+        that keeps dual variables, "pdmm" or "mom-dsvm". "auto" is "gap" for algorithms that can, else "average", or
+        "objective" if there is none. ``converged_`` says whether the rule was met: under "gap" that ``gap_bound_`` is
+        at most ``tol``.
     max_iter : int
         At most so many iterations, each one local step and one gossip exchange of every node.
     max_seconds : float or None
@@ -431,6 +432,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.converged_, self.stopped_by_, self.movement_ = outcome.converged, outcome.reason, outcome.movement
         self.gap_bound_ = None if outcome.certificate is None else outcome.certificate.relative
         self.output_gap_bounds_ = None if outcome.certificate is None else outcome.certificate.relatives
+        self.certified_nodes_ = None if outcome.certificate is None else outcome.certificate.nodes
         self.remark_ = outcome.remark
         self._memory, self.gossip_, self._mass_left = fitted.memory, fitted.gossip, fitted.mass_left
 

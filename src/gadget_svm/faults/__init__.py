@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from gadget_svm.faults.links import Bounce, Delay, Loss, Partition
-from gadget_svm.faults.nodes import Churn, Crash, Slow
+from gadget_svm.faults.nodes import Asynchronous, Churn, Crash, Slow
 from gadget_svm.faults.wrapping import Fault, World
 from gadget_svm.mail import Delivery, Exchange
 from gadget_svm.names import lookup
@@ -19,6 +19,7 @@ FAULTS: dict[str, type[Any]] = {
     "crash": Crash,
     "churn": Churn,
     "slow": Slow,
+    "async": Asynchronous,
 }
 
 
@@ -79,6 +80,6 @@ def wrap_all(faults: Iterable[Fault], world: World) -> Exchange:
 
 
 __all__ = [
-    "FAULTS", "Bounce", "Churn", "Crash", "Delay", "Fault", "Loss", "Partition", "Slow", "World", "make_faults",
-    "wrap_all",
+    "FAULTS", "Asynchronous", "Bounce", "Churn", "Crash", "Delay", "Fault", "Loss", "Partition", "Slow", "World",
+    "make_faults", "wrap_all",
 ]  # fmt: skip

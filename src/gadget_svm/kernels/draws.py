@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from gadget_svm.kernels.compiler import compiled
 
 # What a draw is for: two purposes never share a number.
-EXAMPLE, NEIGHBOUR, ROLE, ANSWER, LOSS, DELAY, CHURN, BOUNCE = range(8)
+EXAMPLE, NEIGHBOUR, ROLE, ANSWER, LOSS, DELAY, CHURN, BOUNCE, WAKE = range(9)
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _M1 = np.uint64(0xBF58476D1CE4E5B9)

@@ -35,6 +35,9 @@ STRETCH = 4096
 """Numbers of w that are worked on at a time where several edges want it: they stay in a near cache."""
 MOST_CHANGES = 20
 """An edge's penalty is changed so often at most: from then on it is plain PDMM, which converges."""
+FIRST_EASE, EASE_GROWTH = 0.05, 1.1
+"""theta of an edge that was reopened is multiplied by FIRST_EASE, and by EASE_GROWTH more with every message, up to 1:
+what one end had lost of the other's pull comes back in small parts, and the nodes around it keep up."""
 
 
 class Edges(NamedTuple):
@@ -51,6 +54,7 @@ class Edges(NamedTuple):
     epoch: Ints  # how often the edge was dropped or reopened, by either end
     seen: Ints  # the number of the newest mail; what is not newer is ignored
     strain: Floats  # tau as the other end last announced it
+    ease: Floats  # a factor of theta, below 1 for a while after the edge was reopened
 
 
 class Nodes(NamedTuple):
@@ -273,13 +277,18 @@ def hear(
         return
     step = theta if seq > edges.seen[e] + 1 else again
     edges.seen[e] = seq
-    if epoch > edges.epoch[e] or not edges.open[e]:
-        if edges.open[e]:
-            close_edge(nodes, edges, i, e)
+    if not edges.open[e]:
         open_edge(nodes, edges, i, e, y, theirs)
         edges.epoch[e] = epoch
         return
     A = sign(nodes.first + i, edges.target[e])
+    if epoch > edges.epoch[e]:  # the other end had dropped the edge: its penalty counts, z stays as it is
+        edges.epoch[e], edges.ease[e], edges.changes[e], edges.agreed[e] = epoch, FIRST_EASE, 0, True
+        shift = set_penalty(nodes, edges, i, e, theirs)
+        turn_to(nodes.w[i], edges.z[e], y, shift, 0.0, FIRST_EASE * step, A, nodes.curve[i] + nodes.R[i], 0.0)
+        return
+    step *= edges.ease[e]
+    edges.ease[e] = min(1.0, EASE_GROWTH * edges.ease[e])
     shift, lack, kappa, after = settle(nodes, edges, i, e, theirs, tau, adapt)
     turn_to(nodes.w[i], edges.z[e], y, shift, lack, step, A, kappa, after)
 
@@ -333,6 +342,7 @@ def open_edge(nodes: Nodes, edges: Edges, i: int, e: int, y: Floats, rho: float)
     """
     A, before, alone = sign(nodes.first + i, edges.target[e]), nodes.curve[i] + nodes.R[i], open_edges(edges, i) == 0
     edges.open[e], edges.due[e], edges.agreed[e], edges.rho[e], edges.changes[e] = True, False, True, rho, 0
+    edges.ease[e] = FIRST_EASE
     nodes.R[i] = total_penalty(edges, i)
     kappa, w, z = nodes.curve[i] + nodes.R[i], nodes.w[i], edges.z[e]
     for q in range(len(y)):
@@ -364,6 +374,16 @@ def close_edge(nodes: Nodes, edges: Edges, i: int, e: int) -> None:
             to = sign(nodes.first + i, edges.target[other]) / left
             for q in range(len(w)):
                 edges.z[other, q] += to * (A * z[q] + rho * w[q])
+
+
+@compiled
+def fade_edge(nodes: Nodes, edges: Edges, i: int, e: int, part: float) -> None:
+    """Let go of a part of the pull A z + rho w of an edge, as if its other end agreed with w and pulled at nothing."""
+    A, kappa, w, z = sign(nodes.first + i, edges.target[e]), nodes.curve[i] + nodes.R[i], nodes.w[i], edges.z[e]
+    for q in range(len(w)):
+        less = part * (z[q] + edges.rho[e] * A * w[q])
+        z[q] -= less
+        w[q] += less * A / kappa
 
 
 @compiled

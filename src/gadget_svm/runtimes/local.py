@@ -19,7 +19,7 @@ Flags = NDArray[np.bool_]
 PATIENCE = 200
 """A certificate is given up when nobody has learned anything for so many exchanges."""
 FLEETING = 10
-"""Nodes away for less than so many iterations may be back at once: no certificate is made without them."""
+"""A node that is away for less than so many iterations may be back soon: a certificate waits for it."""
 
 
 @dataclass
@@ -84,9 +84,10 @@ class LocalRuntime:
             self.gone.pop(node, None)
 
     def certify(self) -> Certificate:
-        """One model for all nodes that are here and a bound of its gap, by an exchange of their own; learning rests.
+        """One model for all nodes but the dead, and a bound of its gap, by an exchange of their own; learning rests.
 
-        Fails, and says why, if a node has only just left or is cut off.
+        Nodes that have only just left take part when they return. Fails, and says why, if a node is away for long and
+        its rows still count, or is cut off.
         """
         run, lam, first = self.run, self.lam, self.blocks[0]
         if lam is None or not certifiable(run):
@@ -97,15 +98,29 @@ class LocalRuntime:
         here = self.here()
         if not here.any():
             return failed(first, "all nodes are away")
-        for node in np.flatnonzero(~here).tolist():
-            if self.t - self.gone.get(node, self.t) < FLEETING:
-                return failed(first, f"node {node} has only just left and may come back")
+        counted = self._counted(run, here)
+        for node in np.flatnonzero(counted & ~here).tolist():
+            if (away := self.t - self.gone.get(node, self.t)) >= FLEETING or self._wire is None:
+                return failed(
+                    first, f"node {node} is away for {away} iterations, and not declared dead: its rows count"
+                )
         owner = int(np.argmax(here))
-        parts = [Inquiry(run, block, lam, owner, here, self.certificates, self.t) for block in self.blocks]
+        parts = [Inquiry(run, block, lam, owner, counted, self.certificates, self.t) for block in self.blocks]
         self._inquire(parts)
         certificate = gather(parts)
         self._count(certificate.messages, certificate.nbytes, certificate.vectors)
         return certificate
+
+    def _counted(self, run: Certifiable, here: Flags) -> Flags:
+        """The nodes that are here, and those that are away and reached from them by edges that were not dropped."""
+        counted, grows = here.copy(), not here.all()
+        while grows:
+            reached = counted.copy()
+            for block in self.blocks:
+                inside = np.repeat(counted[block.first : block.first + block.k], np.diff(block.links.indptr))
+                reached[block.links.target[inside & run.counted(block)]] = True
+            grows, counted = bool((reached & ~counted).any()), reached
+        return counted
 
     def _inquire(self, parts: list[Inquiry]) -> None:
         """Exchanges until every node knows the bound, or nobody learns anything any more."""
@@ -143,7 +158,7 @@ class LocalRuntime:
 
     def here(self) -> Flags:
         """Which nodes are not away."""
-        return np.concatenate([block.alive for block in self.blocks])
+        return np.concatenate([block.here for block in self.blocks])
 
     def close(self) -> None:
         """Let the blocks' threads go."""

@@ -141,7 +141,7 @@ class RayRuntime:
         found = self._all("certify", owner, here, self.certificates)
         if list(found) != live:
             return refused(self.shape, "an actor was lost meanwhile")
-        certificate = assemble(list(found.values()), self.shape, owner)
+        certificate = assemble(list(found.values()), self.shape, owner, here)
         self._count(certificate.messages, certificate.nbytes, certificate.vectors)
         return certificate
 

@@ -41,6 +41,9 @@ SAMPLED_NODES = 200
 FIRST_RECORD, RECORD_STRIDE = 4, 2.0
 """Where records are thinned: the iteration of the first one, and the factor to the next."""
 
+MOST_NAMED = 5
+"""Nodes without a certificate that a remark names."""
+
 
 @dataclass
 class Outcome:
@@ -121,13 +124,22 @@ def train(
     if last is not None:
         outcome.certificate, outcome.remark = last if outcome.converged else None, last.failure
         if outcome.converged and last.n_nodes < len(runtime.here()):
-            outcome.remark = f"counting the rows of the {last.n_nodes:,} nodes that are here"
+            outcome.remark = _left_out(last.nodes, len(runtime.here()))
     return outcome
 
 
-def certified(models: Floats, certificate: Certificate, here: Flags) -> Floats:
-    """The models with the certified one in the place of those of the nodes that are here."""
-    return np.where(here[:, None, None], certificate.model, models)
+def certified(models: Floats, certificate: Certificate) -> Floats:
+    """The models with the certified one in the place of those of the nodes that took part."""
+    models = models.copy()
+    models[certificate.nodes] = certificate.model
+    return models
+
+
+def _left_out(nodes: NDArray[np.int64], count: int) -> str:
+    """Which of ``count`` nodes a certificate of ``nodes`` does not cover."""
+    without = np.setdiff1d(np.arange(count), nodes)
+    named = ", ".join(map(str, without[:MOST_NAMED])) + (", ..." if len(without) > MOST_NAMED else "")
+    return f"counting the rows of {len(nodes):,} of {count:,} nodes, not of {named}"
 
 
 def _next_record(done: int, record_every: int | None) -> int:
@@ -160,7 +172,7 @@ def _record(
     models, voices = runtime.models(), runtime.voices()  # in this order: who is lost in between has no voice
     certificate = rule.certificate if rule is not None and reason == "converged" else None
     if certificate is not None:
-        models = certified(models, certificate, runtime.here())
+        models = certified(models, certificate)
     mean = network_mean(models, voices)
     models = models if voices.all() else models[voices > 0]
     ours = objective(mean[None])

@@ -27,6 +27,7 @@ class Wire:
             Mail.merge([batch for batch in batches if batch.n_messages] or batches[-1:])._replace(time=mail.time),
             tuple(node for delivery in arrived for node in delivery.joined),
             tuple(node for delivery in arrived for node in delivery.left),
+            arrived[-1].idle,
         )
 
     def certify(self, mail: Mail) -> Delivery:

@@ -315,8 +315,8 @@ class Worker:
         self.nbytes += nbytes
 
 
-def assemble(findings: Sequence[Finding], shape: tuple[int, int], owner: int) -> Certificate:
-    """What all workers found, as one certificate of models of ``shape``."""
+def assemble(findings: Sequence[Finding], shape: tuple[int, int], owner: int, here: Flags) -> Certificate:
+    """What all workers found, as one certificate of models of ``shape`` and of the nodes that are ``here``."""
     K, F = shape
     cost = _cost(findings)
     model, bound = next((f.model, f.bound) for f in findings if f.model is not None)
@@ -329,7 +329,10 @@ def assemble(findings: Sequence[Finding], shape: tuple[int, int], owner: int) ->
     if failure or model is None or bound is None:
         return refused(shape, failure, owner, cost)
     rows, nodes = bound[2 * K :].tolist()
-    return Certificate(model.reshape(K, F), owner, bound[:K].copy(), bound[K : 2 * K].copy(), rows, int(nodes), *cost)
+    return Certificate(
+        model.reshape(K, F), owner, bound[:K].copy(), bound[K : 2 * K].copy(), rows, int(nodes), *cost,
+        nodes=np.flatnonzero(here),
+    )  # fmt: skip
 
 
 def _cost(findings: Sequence[Finding]) -> Cost:
