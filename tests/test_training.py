@@ -59,7 +59,7 @@ class Script:
         if self.clock is not None:
             self.clock[0] += 3
         bound = np.array([1 / self.t])
-        return Certificate(np.full((1, 3), 7.0), 0, bound, np.ones(1), 2.0, 2, 5, 2, 100)
+        return Certificate(np.full((1, 3), 7.0), 0, bound, np.ones(1), 2.0, 2, 5, 2, 100, nodes=np.arange(2))
 
 
 def flat_objective():
