@@ -50,7 +50,7 @@ $(LOWEST)/.done: pyproject.toml
 	@touch $@
 
 test-lowest: $(LOWEST)/.done
-	$(LOWEST)/bin/python -m pytest $(LOWEST_TESTS)
+	$(LOWEST)/bin/python -m pytest -n auto $(LOWEST_TESTS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
