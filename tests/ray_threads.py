@@ -131,7 +131,7 @@ class Place:
     def actors(self, nodes):
         return min(self.options.actors, nodes)
 
-    def make(self, source, seconds=None):  # noqa: ARG002
+    def make(self, index, source, seconds=None):  # noqa: ARG002
         return Actor(self.ray, source)
 
     def close(self):

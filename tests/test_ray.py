@@ -162,6 +162,19 @@ def test_a_dataset_whose_tasks_are_still_to_run_when_actors_take_all_cpus(toy):
     np.testing.assert_array_equal(local.node_coef_, model.node_coef_)
 
 
+def test_actors_have_names_and_logs(toy):
+    from ray.util import list_named_actors
+
+    names = []
+    model = GadgetSVC(engine="ray", engine_options={"actors": 2}, **{**SETTINGS, "max_iter": 5, "stopping": None})
+    model.fit_observed(toy.X, toy.y, observe=lambda *_: names.extend(list_named_actors()))
+    assert len(set(names)) == 2
+    logs = Path(ray._private.worker._global_node.get_logs_dir_path())
+    text = "".join(path.read_text() for path in logs.glob("worker-*.err"))
+    for name in names:
+        assert f"{name} INFO nodes " in text
+
+
 class DeadError(Exception):
     """The driver's end."""
 

@@ -427,7 +427,7 @@ def test_the_pause_after_a_failure_doubles(monkeypatch, why):
     the cluster's head does not hear that it is to be made."""
     dead, waits, made, clock = type("Dead", (Exception,), {}), [], [], [0]
 
-    def make(source, seconds):  # noqa: ARG001
+    def make(index, source, seconds):  # noqa: ARG001
         made.append(clock[0])
         if why == "did not hear":
             raise TimeoutError(why)

@@ -1,11 +1,12 @@
 """A Ray cluster of our own or of others: options by name, connecting, making actors, letting go.
 
-The only module that imports Ray, and only when it is used.
+The only module of the driver that imports Ray, and only when it is used.
 """
 
 import atexit
 import numbers
 import os
+import secrets
 import socket
 import threading
 import warnings
@@ -184,6 +185,7 @@ class Cluster:
         if hanging():
             raise ClusterError(STILL_HANGING)
         self.ray, self.own = the_ray(), False
+        self._run, self._made = secrets.token_hex(3), dict[int, int]()  # for the names of actors
         self._scratch: Scratch | None = None
         self._sigterm: SigtermGuard | None = None  # None: Ray was connected before
         self._held = None if folder is None else checkpoints.hold(folder)
@@ -278,16 +280,25 @@ class Cluster:
         found = within(self.options.timeout, "how many CPUs the cluster has", self.ray.cluster_resources)
         return float(found.get("CPU", 0))
 
-    def make(self, source: Any, seconds: float | None = None) -> Any:
-        """An actor. A cluster whose head hangs would not answer: a TimeoutError after so many seconds, else after
-        ``start_timeout``."""
+    def make(self, index: int, source: Any, seconds: float | None = None) -> Any:
+        """An actor with a name of its own, for this place among the actors.
+
+        A cluster whose head hangs would not answer: a TimeoutError after so many seconds, else after ``start_timeout``.
+        """
         options = self.options
         wishes = {"num_cpus": options.num_cpus, "resources": options.resources, "memory": options.memory}
         wishes["runtime_env"] = options.runtime_env
         given = {name: value for name, value in wishes.items() if value is not None}
-        kind = self.ray.remote(Host).options(max_concurrency=8, max_restarts=0, **given)
+        name = self._new_name(index)
+        kind = self.ray.remote(Host).options(name=name, max_concurrency=8, max_restarts=0, **given)
         limit = options.start_timeout if seconds is None else seconds
-        return within(limit, "that it has heard of a new actor", lambda: kind.remote(source))
+        return within(limit, "that it has heard of a new actor", lambda: kind.remote(source, name))
+
+    def _new_name(self, index: int) -> str:
+        """Such as gadget-5f2c91-0; its first replacement is gadget-5f2c91-0-restart-1, as Ray takes a name once."""
+        made = self._made.get(index, 0)
+        self._made[index] = made + 1
+        return f"gadget-{self._run}-{index}" + (f"-restart-{made}" if made else "")
 
     def close(self) -> None:
         """End what we started. If the cluster does not answer, a warning says so: what was learned is not at stake."""

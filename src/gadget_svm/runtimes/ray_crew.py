@@ -36,7 +36,8 @@ class Crew:
 
     def engage(self) -> None:
         """New actors in all places."""
-        self.actors, self._telling, self._calls = [self.cluster.make(source) for source in self.sources], [], {}
+        self.actors = [self.cluster.make(index, source) for index, source in enumerate(self.sources)]
+        self._telling, self._calls = [], {}
 
     def live(self) -> list[int]:
         """Who is here."""

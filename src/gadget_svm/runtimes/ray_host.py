@@ -1,6 +1,6 @@
 """What runs inside an actor: one block of nodes with its rows, driven by a `Worker`. Knows handles of other actors.
 
-Imports no Ray: an actor is this class wrapped by whoever makes it.
+Imports no Ray: an actor is this class wrapped by whoever makes it. `ray_telemetry` writes its logs and metrics.
 """
 
 import os
@@ -18,6 +18,7 @@ from gadget_svm.kernels import Team
 from gadget_svm.rows import Rows
 from gadget_svm.runtimes import checkpoints
 from gadget_svm.runtimes.digests import digests
+from gadget_svm.runtimes.ray_telemetry import NoTelemetry, RayTelemetry, Telemetry
 from gadget_svm.runtimes.worker import Batch, Finding, Key, Worker
 
 Floats = NDArray[np.float64]
@@ -79,12 +80,18 @@ class Saved(NamedTuple):
 class Host:
     """The actor: a worker, and the others' handles. Several of its methods run at a time."""
 
-    def __init__(self, source: Any) -> None:
-        self.source = source
+    def __init__(self, source: Any, name: str = "") -> None:
+        """``name``: of an actor of Ray's; without one nothing is logged or measured."""
+        self.source, self.name = source, name
+        self.telemetry: Telemetry = RayTelemetry(name) if name else NoTelemetry()
         self.worker: Any = None
         self.fingerprint = ""
         self.others: list[Any] = []
         self._saving = threading.Lock()  # who asks may be interrupted, and ask again
+
+    def __repr__(self) -> str:
+        """The name by which Ray's logs call it."""
+        return self.name or type(self).__name__
 
     def ping(self) -> int:
         """Say that the actor runs; returns its process number."""
@@ -119,6 +126,9 @@ class Host:
             getattr(block, name)[:] = value
         self.worker = Worker(charge.index, np.array(charge.bounds), charge.run, block, self._post, lam=charge.lam)
         self.worker.rehearse()
+        rows = len(block.rows.order)
+        self.telemetry.log(f"nodes {first} to {last - 1}, {rows} rows, {charge.threads} threads, process {os.getpid()}")
+        self.telemetry.gauge("gadget_rows", rows)
         return Begun(os.getpid(), digests(block.rows) if charge.digest else [])
 
     def meet(self, others: list[Any], t: int) -> None:
@@ -129,6 +139,7 @@ class Host:
         """A new actor in the place of one that was lost."""
         self.others[index] = handle
         self.worker.welcome(index)
+        self.telemetry.log(f"actor {index} is replaced")
 
     def rejoin(self, others: list[Any], t: int, exchanges: int, folder: str | None, saved: int | None) -> None:
         """Take the place of an actor that was lost, from its checkpoint where there is one."""
@@ -139,6 +150,7 @@ class Host:
             if other is None:
                 self.worker.forget(index)
         self.worker.start_over(t, exchanges)
+        self.telemetry.log(f"joined at iteration {t} in place of a lost actor")
 
     def _post(self, to: int, key: Key, batch: Batch) -> None:
         if (other := self.others[to]) is not None:  # it may be forgotten at any moment
@@ -153,6 +165,7 @@ class Host:
         if self.others:
             self.worker.forget(index)
             self.others[index] = None
+            self.telemetry.log(f"actor {index} is lost")
 
     def status(self) -> tuple[Key, list[int]]:
         """How far it is, and whose mail it waits for."""
@@ -163,7 +176,11 @@ class Host:
         """Iterations; returns the messages sent and their bytes."""
         messages, nbytes = self.worker.messages, self.worker.nbytes
         self.worker.advance(count)
-        return self.worker.messages - messages, self.worker.nbytes - nbytes
+        sent = self.worker.messages - messages, self.worker.nbytes - nbytes
+        self.telemetry.gauge("gadget_iteration", self.worker.t)
+        self.telemetry.count("gadget_messages", sent[0])
+        self.telemetry.count("gadget_bytes", sent[1])
+        return sent
 
     def certify(self, owner: int, here: Flags, serial: int) -> Finding:
         """Its part in a certificate."""
@@ -192,7 +209,10 @@ class Host:
             try:
                 checkpoints.save_block(Path(folder), *nodes, arrays, counters, self.fingerprint)
             except OSError as error:
+                self.telemetry.log(f"checkpoint of iteration {counters['t']} failed: {error}")
                 return Saved(counters["t"], str(error))
+        self.telemetry.log(f"checkpoint of iteration {counters['t']} written")
+        self.telemetry.gauge("gadget_checkpoint_iteration", counters["t"])
         return Saved(counters["t"])
 
     def restore(self, folder: str, t: int) -> None:
@@ -203,3 +223,4 @@ class Host:
         block = self.worker.block
         nodes = (block.first, block.first + block.k)
         self.worker.restore(*checkpoints.load_block(Path(folder), *nodes, t, self.fingerprint))
+        self.telemetry.log(f"restored from the checkpoint of iteration {t}")

@@ -54,7 +54,7 @@ class Restarts:
 
     def _make(self, index: int, now: float) -> None:
         try:
-            actor = self.crew.cluster.make(self.crew.sources[index], self.options.timeout)
+            actor = self.crew.cluster.make(index, self.crew.sources[index], self.options.timeout)
         except TimeoutError as error:
             self._rest(index)
             self._failed(index, str(error))
