@@ -153,7 +153,7 @@ class Stage:
         monkeypatch.setattr(RayRuntime, "begin", noted)
 
     def model(self, engine="ray", **settings):
-        options = {"actors": 3, "timeout": 20, "start_timeout": 20, **settings.pop("options", {})}
+        options = {"actors": 3, "timeout": 20, "start_timeout": 120, **settings.pop("options", {})}
         given = {
             "topology": "complete",
             "lam": LAM,
