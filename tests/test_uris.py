@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from gadget_svm import GadgetSVC, load_dataset, load_model, save_model
 from gadget_svm.cli.app import app
 from gadget_svm.data import read_table, uris
+from gadget_svm.data.formats import read_tables
 from web_kit import Web
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: pip install 'gadget-svm[remote]'")
@@ -74,6 +75,15 @@ def test_tables_and_shards_are_read_by_uri_with_the_local_engine(toy, rows):
     assert load_dataset(rows).name == "rows.svm"
     by_path = GadgetSVC(**SETTINGS).fit_shards(["rows.svm", "rows.svm"])
     np.testing.assert_array_equal(GadgetSVC(**SETTINGS).fit_shards([rows, rows]).node_coef_, by_path.node_coef_)
+
+
+def test_messages_about_tables_name_the_uri(memory):
+    memory.pipe("/data/narrow.csv", b"a,label\n1,0\n2,1\n")
+    memory.pipe("/data/wide.csv", b"a,b,label\n1,2,0\n2,3,1\n")
+    with pytest.raises(
+        ValueError, match=r"^memory://data/wide\.csv has 2 features and memory://data/narrow\.csv has 1"
+    ):
+        read_tables(["memory://data/narrow.csv", "memory://data/wide.csv"])
 
 
 def test_one_uri_is_dealt_out_by_the_local_engine_as_a_file_is(rows):

@@ -153,7 +153,7 @@ def writes_every_column(name: str, format: str | None = None) -> bool:
     """Whether a file's width is that of its rows; svmlight leaves out features that do not occur."""
     if format is not None:
         return format != "svmlight"
-    return name not in ENTRIES and plain_name(named(name)).suffix.lower() in FIXED_WIDTH
+    return name not in ENTRIES and plain_name(Path(named(name))).suffix.lower() in FIXED_WIDTH
 
 
 def in_order(X: Any, name: str, columns: tuple[str, ...] | None, wanted: list[str]) -> Any:

@@ -68,7 +68,7 @@ def require_file(path: Path) -> None:
         raise FileNotFoundError(f"no file {path}: check the spelling, or give the path from {Path.cwd()}")
 
 
-def damage(path: Path, why: object) -> DataFileError:
+def damage(path: Path | str, why: object) -> DataFileError:
     return DataFileError(f"{path} looks truncated or damaged ({why}): fetch or copy it again")
 
 
@@ -102,13 +102,13 @@ def stack_blocks(blocks: Iterable[NDArray[Any]]) -> csr_matrix:
     return vstack(parts, format="csr") if parts else csr_matrix((0, 0))
 
 
-def require_rows(path: Path, X: csr_matrix) -> None:
+def require_rows(path: Path | str, X: csr_matrix) -> None:
     """A file without rows, say a header alone, has no width to speak of either."""
     if X.shape[0] == 0:
         raise DataFileError(f"{path} is empty: it has no rows")
 
 
-def finish(path: Path, X: csr_matrix, y: Labels, n_features: int) -> tuple[csr_matrix, Labels]:
+def finish(path: Path | str, X: csr_matrix, y: Labels, n_features: int) -> tuple[csr_matrix, Labels]:
     """A checked table: ``n_features`` wide, float64, sorted, finite, 32-bit indices where they fit."""
     require_rows(path, X)
     if n_features == 0:
@@ -137,7 +137,7 @@ def _compact(X: csr_matrix, n_features: int) -> csr_matrix:
     return table
 
 
-def _require_finite(path: Path, X: csr_matrix) -> None:
+def _require_finite(path: Path | str, X: csr_matrix) -> None:
     finite = np.isfinite(X.data)
     if finite.all():
         return
@@ -145,7 +145,7 @@ def _require_finite(path: Path, X: csr_matrix) -> None:
     raise DataFileError(f"{path}, row {row}: a value is NaN or infinite; replace it or drop the row")
 
 
-def tidy_labels(path: Path, y: Labels) -> Labels:
+def tidy_labels(path: Path | str, y: Labels) -> Labels:
     """Labels as whole numbers if all are, as numbers if all are, else as strings."""
     if y.dtype.kind not in "biuf":
         y = _numbers_if_all(y.astype(str))

@@ -27,7 +27,7 @@ from gadget_svm.data.files import (
     require_rows,
 )
 from gadget_svm.data.svmlight import looks_like_svmlight, read_svmlight
-from gadget_svm.data.uris import local_copy, place_of, shown
+from gadget_svm.data.uris import Place, local_copy, place_of, shown
 from gadget_svm.names import lookup
 
 if TYPE_CHECKING:
@@ -115,12 +115,12 @@ def read_raw(place: str | PathLike[str], label: LabelColumn = None, format: str 
         return _reader(path, format)(path, label)
 
 
-def named(place: str | PathLike[str]) -> Path:
+def named(place: str | PathLike[str]) -> str:
     """A file's name for messages: a URI's without its keys."""
-    return Path(shown(place_of(place)))
+    return shown(place_of(place))
 
 
-def require_classes(path: Path, raw: Raw, y: Labels) -> None:
+def require_classes(path: Place, raw: Raw, y: Labels) -> None:
     """Refuse a column of measurements that was taken for the label, and name it."""
     if y.dtype.kind != "f" or len(np.unique(y)) <= MOST_CLASSES:
         return
@@ -133,7 +133,7 @@ def require_classes(path: Path, raw: Raw, y: Labels) -> None:
 
 
 def agree(
-    places: Sequence[Path], raws: list[Raw], n_features: int | None, zero_based: bool | None
+    places: Sequence[Place], raws: list[Raw], n_features: int | None, zero_based: bool | None
 ) -> list[tuple[csr_matrix, Labels]]:
     """Give what was read from the files of one data set one width and one numbering, checked."""
     for path, raw in zip(places, raws, strict=True):
@@ -162,7 +162,7 @@ def _reader(path: Path, format: str | None) -> Reader:
     return reader
 
 
-def _from_zero(places: Sequence[Path], raws: list[Raw], zero_based: bool | None) -> list[Raw]:
+def _from_zero(places: Sequence[Place], raws: list[Raw], zero_based: bool | None) -> list[Raw]:
     """Let svmlight ids count from 0; the files decide together, as a test part may lack an id 0."""
     uses_zero = [raw.sparse_text and bool((raw.X.indices == 0).any()) for raw in raws]
     if zero_based is False and any(uses_zero):
@@ -180,7 +180,7 @@ def _shifted(raw: Raw) -> Raw:
     return replace(raw, X=csr_matrix((X.data, X.indices - 1, X.indptr), shape=shape))
 
 
-def _common_width(places: Sequence[Path], raws: Sequence[Raw]) -> int:
+def _common_width(places: Sequence[Place], raws: Sequence[Raw]) -> int:
     """The widest svmlight file's width (tests often lack the last ids); other tables must agree."""
     width = max(raw.X.shape[1] for raw in raws)
     first, *others = raws
@@ -194,7 +194,7 @@ def _common_width(places: Sequence[Path], raws: Sequence[Raw]) -> int:
     return int(width)
 
 
-def _require_same_columns(path: Path, raw: Raw, other_path: Path, other: Raw) -> None:
+def _require_same_columns(path: Place, raw: Raw, other_path: Place, other: Raw) -> None:
     if raw.columns is None or other.columns is None or raw.columns == other.columns:
         return
     pairs = zip(raw.columns, other.columns, strict=False)
