@@ -35,6 +35,11 @@ def test_scaled_features_are_not_blamed():
     assert "Scaler" not in said
 
 
+@pytest.mark.parametrize(("tol", "shown"), [(None, "tol is 1 %)"), (0.2, "tol is 20 %)")])
+def test_the_last_bound_is_told_beside_the_tolerance(tol, shown):
+    assert shown in told(SCALED, n_nodes=1, max_iter=5, tol=tol)
+
+
 def test_large_features_of_one_size_are_told():
     X = load_digits().data
     assert "typical size" in scale_advice(sp.csr_matrix(X))

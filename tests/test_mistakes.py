@@ -25,6 +25,10 @@ def _fit(**params):
     return lambda **given: GadgetSVC(max_iter=5, stopping=None, **params).fit(X, y, **given)
 
 
+def _batch(**given) -> Callable[[], object]:
+    return lambda: GadgetSVC().partial_fit(X, y, classes=[0, 1], **given)
+
+
 class Unfinished:
     """A user's own fault that does not say whether it loses messages."""
 
@@ -53,6 +57,17 @@ MISTAKES = [
     Mistake("sites are a column's name", lambda: _fit()(sites="hospital"), TypeError, ("'hospital'", "per row")),
     Mistake("sites are too few", lambda: _fit()(sites=SITES[:5]), ValueError, ("5 entries", "60 rows")),
     Mistake("arguments swapped", lambda: assign_sites(4, y), TypeError, ("assign_sites(y, n_nodes)",)),
+    Mistake("half a node", lambda: assign_sites(y, 2.5), TypeError, ("n_nodes", "whole number", "2.5")),
+    Mistake("nodes are a text", lambda: assign_sites(y, "3"), TypeError, ("n_nodes", "whole number", "'3'")),
+    Mistake("a batch's sites are a table", _batch(sites=SITES[:, None]), ValueError, ("(60, 1)", "single column")),
+    Mistake("a batch's sites are a number", _batch(sites=3), TypeError, ("one label per row", "3")),
+    Mistake("a matrix is a list", _fit(topology=[[0, 1], [1, 0]]), TypeError, ("numpy array", "np.asarray", "list")),
+    Mistake(
+        "two sites are cut off",
+        lambda: _fit(topology=nx.Graph([("mayo", "charite"), ("oslo", "bern"), ("oslo", "lyon")]))(),
+        ValueError,
+        ("node 'charite'", "'mayo'", "from node 'bern'"),
+    ),
     Mistake("a fault is unfinished", _fit(faults=Unfinished()), TypeError, ("Unfinished", "'loses'")),
     Mistake("a fault is a class", _fit(faults=Unfinished), TypeError, ("Unfinished()",)),
     Mistake("a fault is misspelt", _fit(faults="los=0.1"), ValueError, ("'los'", "'loss'")),

@@ -86,7 +86,7 @@ def test_rows_go_to_their_site_and_sites_are_sorted(sites):
 
 
 def test_sites_of_any_kind_and_of_a_known_network():
-    assert deal_by_sites([3, "x", 3, None])[1] == [3, "x", None]  # no order: as they appear
+    assert deal_by_sites([3, "x", 3, "b"])[1] == [3, "x", "b"]  # no order: as they appear
     assert deal_by_sites([("eu", 2), ("eu", 1)])[1] == [("eu", 1), ("eu", 2)]
     shares, names = deal_by_sites([2, 2, 0], known=[0, 1, 2])
     assert names == [0, 1, 2]

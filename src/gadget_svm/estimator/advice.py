@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from gadget_svm.runtimes.stopping import stopping_rule
+
 UNEQUAL_FEATURES = 100.0
 """Typical sizes of features that differ by more than this factor slow the solver down."""
 LARGE_FEATURES = 5.0
@@ -94,9 +96,11 @@ def _seen(model: Any) -> str:
     """The last figure of the stopping rule beside its tolerance."""
     if not np.isfinite(model.movement_):
         return " (no bound was certified yet)" if model.stopping_ == "gap" and not model.remark_ else ""
+    rule = stopping_rule(model.stopping_, model.tol)
+    tol = np.inf if rule is None else rule.tol
     if model.stopping_ == "gap":
-        return f" (the last certified bound was {_percent(model.movement_)})"
-    return f" (last value {model.movement_:.3g})"
+        return f" (the last certified bound was {_percent(model.movement_)}, tol is {_percent(tol)})"
+    return f" (last value {model.movement_:.3g}, tol is {tol:g})"
 
 
 def _refused(model: Any) -> str:

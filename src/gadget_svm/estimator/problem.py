@@ -142,7 +142,7 @@ def share_rows(
     ``labels`` are those of the graph's nodes, if it has some: sites are then matched to nodes by label.
     """
     if sites is not None:
-        shares, names = deal_by_sites(_one_per_row(sites, label), times)
+        shares, names = deal_by_sites(one_per_row(sites, label), times)
         if labels is not None:
             check_labels(names, labels)
             shares, names = deal_by_sites(sites, times, labels)
@@ -167,11 +167,11 @@ def share_batch(
 ) -> Shares:
     """Who owns which rows of a further batch, among the nodes there are; some may get none."""
     if sites is not None:
-        return deal_by_sites(_one_per_row(sites, label), times, nodes)[0]
+        return deal_by_sites(one_per_row(sites, label), times, nodes)[0]
     return deal_evenly(X, label, len(nodes), seed, times)
 
 
-def _one_per_row(sites: Any, label: NDArray[np.int32]) -> Any:
+def one_per_row(sites: Any, label: NDArray[np.int32]) -> Any:
     """``sites`` if it has one label per row."""
     if isinstance(sites, str) or not hasattr(sites, "__len__"):
         raise TypeError(f"sites needs one label per row, such as a column of the table; got {sites!r}")

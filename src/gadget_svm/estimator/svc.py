@@ -26,7 +26,16 @@ from gadget_svm.data.partition import deal_by_sites
 from gadget_svm.estimator.advice import mass_advice, not_converged, rest_advice
 from gadget_svm.estimator.checks import check_memory, check_parameters, lam_of, rule_for
 from gadget_svm.estimator.fitting import Fitted, Memory, Plan, Posed, fit_network
-from gadget_svm.estimator.problem import Problem, as_csr, checked_nodes, pairs_of, row_weights, share_batch, share_rows
+from gadget_svm.estimator.problem import (
+    Problem,
+    as_csr,
+    checked_nodes,
+    one_per_row,
+    pairs_of,
+    row_weights,
+    share_batch,
+    share_rows,
+)
 from gadget_svm.estimator.shards import Agreed, are_places, is_dataset, require_list, stack_shards
 from gadget_svm.estimator.sites import name_shards, node_names, node_number
 from gadget_svm.network import Network
@@ -65,7 +74,8 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
     class_weight : dict, "balanced" or None
         Weights of the classes. They have one meaning with ``sample_weight``: a class weight of 3 and a sample weight
         of 3 for all rows of the class give the same model, as does each of those rows three times. "balanced" is
-        scikit-learn's, n_samples / (n_classes * rows of the class).
+        scikit-learn's, n_samples / (n_classes * rows of the class). With more than two classes every row has its weight
+        in every output; LinearSVC gives the class weight to an output's own class only.
     multi_class : "ovr" or "ovo"
         For more than two classes: one output a class, against the rest, or one output for every two classes (one
         against one), which sees the rows of these two only. All outputs are trained side by side, with the same
@@ -91,7 +101,8 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         At most so much training time.
     record_every : int or None
         Iterations between records of ``history_``; 0: only the last. None: at 4, 8, 16, ... and the last; they cost
-        about a tenth of the fit, as only the last one evaluates the worst node (``worst_objective``).
+        about a tenth of the fit, as only the last one evaluates the worst node (``worst_objective``). Of more than 200
+        nodes an even sample of at most 200 is evaluated, and the name is ``worst_sampled_objective``.
     engine : "local" or "ray"
         Where the nodes run: in this process, or in the actors of a Ray cluster, with the same result bit for bit.
     engine_options : dict or None
@@ -232,7 +243,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._check_batch(first, classes)
         X, label, times = self._validated(X, y, sample_weight, reset=first, classes=classes)
         if first:
-            self._begin_network(sites)
+            self._begin_network(None if sites is None else one_per_row(sites, label))
         elif type(self.algorithm_) is not type(self._for_batches()):  # after a fit of all rows at once
             self._connect(self._for_batches())
         shares = share_batch(X, label, self.sites_, (self._fit_seed + self.n_iter_) & SEEDS, times, sites)

@@ -20,10 +20,12 @@ def check_connected(network: Network) -> None:
     sizes = np.bincount(label)
     hub = int(np.argmax(label == np.argmax(sizes)))
     cut = np.flatnonzero(label == (len(sizes) - 1 - np.argmin(sizes[::-1])))
-    others = f" (and {len(cut) - 1} more: {', '.join(map(str, cut[1:4]))}{', ...' * (len(cut) > 4)})"
-    node = f"node {cut[0]}{others if len(cut) > 1 else ''}"
+    names = range(network.n) if network.labels is None else network.labels
+    some = [repr(names[i]) for i in cut[:4].tolist()]
+    others = f" (and {len(cut) - 1} more: {', '.join(some[1:])}{', ...' * (len(cut) > 4)})"
+    node, middle = f"node {some[0]}{others if len(cut) > 1 else ''}", f"node {names[hub]!r}"
     heard = network.directed and network.hops(hub)[cut[0]] >= 0
-    fault = f"{node} cannot reach node {hub}" if heard else f"{node} cannot be reached from node {hub}"
+    fault = f"{node} cannot reach {middle}" if heard else f"{node} cannot be reached from {middle}"
     largest = ", ".join(map(str, np.sort(sizes)[::-1][:5])) + (", ..." if count > 5 else "")
     strongly = "strongly " if network.directed else ""
     raise ValueError(

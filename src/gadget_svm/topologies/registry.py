@@ -147,8 +147,8 @@ def _given(topology: Any, transition: str) -> Network:
         return Network.from_matrix(topology).with_transition(transition)
     if not _is_networkx(topology):
         raise TypeError(
-            f"a topology is a name such as 'ring', a networkx graph or a sparse adjacency, "
-            f"not {type(topology).__name__}"
+            "a topology is a name such as 'ring', a networkx graph, a numpy array or a scipy sparse matrix, not "
+            f"{type(topology).__name__}: use np.asarray(...) for a table or a list of rows"
         )
     import networkx as nx
 
