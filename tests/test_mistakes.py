@@ -29,6 +29,12 @@ def _batch(**given) -> Callable[[], object]:
     return lambda: GadgetSVC().partial_fit(X, y, classes=[0, 1], **given)
 
 
+def _changed(**params) -> Callable[[], object]:
+    """A second batch after some parameter was changed."""
+    three = np.arange(60) % 3
+    return lambda: GadgetSVC().partial_fit(X, three, classes=[0, 1, 2]).set_params(**params).partial_fit(X, three)
+
+
 class Unfinished:
     """A user's own fault that does not say whether it loses messages."""
 
@@ -68,6 +74,8 @@ MISTAKES = [
         ValueError,
         ("node 'charite'", "'mayo'", "from node 'bern'"),
     ),
+    Mistake("other outputs for a batch", _changed(multi_class="ovo"), ValueError, ("'ovr'", "'ovo'", "set it back")),
+    Mistake("other features for a batch", _changed(fit_intercept=False), ValueError, ("fit_intercept", "set it back")),
     Mistake("a fault is unfinished", _fit(faults=Unfinished()), TypeError, ("Unfinished", "'loses'")),
     Mistake("a fault is a class", _fit(faults=Unfinished), TypeError, ("Unfinished()",)),
     Mistake("a fault is misspelt", _fit(faults="los=0.1"), ValueError, ("'los'", "'loss'")),

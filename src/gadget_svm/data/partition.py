@@ -108,7 +108,8 @@ def assign_sites(y: ArrayLike, n_nodes: int, scheme: str = "even", *, seed: int 
             "assign_sites takes the labels of all rows first and the number of nodes second, assign_sites(y, n_nodes); "
             f"got y of {labels.ndim} dimensions and n_nodes of type {type(n_nodes).__name__}"
         )
-    if isinstance(n_nodes, bool) or not isinstance(n_nodes, numbers.Integral):
+    given: Any = n_nodes
+    if isinstance(given, bool) or not isinstance(given, numbers.Integral):
         raise TypeError(f"n_nodes must be a whole number of nodes, got {n_nodes!r}")
     if not 1 <= n_nodes <= len(labels):
         raise ValueError(f"{n_nodes} nodes for {len(labels)} rows: every node needs at least one row")

@@ -455,6 +455,17 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("a model of one node, or read from a file, does not go on learning: fit a network anew")
         if not first and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise ValueError(f"classes are fixed by the first call: {self.classes_.tolist()}, now {classes!r}")
+        if not first and len(self.classes_) > 2 and self.multi_class != self.multi_class_:
+            raise ValueError(
+                f"the outputs were trained with multi_class={self.multi_class_!r}, now it is {self.multi_class!r}: set "
+                "it back, or begin with fit or a clone"
+            )
+        memory = None if first else self._memory
+        if memory is not None and bool(self.fit_intercept) != memory.w.shape[-1] - self.n_features_in_:
+            raise ValueError(
+                f"fit_intercept was {not self.fit_intercept}, now it is {self.fit_intercept}: set it back, or begin "
+                "with fit or a clone"
+            )
         if self.C is not None:
             raise ValueError("C needs the number of all rows: give partial_fit lam, which is 1 / (C * number of rows)")
         if self.class_weight == "balanced":
