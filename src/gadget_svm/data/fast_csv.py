@@ -55,7 +55,7 @@ def _blocks(path: Path, layout: Layout, labels: list[NDArray[np.str_]]) -> Itera
             columns = batch.columns
             if layout.label < layout.width:
                 labels.append(_labels(columns.pop(layout.label)))
-            block = np.column_stack([column.to_numpy() for column in columns])
+            block = np.column_stack([np.from_dlpack(column) for column in columns])  # to_numpy would import pandas
             if not np.isfinite(block).all():
                 raise ValueError("a value is not finite")
             yield block
@@ -84,5 +84,5 @@ def _labels(column: Any) -> NDArray[np.str_]:
     values = [value.strip() for value in coded.dictionary.to_pylist()]
     if not all(values):
         raise ValueError("a label is empty")
-    texts: NDArray[np.str_] = np.array(values, dtype=str)[coded.indices.to_numpy()]
+    texts: NDArray[np.str_] = np.array(values, dtype=str)[np.from_dlpack(coded.indices)]
     return texts
