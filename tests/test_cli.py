@@ -325,6 +325,12 @@ WRONG_OPTIONS = [
     ("--actors 0 --engine ray", "--actors must be"),
     ("--engine ray --resume true", "--checkpoint-dir"),
     ("--engine ray --actors 2 --engine-option actors=3", "--actors and --engine-option actors"),
+    ("--C -1", "error: --C must be"),
+    ("--C 1 --lambda 1", "error: --lambda and --C both"),
+    ("--multi-class all", "--multi-class 'all'"),
+    ("--engine-option blcks=1", "--engine-option"),
+    ("-t torus:3x3 -n 10", "error: -t torus:3x3"),
+    ("-a pdm", "error: -a pdm"),
 ]
 
 

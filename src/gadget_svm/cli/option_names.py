@@ -26,6 +26,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "local_steps": ("--local-steps",),
     "max_iter": ("--max-iter",),
     "max_seconds": ("--max-seconds",),
+    "multi_class": ("--multi-class",),
     "n_jobs": ("--threads", "-j", "--jobs"),
     "n_nodes": ("--nodes", "-n"),
     "positive": ("--positive",),
@@ -62,7 +63,9 @@ _VALUE = r"""'[^']*'|"[^"]*"|[\w+-]+(?:\.\d+)*"""
 _TYPED = "".join(f"(?<!{option} )" for option in ("--set", "--fault", "--engine-option"))
 _PAIR = re.compile(rf"""{_TYPED}(?<![\w'"/.-])({"|".join((*OPTIONS, *ENGINE_OPTIONS, *SETTINGS))})=({_VALUE})?""")
 _ALONE = [name for name in OPTIONS if "_" in name or name in ("lam", "tol")]
-_BARE = re.compile(rf"""(?<![\w'"/.-])({"|".join(_ALONE)})(?![\w'"/=-])""")
+_BARE = re.compile(rf"""(?<![\w'"/.-])({"|".join(_ALONE)}|C(?= must))(?![\w'"/=-])""")
+_FULL = re.compile("|".join(rf"(?<![\w-]){names[0]}(?![\w-])" for names in OPTIONS.values() if len(names) > 1))
+_OF_FULL = {names[0]: name for name, names in OPTIONS.items()}
 _ENGINE = re.compile(rf"engine option (\w+)(?:=({_VALUE}))?")
 
 
@@ -76,6 +79,8 @@ def in_options(text: str, typed: Sequence[str] = (), names: bool = True) -> str:
     text = _PAIR.sub(lambda found: _with_value(found[1], found[2], typed), text)
     if names:
         text = _BARE.sub(lambda found: _spelled(found[1], typed), text)
+    text = re.sub(r"\boption (?=of engine ')", "--engine-option ", text)
+    text = _FULL.sub(lambda found: _spelled(_OF_FULL[found[0]], typed), text)
     text = re.sub(r", or None\b[^),;.]*", "", text).replace("; got", ", got")
     return re.sub(r"\bNone\b", "none", text) + known + rest
 
