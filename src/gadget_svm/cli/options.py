@@ -209,7 +209,7 @@ Fault = Annotated[
         "--fault",
         panel=FAULTS,
         metavar="NAME=VALUE",
-        help="loss=P, bounce=P, delay=N, partition=T, churn=P, slow=N; several values as JSON: "
+        help="loss=P, bounce=P, delay=N, partition=T, churn=P, slow=N, async=P; several values as JSON: "
         """'crash={"nodes": [3], "at": 100}'. Repeatable.""",
     ),
 ]
