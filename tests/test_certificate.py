@@ -14,6 +14,7 @@ from sklearn.svm import LinearSVC
 
 from gadget_svm import Gadget, GadgetSVC, load_model, save_model
 from gadget_svm.algorithms import MomDsvm, Pdmm, absence
+from gadget_svm.algorithms import certificate as protocol
 from gadget_svm.algorithms.certificate import Certificate
 from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.estimator.problem import Problem
@@ -585,3 +586,22 @@ def test_adult(adult):
     assert model.converged_
     best = 0.351150
     assert model.history_[-1]["objective"] / best - 1 <= model.gap_bound_ + 1e-5
+
+
+@pytest.mark.parametrize("topology", ["ring", "complete"])
+@pytest.mark.parametrize("faulty", [False, True])
+def test_the_protocol_in_python_and_compiled_agree_to_the_bit(monkeypatch, topology, faulty):
+    found = []
+    for most in (0, protocol.FEW_ENDS):
+        monkeypatch.setattr(protocol, "FEW_ENDS", most)
+        problem = make_problem(n_classes=3, n_nodes=6)
+        exchange = wrap_all(make_faults([Loss(0.3)]), World(6, 5)) if faulty else None
+        runtime = make_runtime(problem, Pdmm(neighbours="all"), build(topology, 6, seed=1), exchange)
+        runtime.advance(12)
+        found.append(runtime.certify())
+    compiled, python = found
+    assert not python.failure
+    for name in ("model", "bounds", "duals"):
+        assert getattr(compiled, name).tobytes() == getattr(python, name).tobytes()
+    for name in ("n_rows", "n_nodes", "exchanges", "messages", "nbytes", "vectors"):
+        assert getattr(compiled, name) == getattr(python, name)

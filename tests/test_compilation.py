@@ -10,6 +10,8 @@ from threadpoolctl import threadpool_limits
 
 from gadget_svm import GadgetSVC, save_model
 from gadget_svm.kernels import cache, threads
+from gadget_svm.kernels.compiler import interpreted
+from gadget_svm.kernels.gossip import find
 
 DRAW = "from gadget_svm.kernels import draw; print(draw(0, 1, 2, 3))"
 
@@ -104,3 +106,22 @@ def test_a_process_worker_of_joblib_uses_its_share():
 
     inside = Parallel(n_jobs=2, backend="loky")(delayed(threads.allowed_threads)() for _ in range(2))
     assert max(inside) <= max(1, cpu_count() // 2)
+
+
+def test_a_default_fit_compiles_no_protocol_of_certificates(tmp_path):
+    """Ten nodes exchange few messages: who sends what to whom is worked out in Python."""
+    run(
+        "from sklearn.datasets import load_iris\n"
+        "from gadget_svm import GadgetSVC\n"
+        "model = GadgetSVC(random_state=0).fit(*load_iris(return_X_y=True))\n"
+        "assert model.gap_bound_ is not None",
+        NUMBA_CACHE_DIR=str(tmp_path),
+    )
+    kept = {path.name.split(".")[1].split("-")[0] for path in tmp_path.glob("*/certificate.*.nbi")}
+    assert kept == {"own_sums", "conclude"}
+
+
+def test_the_interpreted_kernel_is_the_same_function():
+    ids = np.array([1, 4, 7])
+    assert interpreted(find)(ids, 0, 3, 4) == find(ids, 0, 3, 4) == 1
+    assert interpreted(len) is len

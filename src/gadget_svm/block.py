@@ -11,12 +11,15 @@ from numpy.typing import NDArray
 
 from gadget_svm.kernels import Team
 from gadget_svm.kernels.averaging import turn_around
+from gadget_svm.kernels.compiler import interpreted
 from gadget_svm.mail import Delivery
 from gadget_svm.network import Network
 from gadget_svm.rows import Rows
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+FEW_EDGES = 4096
+"""Up to so many edges, listing them by receiver takes milliseconds in Python, and a second to compile."""
 
 
 class Links(NamedTuple):
@@ -34,7 +37,10 @@ class Links(NamedTuple):
     def of(cls, network: Network, first: int, last: int) -> "Links":
         """The edges of the nodes first:last."""
         lo, hi = network.indptr[first], network.indptr[last]
-        in_ptr, source, _ = turn_around(network.indptr, network.indices, first, last, False)
+        small = len(network.indices) <= FEW_EDGES
+        in_ptr, source, _ = (interpreted(turn_around) if small else turn_around)(
+            network.indptr, network.indices, first, last, False
+        )
         return cls(
             network.indptr[first : last + 1] - lo,
             network.indices[lo:hi],

@@ -28,8 +28,9 @@ Of vectors it takes one down and one up for every node but the owner. Push-Sum o
 any node then believes in (the bound is convex) would do as well, at a vector per edge and round, and give a larger one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,9 +38,10 @@ from numpy.typing import NDArray
 from gadget_svm.algorithms.contract import Certifiable
 from gadget_svm.block import Block
 from gadget_svm.gossip import Round
-from gadget_svm.gossip.protocol import arranged
 from gadget_svm.kernels import certificate as moves
+from gadget_svm.kernels.compiler import interpreted
 from gadget_svm.kernels.dual import DualRows, multiplicity
+from gadget_svm.kernels.gossip import arrange
 from gadget_svm.mail import ENVELOPE, Mail
 
 Floats = NDArray[np.float64]
@@ -49,6 +51,9 @@ Ints = NDArray[np.int64]
 BEGINNING, SPAN = -(2**62), 2**31
 """Mail of certificates is numbered below zero, each certificate in a span of its own: to learners it is old mail."""
 NEVER = 2**62
+FEW_ENDS = 512
+"""Up to so many ends of edges in a block, who sends what to whom is worked out in Python: compiling that would take
+seconds, and it takes less than a millisecond an exchange."""
 Cost = tuple[int, int, int, int]
 """Exchanges, messages, bytes, and messages with a vector."""
 FREE = (0, 0, 0, 0)
@@ -109,12 +114,15 @@ class Inquiry:
     vectors: int = 0
     failure: str = ""
     exchanges: int = 0
+    interpret: bool | None = None  # whether the protocol runs in Python; None: if the block has few edges
     _computed: Flags = field(init=False)
     _rows: DualRows = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         block, K = self.block, self.block.w.shape[1]
         k, ends, F = block.k, len(block.links.target), block.w.shape[2]
+        if self.interpret is None:
+            self.interpret = few_edges(block)
         self.widths = np.array(moves.width(F, K), dtype=np.int64)
         _, _, sums, told = self.widths.tolist()
         self.since = BEGINNING + self.serial * SPAN
@@ -150,13 +158,22 @@ class Inquiry:
         while True:
             self._compute()
             delivery = yield self._post()
-            mail, (order, start) = delivery.mail, arranged(self.block, delivery.mail)
+            mail, first, k = delivery.mail, self.block.first, self.block.k
+            sort = interpreted(arrange) if self.interpret else arrange
+            order, start = sort(mail.receiver, mail.sender, mail.seq, first, k)
             head = np.zeros(mail.n_messages) if mail.note is None else mail.note
-            self.block.team.run(
-                moves.listen, self.block.k, int(self.widths[moves.SUM]), self.since, self.since + SPAN,
+            self._run(
+                moves.listen, k, int(self.widths[moves.SUM]), self.since, self.since + SPAN,
                 self.nodes, self.ends, order, start, mail.sender, mail.seq, mail.vector, mail.weight, head,
                 self.widths,
             )  # fmt: skip
+
+    def _run(self, kernel: Callable[..., None], count: int, width: int, *args: Any) -> None:
+        """A step of the protocol over 0..count: in Python, or compiled and shared among threads."""
+        if self.interpret:
+            interpreted(kernel)(0, count, *args)
+        else:
+            self.block.team.run(kernel, count, width, *args)
 
     def _propose(self) -> None:
         """The owner's model is the candidate."""
@@ -176,20 +193,21 @@ class Inquiry:
                 moves.own_sums, self.block.k, K * (F + len(self._rows.data) // max(self.block.k, 1)), fresh,
                 self.nodes, self.run.duals(self.block), self._rows, times, K, F,
             )  # fmt: skip
-        self.block.team.run(
-            moves.judge, self.block.k, 1, self.owner, self.nodes, self.ends, self.lam, *self.block.w.shape[1:]
-        )
+        if 0 <= self.owner - self.block.first < self.block.k:
+            moves.judge(self.owner - self.block.first, self.nodes, self.ends, self.lam, *self.block.w.shape[1:])
+        elif not self.block.k:  # a rehearsal
+            moves.conclude(np.zeros(4), np.zeros(1), np.ones(8), 1.0, 1, 1)
 
     def _post(self) -> Mail:
         """A message along every edge that needs one, as wide as the longest; bytes are those of its own content."""
         ends, degree = self.ends, np.diff(self.ends.ptr)
         kind, missing = np.full(len(ends.target), -1, dtype=np.int64), np.zeros(len(ends.target), dtype=np.int64)
         now, self.exchanges = self.exchanges, self.exchanges + 1
-        self.block.team.run(moves.decide, self.block.k, 1, now, self.nodes, ends, kind, missing)
+        self._run(moves.decide, self.block.k, 1, now, self.nodes, ends, kind, missing)
         chosen = np.flatnonzero(kind >= 0)
         senders, sizes = np.repeat(np.arange(self.block.k), degree)[chosen], self.widths[kind[chosen]]
         vector, head = np.zeros((len(chosen), int(sizes.max(initial=0)))), np.empty(len(chosen))
-        self.block.team.run(
+        self._run(
             moves.write, len(chosen), vector.shape[1], self.nodes, senders, chosen, kind, missing, vector, head,
             self.widths,
         )  # fmt: skip
@@ -200,6 +218,11 @@ class Inquiry:
         parent = self.nodes.parent[senders].astype(np.float64)
         receivers = ends.target[chosen].astype(np.int64)
         return Mail(self.time, senders + self.block.first, receivers, seq, vector, parent, head)
+
+
+def few_edges(block: Block) -> bool:
+    """Whether the protocol takes less time in Python than it takes to compile."""
+    return len(block.links.target) <= FEW_ENDS
 
 
 def longest(block: Block) -> int:

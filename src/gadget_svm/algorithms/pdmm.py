@@ -174,8 +174,7 @@ class PdmmRun:
             absence.complete(block.edge)
             return
         links, rows, ends = block.links, _rows(block), len(block.links.target)
-        rho, curve = np.zeros(ends), np.zeros(block.k)
-        moves.wishes(0, block.k, rows, multiplicity(block.rows.mass, rows.start), links.indptr, self.lam, rho, curve)
+        rho, curve = moves.wishes(rows, multiplicity(block.rows.mass, rows.start), links.indptr, self.lam)
         if self.rho is not None:
             rho[:] = self.rho
         counts = {name: np.zeros(ends, dtype=np.int64) for name in ("changes", "epoch", "since", *absence.ENDS)}
@@ -189,7 +188,7 @@ class PdmmRun:
         )  # fmt: skip
         if len(rows.pairs):
             block.edge["rest"][rows.unseen()] = NEVER
-        moves.begin(0, block.k, _nodes(block), _edges(block))
+        moves.begin(_nodes(block), _edges(block))
         if self.lone:  # v_i = 0 here, so w_i = 0 goes with an anchor at 0
             block.w[:] = 0.0
             block.edge["anchor"] = np.zeros_like(block.flat)
@@ -211,10 +210,10 @@ class PdmmRun:
             block.links = Links.alone(neighbours.astype(np.int32))
             return
         absence.complete(block.edge)
-        block.links, new, wish = links, ~np.isin(links.target, before), np.zeros(len(links.target))
+        block.links, new = links, ~np.isin(links.target, before)
         rows = _rows(block)
         times = multiplicity(block.rows.mass, rows.start)
-        moves.wishes(0, 1, rows, times, links.indptr, self.lam, wish, block.edge["curve"])
+        wish, block.edge["curve"][:] = moves.wishes(rows, times, links.indptr, self.lam)
         for name in _ENDS:
             old = block.edge[name]
             block.edge[name] = np.zeros((len(new), *old.shape[1:]), dtype=old.dtype)
@@ -287,8 +286,7 @@ def _rows(block: Block) -> DualRows:
 def _back(block: Block) -> Ints:
     """The other end of every edge, where all ends are here."""
     if "back" not in block.scratch:
-        block.scratch["back"] = np.empty(len(block.links.target), dtype=np.int64)
-        leaps.turned(block.links.indptr, block.links.target, block.scratch["back"])
+        block.scratch["back"] = leaps.turned(block.links.indptr, block.links.target)
     back: Ints = block.scratch["back"]
     return back
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gadget_svm.kernels.compiler import compiled
+from gadget_svm.kernels.compiler import compiled, interpreted
 from gadget_svm.kernels.dual import DualRows
 from gadget_svm.kernels.gossip import find
 from gadget_svm.kernels.rows import side
@@ -120,6 +120,13 @@ def conclude(bound: Floats, w: Floats, total: Floats, lam: float, K: int, F: int
     bound[2 * K], bound[2 * K + 1] = N, total[D + 4 * K + 2]
 
 
+def judge(i: int, nodes: Nodes, ends: Ends, lam: float, K: int, F: int) -> None:
+    """The owner, node i, concludes when all sums are in. Not compiled: it is one node."""
+    if not nodes.has[i, BOUND] and interpreted(complete)(nodes, ends, i):
+        conclude(nodes.bound[i], nodes.model[i], nodes.total[i], lam, K, F)
+        nodes.has[i, SUM] = nodes.has[i, BOUND] = True
+
+
 @compiled
 def complete(nodes: Nodes, ends: Ends, i: int) -> bool:
     """Whether node i holds the sums of its whole subtree: it knows all neighbours' parents and all children's sums."""
@@ -129,15 +136,6 @@ def complete(nodes: Nodes, ends: Ends, i: int) -> bool:
         if ends.live[e] and (not ends.heard[e] or (ends.child[e] and not ends.added[e])):
             return False
     return True
-
-
-@compiled
-def judge(lo: int, hi: int, owner: int, nodes: Nodes, ends: Ends, lam: float, K: int, F: int) -> None:
-    """The owner concludes when all sums are in."""
-    for i in range(lo, hi):
-        if nodes.first + i == owner and not nodes.has[i, BOUND] and complete(nodes, ends, i):
-            conclude(nodes.bound[i], nodes.model[i], nodes.total[i], lam, K, F)
-            nodes.has[i, SUM] = nodes.has[i, BOUND] = True
 
 
 @compiled
@@ -195,8 +193,8 @@ def write(
         what = kind[e]
         head[m] = what + KINDS * missing[e]
         content = nodes.model[i] if what == MODEL else nodes.total[i] if what == SUM else nodes.bound[i]
-        for q in range(widths[what]):
-            vector[m, q] = content[q]
+        size = widths[what]
+        vector[m, :size] = content[:size]
 
 
 @compiled
@@ -233,11 +231,9 @@ def hear(nodes: Nodes, ends: Ends, i: int, e: int, parent: int, what: int, conte
     if what == SUM and ends.child[e] and not ends.added[e]:
         ends.added[e] = True
         nodes.news[i] += 1
-        for q in range(size):
-            nodes.total[i, q] += content[q]
+        nodes.total[i, :size] += content[:size]
     elif what in (MODEL, BOUND) and not nodes.has[i, what]:
         nodes.has[i, what] = True
         nodes.news[i] += 1
         mine = nodes.model[i] if what == MODEL else nodes.bound[i]
-        for q in range(size):
-            mine[q] = content[q]
+        mine[:size] = content[:size]

@@ -386,33 +386,33 @@ def fade_edge(nodes: Nodes, edges: Edges, i: int, e: int, part: float) -> None:
         w[q] += less * A / kappa
 
 
-@compiled
-def begin(lo: int, hi: int, nodes: Nodes, edges: Edges) -> None:
-    """Every edge at z = -rho A w_own, as if both ends agreed on it; from w = 0 that is z = 0, as it is."""
-    for i in range(lo, hi):
-        nodes.R[i] = total_penalty(edges, i)
-        if not nodes.w[i].any():
-            continue
+def begin(nodes: Nodes, edges: Edges) -> None:
+    """Every edge at z = -rho A w_own, as if both ends agreed on it; from w = 0 that is z = 0, as it is.
+
+    Not compiled, and neither are `wishes` and `pdmm_leap.turned`: they run once, and numpy gives the same bits.
+    """
+    k, owner = len(nodes.R), owners(edges.ptr)
+    nodes.R[:] = np.bincount(owner, np.where(edges.open, edges.rho, 0.0), k)  # adds in the order of the edges
+    for i in np.flatnonzero(nodes.w.any(axis=1)).tolist():
         kappa = nodes.curve[i] + nodes.R[i]
         for e in range(edges.ptr[i], edges.ptr[i + 1]):
-            A = sign(nodes.first + i, edges.target[e])
-            for q in range(nodes.w.shape[1]):
-                edges.z[e, q] = -edges.rho[e] * A * nodes.w[i, q]
-        for q in range(nodes.w.shape[1]):
-            nodes.w[i, q] = nodes.R[i] * nodes.w[i, q] / kappa if kappa > 0.0 else 0.0
+            A = 1.0 if nodes.first + i < edges.target[e] else -1.0
+            edges.z[e] = -edges.rho[e] * A * nodes.w[i]
+        nodes.w[i] = nodes.R[i] * nodes.w[i] / kappa if kappa > 0.0 else 0.0
 
 
-@compiled
-def wishes(lo: int, hi: int, rows: DualRows, times: Floats, ptr: Ints, lam: float, rho: Floats, curve: Floats) -> None:
-    """n_i lam, and the rho a node would choose from its own rows and degree: UNITS lam sum |x_r|^2 / d_i.
+def owners(ptr: Ints) -> Ints:
+    """The number of the stretch ptr[i]:ptr[i+1] that each place is in."""
+    return np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
+
+
+def wishes(rows: DualRows, times: Floats, ptr: Ints, lam: float) -> tuple[Floats, Floats]:
+    """The rho a node would choose from its own rows and degree, UNITS lam sum |x_r|^2 / d_i, per edge; and n_i lam.
 
     It rides in every message; the two ends of an edge differ only until the first message each way.
     """
-    for i in range(lo, hi):
-        length2, count = 0.0, 0.0
-        for p in range(rows.start[i], rows.start[i + 1]):
-            length2 += times[p] * rows.norm2[p]
-            count += times[p]
-        curve[i] = lam * count
-        for e in range(ptr[i], ptr[i + 1]):
-            rho[e] = UNITS * lam * max(length2, 1e-300) / (ptr[i + 1] - ptr[i])
+    k, owner, degree = len(ptr) - 1, owners(rows.start), np.diff(ptr)
+    length2 = np.bincount(owner, times * rows.norm2, k)
+    rho = np.repeat(UNITS * lam * np.maximum(length2, 1e-300), degree) / np.repeat(degree, degree)
+    curve: Floats = np.multiply(lam, np.bincount(owner, times, k), dtype=np.float64)
+    return rho, curve

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from gadget_svm.kernels.barrier import Party, meet
 from gadget_svm.kernels.compiler import compiled
 from gadget_svm.kernels.dual import DualRows
-from gadget_svm.kernels.gossip import find
-from gadget_svm.kernels.pdmm import Edges, Letters, Nodes, hear, push, settle, sign, solve, turn_to
+from gadget_svm.kernels.pdmm import Edges, Letters, Nodes, hear, owners, push, settle, sign, solve, turn_to
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -26,13 +25,11 @@ FAR = 2048
 """... and it is so many: short pieces of rows that lie far apart take longest to find."""
 
 
-@compiled
-def turned(ptr: Ints, target: Ints, back: Ints) -> None:
-    """The other end of every edge of a block that holds all nodes."""
-    for i in range(len(ptr) - 1):
-        for e in range(ptr[i], ptr[i + 1]):
-            j = target[e]
-            back[e] = find(target, ptr[j], ptr[j + 1], i)
+def turned(ptr: Ints, target: Ints) -> Ints:
+    """The other end of every edge of a block that holds all nodes: sorted by target, they are the edges in order."""
+    back = np.empty(len(target), dtype=np.int64)
+    back[np.lexsort((owners(ptr), target))] = np.arange(len(target))
+    return back
 
 
 # One neighbour a tick

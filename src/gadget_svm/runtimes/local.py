@@ -7,7 +7,7 @@ from typing import TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from gadget_svm.algorithms.certificate import Certificate, Inquiry, failed, gather, longest
+from gadget_svm.algorithms.certificate import Certificate, Inquiry, failed, few_edges, gather, longest
 from gadget_svm.algorithms.contract import Certifiable, Run
 from gadget_svm.block import Block
 from gadget_svm.gossip import Round
@@ -58,7 +58,9 @@ class LocalRuntime:
         nobody = self.blocks[0].without_nodes()
         LocalRuntime(self.run, [nobody], None if self._leaps() else Delivery).advance(1)
         if self.lam is not None and certifiable(self.run):
-            party = Inquiry(self.run, nobody, self.lam, 0, np.zeros(0, dtype=np.bool_), 0, 0).conversation()
+            nothing = np.zeros(0, dtype=np.bool_)
+            inquiry = Inquiry(self.run, nobody, self.lam, 0, nothing, 0, 0, interpret=few_edges(self.blocks[0]))
+            party = inquiry.conversation()
             party.send(Delivery(next(party)))
 
     def _leaps(self) -> bool:
