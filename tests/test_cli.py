@@ -743,3 +743,20 @@ def test_predict_tells_a_wrong_table_from_one_without_labels(named_model, tmp_pa
     both = gadget("predict", named_model, tmp_path / "wrong.csv", "--no-label", "--label", "label")
     assert both.exit_code == 2
     assert "leave out --label" in both.stderr
+
+
+def test_predict_matches_columns_by_name(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 3)) * [1.0, 0.1, 0.1]
+    y = np.where(X[:, 0] > 0, "yes", "no")
+    lines = [f"{a},{b},{c},{label}" for (a, b, c), label in zip(X, y, strict=True)]
+    turned = [f"{c},{label},{b},{a}" for (a, b, c), label in zip(X, y, strict=True)]
+    (tmp_path / "rows.csv").write_text("\n".join(["a,b,c,label", *lines]) + "\n")
+    (tmp_path / "turned.csv").write_text("\n".join(["c,label,b,a", *turned]) + "\n")
+    trained = gadget("train", tmp_path / "rows.csv", "--nodes", 3, "--out", tmp_path / "out", "--quiet")
+    assert trained.exit_code == 0, trained.output
+    said = [
+        json.loads(gadget("predict", tmp_path / "out", tmp_path / f, "--json").stdout)
+        for f in ("rows.csv", "turned.csv")
+    ]
+    assert said[0]["accuracy"] == said[1]["accuracy"] > 0.9

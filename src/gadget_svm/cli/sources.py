@@ -40,6 +40,7 @@ class Known:
     sizes: NDArray[np.int64] | None = None  # of shards that others read
     data: Dataset | None = None  # the rows themselves, where they are here, scaled
     scale: Scale | None = None  # of the model's features, if they are scaled
+    columns: tuple[str, ...] | None = None  # the features' names, where files have them
 
     def rows(self, n_nodes: int) -> NDArray[np.int64]:
         """How many each node owns."""
@@ -91,7 +92,8 @@ class Pooled:
         about = describe_data(self.data) | ({"shards": list(self.shards)} if self.shards else {})
         settings = model.fit_intercept, model.n_jobs, model.multi_class
         judge = Judge.of(self.data, lam_of(model, len(self.data.y)), *settings)
-        ready(Known(about, judge, sites=self.sites, data=self.data, scale=self.scale))
+        columns = self.data.columns
+        ready(Known(about, judge, sites=self.sites, data=self.data, scale=self.scale, columns=columns))
         model.fit_observed(self.data.X, self.data.y, sites=self.sites, observe=observe, should_stop=should_stop)
 
 
@@ -130,7 +132,7 @@ class Remote:
             "rows": int(agreed.rows.sum()),
             "shards": [shown(shard) for shard in self.order.shards],
         }
-        return Known(about, judge, sizes=agreed.rows)
+        return Known(about, judge, sizes=agreed.rows, columns=agreed.columns)
 
 
 def shards_of(order: Order) -> Source:
@@ -141,5 +143,6 @@ def shards_of(order: Order) -> Source:
     stack = stack_shards(order.shards, order.label, order.format)
     parts = Parts(stack.X, stack.y, *matched_test(order, test, stack.agreed()))
     first, last = order.shards[0], order.shards[-1]
-    data = Dataset(order.data, *against_rest(parts, order.positive), None, f"read from {shown(first)} to {shown(last)}")
+    note = f"read from {shown(first)} to {shown(last)}"
+    data = Dataset(order.data, *against_rest(parts, order.positive), None, note, stack.columns)
     return Pooled.of(order, data, stack.sites)

@@ -5,9 +5,11 @@ import sys
 import warnings
 from collections.abc import Callable
 from contextlib import redirect_stdout
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from sklearn.exceptions import ConvergenceWarning
 
@@ -67,7 +69,7 @@ def train_models(order: Order, aside: Console, reference: Reference | None) -> T
     known, signalled = fit(model, source, aside, meter(aside, order.max_iter, order.max_seconds, order.quiet))
     history = [plain(record) for record in model.history_]
     if order.out is not None:
-        save_model(unscaled(model, known.scale), join(order.out, MODEL))
+        save_model(with_names(unscaled(model, known.scale), known.columns), join(order.out, MODEL))
         write_history(order.out, history)
     judge, rows = known.judge, known.rows(len(model.node_coef_))
     summary = summarise(order, known.about, model, judge.nodes(model, rows), judge.average(model))
@@ -76,6 +78,14 @@ def train_models(order: Order, aside: Console, reference: Reference | None) -> T
     if reference is not None and known.data is not None:
         summary["reference"] = plain(reference(known.data, model, judge))
     return Trained(model, history, summary, signalled if model.stopped_by_ == "interrupted" else 0)
+
+
+def with_names(model: GadgetSVC, columns: tuple[str, ...] | None) -> GadgetSVC:
+    """Return a copy of the model that knows its features by name, so that `gadget predict` can match columns."""
+    named = copy(model)
+    if columns is not None:
+        named.feature_names_in_ = np.array(columns, dtype=object)
+    return named
 
 
 def require_all_rows(order: Order, summary: Summary) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from gadget_svm.data.files import COMPRESSIONS, Labels
-from gadget_svm.data.formats import read_tables
+from gadget_svm.data.formats import read_named
 from gadget_svm.data.paper import Parts
 from gadget_svm.data.sources import ENTRIES, Entry, Layout
 from gadget_svm.data.uris import file_name, place_of, shown
@@ -38,6 +38,7 @@ class Dataset:
     y_test: Labels | None
     lam: float | None
     note: str
+    columns: tuple[str, ...] | None = None  # the features' names, where a file has them
 
 
 @dataclass(frozen=True)
@@ -170,10 +171,10 @@ def _from_files(
     path = place_of(name)
     if isinstance(path, Path) and not path.is_file():
         raise _no_such(name)
-    tables = read_tables([path] if test is None else [path, test], label=label, format=format)
+    tables, columns = read_named([path] if test is None else [path, test], label=label, format=format)
     parts = against_rest(Parts(*tables[0], *(tables[1] if test is not None else (None, None))), positive)
     called = path.name if isinstance(path, Path) else file_name(path)
-    return Dataset(called, *parts, None, f"read from {shown(path)}")
+    return Dataset(called, *parts, None, f"read from {shown(path)}", columns)
 
 
 def _no_such(name: str) -> Exception:
