@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gadget_svm.kernels import Team, add_row, compiled, dot_row, draw, scale, sq_norm, sq_norm_row
+from gadget_svm.kernels import Team, add_row, compiled, dot_row, draw, scale, sq_norm, sq_norm_row, threads
 from gadget_svm.kernels import draws as purposes
 from gadget_svm.kernels.draws import uniform
 from gadget_svm.kernels.gossip import arrange, find, pick_edge
@@ -191,6 +191,9 @@ def test_a_team_that_worked_can_be_pickled_and_closed_and_used_again():
 
 def test_threads_are_counted_as_scikit_learn_counts_jobs(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(4)), raising=False)
+    monkeypatch.setattr(threads, "_limits_of_pools", list)  # those of this machine's cores
+    for name in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
     sizes = {jobs: Team.of(jobs).size for jobs in (None, -1, -2, -9, 1, 3)}
     assert sizes == {None: 4, -1: 4, -2: 3, -9: 1, 1: 1, 3: 3}
     with pytest.raises(ValueError, match="no thread at all"):
