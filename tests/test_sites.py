@@ -90,3 +90,14 @@ def test_a_model_file_keeps_the_labels_and_their_types(toy, tmp_path, names):
     assert [type(site) for site in again.sites_] == [type(site) for site in names]
     for i, name in enumerate(names):
         np.testing.assert_array_equal(again.node(name).coef_[0], model.node_coef_[i])
+
+
+def test_shards_of_a_named_format(tmp_path):
+    for name in ("a", "b"):
+        rows = [f"{x},{-x},{'yes' if x > 0 else 'no'}" for x in (1.0, 2.0, -1.0, -2.0)]
+        (tmp_path / f"{name}.data").write_text("u,v,label\n" + "\n".join(rows) + "\n")
+    files = [tmp_path / "a.data", tmp_path / "b.data"]
+    model = GadgetSVC(random_state=0).fit_shards(files, format="csv")
+    assert model.predict([[1.0, -1.0]]).tolist() == ["yes"]
+    with pytest.raises(ValueError, match="rename the files"):
+        GadgetSVC(engine="ray").fit_shards(files, format="csv")

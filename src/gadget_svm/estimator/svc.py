@@ -260,6 +260,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         label: str | None = None,
         positive: str | None = None,
         sites: Sequence[Hashable] | None = None,
+        format: str | None = None,
         agreed: Callable[[Agreed], None] | None = None,
         observe: Observe = unobserved,
         should_stop: Callable[[], bool] = lambda: False,
@@ -269,8 +270,9 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         With engine="ray" files and URIs (s3://, https://, ...) are read by the actors, and no row passes through here.
         A Ray Dataset is taken too: its rows in order, shared out evenly. ``label`` is the label's column in files, by
         name or number, and ``positive`` the label that becomes +1, and all others -1. ``sites`` names the shards (by
-        default 0, 1, ...), and nodes come in the sorted order of these names. ``agreed(what)`` is told what is
-        known of the shards before anything is learned; ``observe`` and ``should_stop`` are those of `fit_observed`.
+        default 0, 1, ...), and nodes come in the sorted order of these names. ``format`` is that of files that are read
+        here (svmlight, csv, tsv, parquet or npz; default: by their ending). ``agreed(what)`` is told what is known of
+        the shards before anything is learned; ``observe`` and ``should_stop`` are those of `fit_observed`.
         """
         require_list(shards)
         if is_dataset(shards):
@@ -280,9 +282,11 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return self._fit_remote(shards, label, observe, should_stop, positive, agreed)
         shards, names = name_shards(list(shards), sites, topologies.labels_of(self.topology))
         if self.engine == "ray" and are_places(shards):
+            if format is not None:
+                raise ValueError(f"format={format!r}: actors know a file's format by its ending: rename the files")
             check_parameters(self)
             return self._fit_remote(shards, label, observe, should_stop, positive, agreed, names)
-        stack = stack_shards(shards, label)
+        stack = stack_shards(shards, label, format)
         y = against_rest(Parts(stack.X, stack.y), positive).y
         if agreed is not None:
             agreed(stack.agreed())
