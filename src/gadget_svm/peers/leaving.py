@@ -32,8 +32,8 @@ log = logging.getLogger(__name__)
 
 HEIRS = 3
 """Neighbours that are asked, one after the other."""
-TURNS = 32
-"""Ticks in which a last letter has to come about."""
+TURNS = 128
+"""Ticks in which a last letter has to come about: several times as many as a row may rest."""
 
 
 async def hand_over(peer: Peer) -> str | None:
