@@ -304,7 +304,7 @@ def test_a_cluster_that_does_not_hear_of_new_actors(toy, monkeypatch):
         def options(self, **_):
             return self
 
-        def remote(self, _):
+        def remote(self, *_):
             threading.Event().wait()
 
     monkeypatch.setattr(ray, "remote", lambda _: Deaf())
