@@ -480,7 +480,7 @@ def test_sites_stop_one_after_the_other_and_the_last_has_the_common_model(town, 
     try:
         asyncio.run(main())
     except AssertionError:
-        if "does not stay" in caplog.text:  # allowed: each last message would have said too much of a row
+        if "does not stay" in caplog.text:  # seen in 2 of 8 runs; the reason is not established
             pytest.skip("a site that left found no neighbour to keep its contribution, and said so")
         raise
 
