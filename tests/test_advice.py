@@ -70,6 +70,21 @@ def test_a_refused_certificate_does_not_ask_for_more_iterations():
     assert "raise max_iter" not in said
 
 
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ('crash={"nodes": [0, 5], "at": 5}', "the first of them node 'site-6', are cut off"),
+        ('crash={"nodes": [3], "at": 5}', "counting the rows of 9 of 10 nodes, not of node 'site-3'"),
+    ],
+)
+def test_remarks_name_sites(fault, said):
+    sites = [f"site-{i % 10}" for i in range(len(Y))]
+    model = GadgetSVC(topology="ring", faults=fault, max_iter=600, random_state=0, lam=0.01)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert said in model.fit(SCALED, Y, sites=sites).remark_
+
+
 def test_edges_that_were_hardly_used_are_told():
     assert "neighbours='all'" in told(SCALED, n_nodes=40, topology="complete", algorithm=Pdmm(), max_iter=20)
     assert "neighbours" not in told(SCALED, n_nodes=40, topology="complete", max_iter=3)

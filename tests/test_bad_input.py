@@ -66,7 +66,6 @@ def test_a_node_without_rows(toy):
         ({"algorithm": Gadget(gossip="pushsum")}, "push-sum"),
         ({"algorithm": Gadget(solver="pegasus")}, "pegasos"),
         ({"algorithm": Gadget(transition="metropolys")}, "metropolis"),
-        ({"algorithm": Gadget(gossip_rounds="mixx")}, "mix"),
         ({"algorithm": Gadget(project="lokal")}, "local"),
         ({"faults": "crsh"}, "crash"),
         ({"stopping": "weigths"}, "weights"),

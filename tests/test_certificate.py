@@ -20,6 +20,7 @@ from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.estimator.problem import Problem
 from gadget_svm.faults import Churn, Crash, Delay, Loss, Partition, World, make_faults, wrap_all
 from gadget_svm.kernels import Team
+from gadget_svm.kernels import certificate as moves
 from gadget_svm.mail import ENVELOPE, Delivery, Mail
 from gadget_svm.report.words import at_most
 from gadget_svm.rows import Shares
@@ -370,13 +371,23 @@ def test_learners_hear_later_of_nodes_that_left_while_a_certificate_was_made(pro
     assert runtime.here().tolist() == [True] * 4 + [False, True]
 
 
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_nodes_sums_do_not_depend_on_the_nodes_that_are_summed_with_it(n_classes, monkeypatch):
+    runtime = make_runtime(make_problem(n_classes=n_classes, weighted=True), network=build("complete", 6))
+    runtime.advance(30)
+    together = runtime.certify()
+    monkeypatch.setattr(moves, "TOGETHER", 1)
+    alone = runtime.certify()
+    assert (alone.bounds.tolist(), alone.duals.tolist()) == (together.bounds.tolist(), together.duals.tolist())
+
+
 @pytest.mark.parametrize(
     "wrong", [[Churn(0.3, 0.3)], [Churn(0.1, 0.3), "loss=0.2", "delay=2"], ["async=0.3"], ["slow=3"]], ids=str
 )
 def test_nodes_that_come_and_go_take_part_and_the_bound_holds(problem, wrong):
     """Nobody is declared dead: the problem is that of all rows, also where some node is away at every moment."""
     runtime, bounds = make_runtime(problem, exchange=wrap_all(make_faults(wrong), World(6, 1)), parts=2), []
-    for _ in range(6):
+    for _ in range(16):
         runtime.advance(25)
         certificate = runtime.certify()
         if certificate.failure:
@@ -407,7 +418,7 @@ def test_a_fit_that_lost_nodes_names_those_it_certifies(toy, impatient):  # noqa
     dead = Crash(nodes=[1, 4], at=3)
     model = GadgetSVC(6, "complete", algorithm=Pdmm(neighbours="all"), faults=dead, **settings).fit(toy.X, toy.y)
     assert model.certified_nodes_.tolist() == [0, 2, 3, 5]
-    assert model.remark_ == "counting the rows of 4 of 6 nodes, not of 1, 4"
+    assert model.remark_ == "counting the rows of 4 of 6 nodes, not of node 1, node 4"
 
 
 def test_what_is_not_finite_is_not_certified(problem):

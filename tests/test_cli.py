@@ -270,7 +270,11 @@ def test_predict_says_when_labels_are_unknown(trained, tmp_path):
         (["train", "nowhere.svm"], "nowhere.svm"),
         (["predict", "nowhere.safetensors", "FILE"], "no model file"),
         (["topology", "stra"], "Did you mean 'star'?"),
+        (["predict", "nowhere", "FILE", "--format", "xml"], "--format xml: unknown format 'xml'. Known: csv, npz,"),
+        (["predict", "nowhere", "FILE", "--out", "memory://x"], "--out memory://x is lost"),
         (["topology", "ring", "--gamma", "0"], "--gamma"),
+        (["topology", "ring", "--seed", "-1"], "--seed must be a whole number of at least 0, got -1"),
+        (["peer", "demo", "--seed", "-1"], "--seed must be a whole number of at least 0, got -1"),
         (["data", "path", "mnst"], "Did you mean 'mnist'?"),
         (["data", "path", "digits"], "scikit-learn"),
         (["data", "fetch", "digits"], "nothing to download"),
@@ -294,9 +298,10 @@ WRONG_OPTIONS = [
     ("--topology torus:3x3 --nodes 10", "--topology torus:3x3"),
     ("--algorithm gadgt", "--algorithm gadgt"),
     ("--gossip push-sm", "--gossip push-sm"),
-    ("--rounds 0", "--rounds 0"),
-    ("--local-steps 0", "--local-steps 0"),
-    ("--batch-size 0", "--batch-size 0"),
+    ("--rounds 0", "error: --rounds must be a whole number of at least 1, got 0"),
+    ("--rounds foo", "error: --rounds must be a whole number of at least 1, 'mix' or 'diameter', got 'foo'"),
+    ("--local-steps 0", "error: --local-steps must be a whole number of at least 1, got 0"),
+    ("--batch-size 0", "error: --batch-size must be a whole number of at least 1, got 0"),
     ("--set theta=5", "--set theta=5"),
     ("--set thta=0.9", "Did you mean 'theta'?"),
     ("--set theta=0.9 --local-steps 3", "--algorithm pdmm"),
@@ -308,13 +313,21 @@ WRONG_OPTIONS = [
     ("--max-seconds 0", "--max-seconds must be"),
     ("--record-every -1", "--record-every must be"),
     ("--jobs 0", "--jobs 0"),
-    ("--drop 2", "--drop 2.0"),
+    ("--drop 2", "error: --drop must be a probability, between 0 and 1, got 2\n"),
+    ("--seed -1", "error: --seed must be a whole number of at least 0, got -1"),
+    ("--threads -5", "error: --threads -5 is no number of threads: use at least 1, or -1 for every core"),
+    ("-j -5", "error: -j -5 is no number of threads"),
+    ("--resume maybe", "error: --resume maybe: unknown choice 'maybe'. Known: auto, false, true."),
+    ("--resume maybe --engine ray --checkpoint-dir x", "error: --resume maybe: unknown choice"),
+    ("--engine-option resume=maybe --engine ray", "error: --engine-option resume must be True, False or 'auto'"),
+    ("--out memory://x", "error: --out memory://x is lost when this command ends"),
+    ("--report memory://x", "error: --report memory://x is lost when this command ends"),
     ("--fault los=0.1", "--fault los=0.1"),
     ('--fault crash={"nodes":[12]} --nodes 5', "no node 12"),
     ("--partition evn", "--partition evn"),
     ("--partition sizes:1,x", "--partition sizes:1,x"),
     ("--engine-option blocks=0", "--engine-option blocks must be"),
-    ("--engine-option actors=0 --engine ray", "--actors must be"),
+    ("--engine-option actors=0 --engine ray", "--engine-option actors must be"),
     ("--engine ray --drop 0.1", "--engine local"),
     ("--test nowhere.svm", "nowhere.svm"),
     ("--format cvs", "--format cvs"),
@@ -531,6 +544,33 @@ def test_errors_about_a_table_name_the_options_that_help(tmp_path):
     assert "the column 'price' was taken as the label" in gadget("train", named).stderr
 
 
+def test_a_label_that_was_guessed_is_named(tmp_path, caplog):
+    """In a table of numbers without a header it could be any column."""
+    rows = [f"{i % 2},{i},{(i + 1) % 2}\n" for i in range(20)]
+    plain, headed, out = tmp_path / "plain.csv", tmp_path / "headed.csv", tmp_path / "out"
+    plain.write_text("".join(rows))
+    headed.write_text("".join(["a,b,c\n", *rows]))
+    said = "plain.csv has no header: its last column, number 2 counted from 0, is taken as the label"
+
+    def noted(*command):
+        caplog.clear()
+        result = gadget(*command)
+        assert result.exit_code == 0, result.stderr
+        return [record.getMessage() for record in caplog.records if record.name == "gadget_svm.data"]
+
+    quick = ["--nodes", 2, "--max-iter", 5, "--out", out]
+    (note,) = noted("train", plain, "--test", plain, *quick)
+    assert said in note
+    assert "--label" in note
+    assert len(noted("train", plain, tmp_path / "headed.csv", *quick[2:])) == 1
+    assert noted("train", plain, *quick, "--quiet") == []
+    assert noted("train", headed, *quick) == []
+    assert noted("train", plain, *quick, "--label", 2) == []
+    assert said in noted("predict", out, plain)[0]
+    (tmp_path / "unlabelled.csv").write_text("0,1\n1,2\n")
+    assert noted("predict", out, tmp_path / "unlabelled.csv") == []
+
+
 def test_format_and_stdin(tmp_path):
     data, out = table_of(tmp_path / "x.data"), tmp_path / "out"
     options = ["--format", "csv", "--label", "0"]
@@ -690,7 +730,7 @@ def test_a_training_without_a_certificate_says_why(train_file):
 def test_a_certificate_without_the_rows_of_the_departed_says_so(train_file):
     gone = """crash={"nodes": [1, 2], "at": 5}"""
     result = certified(train_file, "--tol", "0.05", "--topology", "complete", "--fault", gone, "--quiet")
-    assert "above the optimum, counting the rows of 3 of 5 nodes, not of 1, 2." in result.stdout
+    assert "above the optimum, counting the rows of 3 of 5 nodes, not of node 1, node 2." in result.stdout
 
 
 FEATURES = ("a", "b", "c", "d", "e", "f")

@@ -2,6 +2,7 @@
 
 import json
 import signal
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from gadget_svm.cli import training
 from gadget_svm.cli.app import app
 from gadget_svm.cli.order import Order
 from gadget_svm.cli.progress import Interruption
+from gadget_svm.estimator.remote import Shards, pose
 
 LAM = 0.05
 QUICK = ("--lam", LAM, "--max-iter", 40, "--stopping", "none")
@@ -311,3 +313,12 @@ def test_actors_read_by_uri_and_a_run_is_resumed(tables, tmp_path, monkeypatch):
     trained(*tables, *told, *total, "--out", "here")
     assert_same(load_model("here/model.safetensors"), load_model("whole/model.safetensors"))
     assert load_model("whole/model.safetensors").classes_.tolist() == [-1, 1]
+
+
+def test_a_label_that_actors_have_guessed_is_named_once(tables, tmp_path, caplog):
+    for name in tables:
+        (tmp_path / name).write_text("".join(f"{i},{i % 2}\n" for i in range(10)))
+    shards = Shards(tables)
+    pose(SimpleNamespace(names=tables, ask=lambda what, *given: [getattr(shards, what)(*given)]), None, True)
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "part-0.csv has no header: its last column, number 1 counted from 0, is taken as the label" in said

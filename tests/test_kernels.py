@@ -3,6 +3,8 @@
 import os
 import pickle
 import threading
+from itertools import pairwise
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,10 +14,11 @@ from hypothesis import strategies as st
 
 from gadget_svm.kernels import Team, add_row, compiled, dot_row, draw, scale, sq_norm, sq_norm_row, threads
 from gadget_svm.kernels import draws as purposes
+from gadget_svm.kernels import rows as row_kernels
 from gadget_svm.kernels.draws import uniform
 from gadget_svm.kernels.gossip import arrange, find, pick_edge
 from gadget_svm.kernels.rows import hash_rows
-from gadget_svm.kernels.vectors import add_scaled
+from gadget_svm.kernels.vectors import weighted_sum
 
 M64 = 2**64 - 1
 GOLDEN = 0x9E3779B97F4A7C15
@@ -79,11 +82,10 @@ def test_row_primitives_are_their_formulas(n, seed, factor):
 def test_a_weighted_sum_is_taken_in_order(n, width, seed):
     rng = np.random.default_rng(seed)
     factors, vectors = rng.random(n), rng.normal(size=(n, width))
-    total, wanted = np.zeros(width), np.zeros(width)
-    add_scaled(total, factors, vectors)
+    wanted = np.zeros(width)
     for factor, vector in zip(factors, vectors, strict=True):
         wanted = wanted + factor * vector
-    np.testing.assert_array_equal(total, wanted)
+    np.testing.assert_array_equal(weighted_sum(factors, vectors), wanted)
 
 
 @given(
@@ -133,6 +135,20 @@ def test_a_rows_hash_ignores_stored_zeros_and_the_order_of_entries():
     others = [hashed([0, 2], [-2.0, 1.5]), hashed([0, 1], [1.5, -2.0]), hashed([0, 2], [1.5, -2.0], label=1),
               hashed([0, 2], [1.5, -2.0], seed=1), hashed([0], [1.5])]  # fmt: skip
     assert len({one, *others}) == 6
+
+
+@given(
+    lengths=st.lists(st.integers(0, 9), min_size=1, max_size=20), piece=st.integers(1, 30), seed=st.integers(0, 2**31)
+)
+def test_a_rows_hash_does_not_depend_on_the_rows_around_it(lengths, piece, seed):
+    rng, indptr = np.random.default_rng(seed), np.cumsum([0, *lengths]).astype(np.int32)
+    indices, bits = rng.integers(0, 50, indptr[-1]).astype(np.int32), rng.normal(size=indptr[-1]).view(np.uint64)
+    label = rng.integers(0, 3, len(lengths)).astype(np.int32)
+    with mock.patch.object(row_kernels, "PIECE", piece):
+        together = hash_rows(indptr, indices, bits, label, seed)
+    for r, (lo, hi) in enumerate(pairwise(indptr)):
+        alone = hash_rows(np.array([0, hi - lo]), indices[lo:hi], bits[lo:hi], label[r : r + 1], seed)
+        assert alone[0] == together[r]
 
 
 @compiled

@@ -2,13 +2,15 @@
 
 import json
 import pickle
+import warnings
 
 import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
+from safetensors import safe_open
 from safetensors.numpy import save
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from gadget_svm import Gadget, GadgetSVC, load_model, save_model
 
@@ -47,6 +49,35 @@ def test_a_loaded_model_can_be_saved_refitted_and_asked_for_nodes(toy, tmp_path)
     np.testing.assert_array_equal(again.fit(toy.X, toy.y).coef_, model.coef_)
     save_model(model.node(1), tmp_path / "c")
     np.testing.assert_array_equal(load_model(tmp_path / "c").coef_[0], model.node_coef_[1])
+
+
+@pytest.mark.parametrize("settings", [{"C": 0.5, "tol": 0.5}, {"lam": 0.01, "max_iter": 3}], ids=["certified", "ended"])
+def test_how_the_training_ended_is_kept(toy, tmp_path, settings):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = GadgetSVC(3, random_state=0, **settings).fit(toy.X, toy.three)
+    again = load_model(save_model(model, tmp_path / "m"))
+    for name in ("lam_", "stopping_", "stopped_by_", "gap_bound_"):
+        assert getattr(again, name) == getattr(model, name), name
+    assert model.stopped_by_ == ("converged" if "C" in settings else "max_iter")
+    if model.output_gap_bounds_ is None:
+        assert again.output_gap_bounds_ is None
+    else:
+        np.testing.assert_array_equal(again.output_gap_bounds_, model.output_gap_bounds_)
+
+
+@pytest.mark.parametrize(("settings", "lam"), [({"lam": 0.02}, 0.02), ({"C": 1.0}, None)])
+def test_a_file_that_does_not_say_how_the_training_ended_is_read(toy, tmp_path, settings, lam):
+    """As files of before it was kept."""
+    path = save_model(GadgetSVC(3, **settings, **QUICK).fit(toy.X, toy.y), tmp_path / "m")
+    with safe_open(path, framework="numpy") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+        about = json.loads(file.metadata()["gadget"])
+    for name in ("lam", "stopping", "stopped_by", "output_gap_bounds"):
+        del about[name]
+    path.write_bytes(save(tensors, metadata={"gadget": json.dumps(about)}))
+    again = load_model(path)
+    assert (again.lam_, again.stopping_, again.stopped_by_, again.output_gap_bounds_) == (lam, None, None, None)
 
 
 def test_a_loaded_model_does_not_pretend_to_go_on_learning(toy, tmp_path):

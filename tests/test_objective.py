@@ -6,8 +6,9 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gadget_svm import objective
 from gadget_svm.kernels import Team
-from gadget_svm.objective import BATCH, CHUNK, Objective
+from gadget_svm.objective import BATCH, Objective
 
 
 def by_formula(X, label, cost, times, lam, model):
@@ -43,8 +44,9 @@ def test_it_is_the_formula(n, d, K, m, lam, seed):
         assert scores.error[i] == pytest.approx(error, abs=1e-12)
 
 
-@pytest.mark.parametrize("n", [CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 5])
-def test_chunks_of_rows_and_batches_of_models_leave_nothing_out(n):
+@pytest.mark.parametrize("n", [63, 64, 65, 197])
+def test_chunks_of_rows_and_batches_of_models_leave_nothing_out(n, monkeypatch):
+    monkeypatch.setattr(objective, "CHUNK", 63 * 30)  # of ten models of three outputs: 64 rows
     X, label, cost, times, models = problem(n, 4, 3, BATCH + 3, 1)
     scores = Objective(sp.csr_matrix(X), label, cost, times, 0.1, 3)(models)
     for i in (0, BATCH // 3, BATCH, BATCH + 2):
@@ -53,8 +55,9 @@ def test_chunks_of_rows_and_batches_of_models_leave_nothing_out(n):
         assert scores.error[i] == pytest.approx(error, abs=1e-12)
 
 
-def test_threads_do_not_change_a_bit():
-    X, label, cost, times, models = problem(5 * CHUNK + 9, 6, 1, 7, 2)
+def test_threads_do_not_change_a_bit(monkeypatch):
+    monkeypatch.setattr(objective, "CHUNK", 700)
+    X, label, cost, times, models = problem(512, 6, 1, 7, 2)
     team = Team(3, worth_sharing=0)
     one, other = (Objective(sp.csr_matrix(X), label, cost, times, 0.1, 1, t)(models) for t in (Team(), team))
     team.close()

@@ -29,6 +29,19 @@ def memory(tmp_path, monkeypatch):
     assert not [path for path in tmp_path.iterdir() if ":" in path.name]
 
 
+class Bucket(fsspec.get_filesystem_class("memory")):
+    """Stands for a store that stays when a process ends."""
+
+    protocol = "bucket"
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return super()._strip_protocol(path.replace("bucket://", "memory://"))
+
+
+fsspec.register_implementation("bucket", Bucket)
+
+
 @pytest.fixture
 def rows(toy, memory):
     """The toy rows as memory://data/rows.svm."""
@@ -44,8 +57,8 @@ def gadget(*arguments):
 
 def test_a_training_by_uris_alone(rows, memory):
     """Data, test rows, model, report and predictions; the local engine."""
-    out = "memory://runs/one"
-    result = gadget("train", rows, "--test", rows, *QUICK, "--out", out, "--report", "memory://runs/report.html")
+    out = "bucket://runs/one"
+    result = gadget("train", rows, "--test", rows, *QUICK, "--out", out, "--report", "bucket://runs/report.html")
     assert result.exit_code == 0, result.stderr
     assert f"The model is in {out}/model.safetensors" in " ".join(result.stderr.split())
     assert sorted(memory.store) == [
@@ -54,7 +67,7 @@ def test_a_training_by_uris_alone(rows, memory):
     ]  # fmt: skip
     assert len(load_model(f"{out}/model.safetensors").node_coef_) == 3
     for model in (out, f"{out}/model.safetensors"):
-        result = gadget("predict", model, rows, "--out", "memory://answers/a.txt")
+        result = gadget("predict", model, rows, "--out", "bucket://answers/a.txt")
         assert result.exit_code == 0, result.stderr
     assert len(memory.cat("/answers/a.txt").splitlines()) == 60
 
@@ -107,7 +120,7 @@ def test_a_target_that_cannot_be_written_fails_before_training(rows, monkeypatch
         raise OSError("access denied")
 
     monkeypatch.setattr(uris, "_open", full)
-    result = gadget("train", "rows.svm", *QUICK, "--out", "memory://runs")
+    result = gadget("train", "rows.svm", *QUICK, "--out", "bucket://runs")
     assert (result.exit_code, "iteration" in result.stderr) == (1, False)
     assert "cannot be written: access denied" in result.stderr
     assert rows

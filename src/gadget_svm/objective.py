@@ -15,7 +15,7 @@ from gadget_svm.kernels.rows import losses
 from gadget_svm.rows import NO_PAIRS
 
 Floats = NDArray[np.float64]
-CHUNK, BATCH = 512, 32  # rows summed together; weight vectors evaluated together
+CHUNK, BATCH = 1 << 16, 32  # scores worked out together; weight vectors evaluated together
 
 
 class Scores(NamedTuple):
@@ -47,11 +47,12 @@ class Objective:
     def _batch(self, models: Floats) -> Scores:
         m, K, d = models.shape
         W = np.ascontiguousarray(models.reshape(m * K, d).T)
-        chunks = -(-len(self.label) // CHUNK)
+        rows = CHUNK // (m * K) + 1
+        chunks = -(-len(self.label) // rows)
         hinge, wrong = np.zeros((chunks, m * K)), np.zeros((chunks, m))
         self.team.run(
-            losses, chunks, self.X.nnz * m * K // max(chunks, 1), CHUNK, self.X.indptr, self.X.indices, self.X.data,
-            self.label, self.cost * self.times, self.times, self.pairs, W, K, hinge, wrong,
+            losses, chunks, self.X.nnz * m * K // max(chunks, 1), rows, self.X, self.label, self.cost * self.times,
+            self.times, self.pairs, W, K, hinge, wrong,
         )  # fmt: skip
         total = self.times.sum()
         loss = hinge.sum(axis=0).reshape(m, K).sum(axis=1) / total

@@ -268,7 +268,7 @@ def test_a_peer_that_cannot_start_is_named_with_the_end_of_its_log(tmp_path, mon
         (["--peers", "64", "--data", "breast-cancer"], "a peer learns from at least 20 rows"),
         (["--algorithm", "pdmn"], "Did you mean 'pdmm'?"),
         (["--lam", "-1"], "--lam -1: a positive number"),
-        (["--seed", "-1"], "--seed -1"),
+        (["--seed", "-1"], "--seed must be a whole number of at least 0, got -1"),
     ],
 )
 def test_bad_input_is_a_sentence_and_leaves_nothing(tmp_path, options, sentence):

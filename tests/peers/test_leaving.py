@@ -461,7 +461,7 @@ def after_ticks(peer, ticks=3):
     return call
 
 
-def test_sites_stop_one_after_the_other_and_the_last_has_the_common_model(town, caplog):
+def test_sites_stop_one_after_the_other_and_the_last_has_the_common_model(town):
     apart("abcd", "abc", "ab", "a")
 
     async def main():
@@ -477,12 +477,7 @@ def test_sites_stop_one_after_the_other_and_the_last_has_the_common_model(town, 
             assert set(names_in(a.legacies.kept)) == {left_as(b), left_as(c), left_as(d)}
         assert set(saved(a).kept) == set(a.legacies.kept)
 
-    try:
-        asyncio.run(main())
-    except AssertionError:
-        if "does not stay" in caplog.text:  # seen in 2 of 8 runs; the reason is not established
-            pytest.skip("a site that left found no neighbour to keep its contribution, and said so")
-        raise
+    asyncio.run(main())
 
 
 def test_one_who_is_part_of_a_legacy_does_not_count_twice(town, monkeypatch):
@@ -688,7 +683,7 @@ def test_one_who_finds_no_heir_leaves_all_the_same_and_says_why(town, hinders, m
             async with living(c):
                 await settled("abc", a, b, c)
                 if hinders == "silent":
-                    monkeypatch.setattr(leaving, "_last_word", lambda *_: None)
+                    c.discretion.allows = lambda *_: False  # nor is what it sent last the pull of all its rows
                 for peer in (a, b):
                     if hinders == "refuses":
                         peer._inherits = lambda *_: False
@@ -715,6 +710,30 @@ def test_one_who_finds_no_heir_leaves_all_the_same_and_says_why(town, hinders, m
     words = {"silent": "too much of a row", "refuses": "cannot keep", "deaf": "busy", "mute": "no neighbour"}
     assert said.levelname == "WARNING"
     assert words[hinders] in said.fields["why"]
+
+
+def test_one_who_may_say_nothing_new_says_again_what_it_said(town):
+    """At rest all last letters are the same, and may differ from what was sent by the change of a single row."""
+    apart("ab", "a")
+    sent = []
+
+    def noted(real):
+        return lambda name, vector: (sent.append(vector.copy()), real(name, vector))
+
+    async def main():
+        a, b = of(town, "ab")
+        async with living(a):
+            async with living(b):
+                await settled("ab", a, b)
+                await goes_on(b, 100)
+                b.handed = noted(b.handed)
+                await until(lambda: sent)
+                b.discretion.allows = lambda *_: False
+            assert await heir_of("b", a) is a
+            assert any(np.array_equal(sent[-1], vector) for vector in sent[:-1])
+            await stays("ab", a)
+
+    asyncio.run(main())
 
 
 def test_weights_that_are_not_what_they_are_made_of_are_worked_out_anew(town):

@@ -185,7 +185,7 @@ class Inquiry:
     def _compute(self) -> None:
         """The sums of the nodes that have just got the candidate; and the bound, where all sums are in."""
         fresh = self.nodes.has[:, moves.MODEL] & ~self._computed
-        if fresh.any() or not self.block.k:
+        if fresh.any():
             self._computed |= fresh
             _, K, F = self.block.w.shape
             times = multiplicity(self.block.rows.mass, self._rows.start)
@@ -195,8 +195,6 @@ class Inquiry:
             )  # fmt: skip
         if 0 <= self.owner - self.block.first < self.block.k:
             moves.judge(self.owner - self.block.first, self.nodes, self.ends, self.lam, *self.block.w.shape[1:])
-        elif not self.block.k:  # a rehearsal
-            moves.conclude(np.zeros(4), np.zeros(1), np.ones(8), 1.0, 1, 1)
 
     def _post(self) -> Mail:
         """A message along every edge that needs one, as wide as the longest; bytes are those of its own content."""

@@ -5,7 +5,7 @@ from typing import Any
 from gadget_svm import gossip, spectral
 from gadget_svm.algorithms.choices import Choices
 from gadget_svm.algorithms.gadget import EVER, GadgetRun
-from gadget_svm.names import lookup, unknown
+from gadget_svm.names import lookup
 from gadget_svm.network import Network
 from gadget_svm.transitions import Floats
 
@@ -122,9 +122,10 @@ class Gadget(Choices):
         """How many rounds, and what `until_still` needs where it decides."""
         if not isinstance(self.gossip_rounds, str):
             return _count(self.gossip_rounds, "gossip_rounds"), None
-        known: dict[str, Any] = {"mix": None, "diameter": None}
-        if self.gossip_rounds not in known:
-            raise ValueError(unknown("number of gossip_rounds", self.gossip_rounds, known))
+        if self.gossip_rounds not in ("mix", "diameter"):
+            raise ValueError(
+                f"gossip_rounds must be a whole number of at least 1, 'mix' or 'diameter', got {self.gossip_rounds!r}"
+            )
         if not 0 < self.gamma < 1:
             raise ValueError(f"gamma is a relative error between 0 and 1, got {self.gamma}")
         if self.gossip_rounds == "mix":

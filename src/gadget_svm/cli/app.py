@@ -149,7 +149,7 @@ def topology(
     nodes: Annotated[int, typer.Option("--nodes", "-n", help="How many nodes.", min=1)] = 10,
     transition: Annotated[str, typer.Option(help="lazy, random-walk, metropolis or max-degree.")] = "lazy",
     gamma: Annotated[float, typer.Option(help="The relative error asked of Push-Sum.")] = 0.01,
-    seed: Annotated[int, typer.Option(help="Decides the graphs that are drawn.")] = 0,
+    seed: Annotated[int, typer.Option(callback=o.whole_seed, help="Decides the graphs that are drawn.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Measure a network: degree, diameter, spectral gap, mixing time, rounds of Push-Sum."""

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gadget_svm import algorithms, topologies
+from gadget_svm.cli.files import check_format
 from gadget_svm.cli.option_names import naming
 from gadget_svm.cli.order import Order, make_algorithm, make_model, partition_options, stopping_for, wanted_settings
 from gadget_svm.cli.scaling import KINDS
 from gadget_svm.data.files import require_file
-from gadget_svm.data.formats import FORMATS
 from gadget_svm.estimator.checks import ENGINES, check_parameters
 from gadget_svm.estimator.problem import checked_nodes
 from gadget_svm.estimator.svc import SEEDS
@@ -42,19 +42,21 @@ def check_order(order: Order) -> None:
         lookup("engine", order.engine, ENGINES)
     with naming(f"--algorithm {order.algorithm}"):
         algorithms.resolve(order.algorithm)
-    if order.format is not None:
-        with naming(f"--format {order.format}"):
-            lookup("format", order.format, FORMATS)
+    check_format(order.format)
     with naming(f"--partition {order.partition}"):
         partition_options(order)
     with naming(f"--scale {order.scale}"):
         lookup("scaling", order.scale, KINDS)
     if order.nodes is not None:
         checked_nodes(order.nodes)
+    if order.drop is not None and not 0 <= order.drop <= 1:
+        raise ValueError(f"--drop must be a probability, between 0 and 1, got {order.drop:g}")
     for option, text in order.typed_faults:
         with naming(option):
             wrap_all(make_faults(text), World(nodes_of(order) or ANY_NUMBER, 0))
     check_parameters(make_model(order, NoData()))
+    if order.jobs is not None and order.jobs < -1:
+        raise ValueError(f"n_jobs={order.jobs} is no number of threads: use at least 1, or -1 for every core")
     Team.of(order.jobs).close()
     if isinstance(order.test, Path):
         require_file(order.test)

@@ -9,8 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gadget_svm.cli.option_names import naming
 from gadget_svm.cli.order import Order
-from gadget_svm.data.uris import Place, join, try_to_write, write
+from gadget_svm.data.formats import FORMATS
+from gadget_svm.data.uris import Place, join, scheme_of, try_to_write, write
+from gadget_svm.names import lookup
 from gadget_svm.scratch import Scratch
 
 MODEL, HISTORY, SUMMARY = "model.safetensors", "history.jsonl", "summary.json"
@@ -18,6 +21,8 @@ MODEL, HISTORY, SUMMARY = "model.safetensors", "history.jsonl", "summary.json"
 
 def check_targets(order: Order) -> None:
     """Fail now, and not after an hour of training, where something could not be written."""
+    require_lasting(order.out, "--out")
+    require_lasting(order.report, "--report")
     if order.out is not None:
         _require_writable(join(order.out, MODEL), "--out")
     if order.report is not None:
@@ -27,6 +32,21 @@ def check_targets(order: Order) -> None:
         if isinstance(order.report, Path) and order.report.is_dir():
             raise IsADirectoryError(f"--report {order.report} is a folder: name a file, such as report.html, in it")
         _require_writable(order.report, "--report")
+
+
+def check_format(name: str | None) -> None:
+    """Refuse a --format that is not known."""
+    if name is not None:
+        with naming(f"--format {name}"):
+            lookup("format", name, FORMATS)
+
+
+def require_lasting(target: Place | None, option: str) -> None:
+    """Refuse a URI of this process's own memory: what is written there is lost when the command ends."""
+    if isinstance(target, str) and scheme_of(target) == "memory":
+        raise ValueError(
+            f"{option} {target} is lost when this command ends: give a path, or a URI such as s3://bucket/name"
+        )
 
 
 def _require_writable(target: Place, option: str) -> None:

@@ -67,6 +67,8 @@ _BARE = re.compile(rf"""(?<![\w'"/.-])({"|".join(_ALONE)}|C(?= must))(?![\w'"/=-
 _FULL = re.compile("|".join(rf"(?<![\w-]){names[0]}(?![\w-])" for names in OPTIONS.values() if len(names) > 1))
 _OF_FULL = {names[0]: name for name, names in OPTIONS.items()}
 _ENGINE = re.compile(rf"engine option (\w+)(?:=({_VALUE}))?")
+_TWICE = re.compile(r"""^(--[\w-]+) (\S+): (?=\1 .*, got ['"]?\2['"]?$)""")
+"""An option in front of a sentence that names it, and its value, again."""
 
 
 def in_options(text: str, typed: Sequence[str] = (), names: bool = True) -> str:
@@ -75,13 +77,14 @@ def in_options(text: str, typed: Sequence[str] = (), names: bool = True) -> str:
     ``names=False`` leaves names that stand alone as they are: a data file may have a column of that name.
     """
     text, known, rest = text.partition("Known: ")  # what follows is a list of names to choose from
-    text = _ENGINE.sub(lambda found: _engine_option(found[1], found[2]), text)
+    text = _ENGINE.sub(lambda found: _engine_option(found[1], found[2], typed), text)
     text = _PAIR.sub(lambda found: _with_value(found[1], found[2], typed), text)
     if names:
         text = _BARE.sub(lambda found: _spelled(found[1], typed), text)
     text = re.sub(r"\boption (?=of engine ')", "--engine-option ", text)
     text = _FULL.sub(lambda found: _spelled(_OF_FULL[found[0]], typed), text)
     text = re.sub(r", or None\b[^),;.]*", "", text).replace("; got", ", got")
+    text = _TWICE.sub("", text)
     return re.sub(r"\bNone\b", "none", text) + known + rest
 
 
@@ -96,7 +99,7 @@ def _with_value(name: str, value: str | None, typed: Sequence[str]) -> str:
     if name in SETTINGS:
         return f"--set {name}={plain}"
     if name in ENGINE_OPTIONS:
-        return _engine_option(name, value)
+        return _engine_option(name, value, typed)
     if name in NEGATED and plain == "False":
         return NEGATED[name]
     option = _spelled(name, typed)
@@ -105,9 +108,10 @@ def _with_value(name: str, value: str | None, typed: Sequence[str]) -> str:
     return f"{option} {plain.lower() if plain == 'None' else plain}"
 
 
-def _engine_option(name: str, value: str | None) -> str:
+def _engine_option(name: str, value: str | None, typed: Sequence[str]) -> str:
     plain = (value or "").strip("'\"")
-    if name not in ENGINE_OPTIONS:
+    given = {word.removeprefix("--engine-option=").partition("=")[0].replace("-", "_") for word in typed if "=" in word}
+    if name not in ENGINE_OPTIONS or name in given:
         return f"--engine-option {name}" + f"={plain}" * bool(plain)
     return f"--{name.replace('_', '-')}" + f" {plain.lower()}" * bool(plain)
 

@@ -22,6 +22,13 @@ def local_path(given: Path | None) -> Path | None:
     return None if given is None else local_only(given, "this takes a local path: mount it, or copy it first")
 
 
+def whole_seed(given: int) -> int:
+    """Refuse a negative seed."""
+    if given < 0:
+        raise ValueError(f"--seed must be a whole number of at least 0, got {given}")
+    return given
+
+
 Data = Annotated[
     list[str],
     typer.Argument(
@@ -139,7 +146,10 @@ Settings = Annotated[
     list[str] | None,
     _option("--set", panel=ALGORITHM, metavar="NAME=VALUE", help="Any other setting of the algorithm. Repeatable."),
 ]
-Seed = Annotated[int, _option("--seed", panel=ALGORITHM, help="Same seed, same result, bit for bit.")]
+Seed = Annotated[
+    int,
+    typer.Option("--seed", callback=whole_seed, rich_help_panel=ALGORITHM, help="Same seed, same result, bit for bit."),
+]
 Jobs = Annotated[
     int | None,
     _option(

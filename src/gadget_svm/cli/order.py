@@ -25,6 +25,7 @@ SETTINGS = {
 }
 """Options that belong to the algorithm, and what it calls them."""
 DEFAULT_LAM = 1e-4
+RESUME: dict[str, Any] = {"auto": "auto", "true": True, "false": False}
 WORDS: dict[str, Any] = {"true": True, "false": False, "none": None}
 
 
@@ -90,7 +91,7 @@ class Order:
     @property
     def typed_faults(self) -> list[tuple[str, str]]:
         """All faults: the option as typed, and what it means. --drop P is loss=P, nearest the nodes."""
-        dropped = [] if self.drop is None else [(f"--drop {self.drop}", f"loss={self.drop}")]
+        dropped = [] if self.drop is None else [(f"--drop {self.drop:g}", f"loss={self.drop}")]
         return dropped + [(f"--fault {text}", text) for text in self.fault or []]
 
     @property
@@ -189,14 +190,15 @@ def engine_options(order: Order) -> dict[str, Any] | None:
             raise ValueError(f"--engine-option {text}: write NAME=VALUE, for example --engine-option actors=4")
         found[name.strip().replace("-", "_")] = _structure(value.strip())
     own = {name: getattr(order, name) for name in ENGINE_OPTIONS if getattr(order, name) is not None}
+    if order.resume is not None:
+        with naming(f"--resume {order.resume}"):
+            own["resume"] = lookup("choice", order.resume.lower(), RESUME)
     for name in own:
         option = f"--{name.replace('_', '-')}"
         if order.engine != "ray":
             raise ValueError(f"{option} is for a Ray cluster: add --engine ray, or leave it out")
         if name in found:
             raise ValueError(f"{option} and --engine-option {name} mean the same: give one of them")
-    if "resume" in own:
-        own["resume"] = _value(own["resume"])
     return found | own or None
 
 

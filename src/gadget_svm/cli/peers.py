@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gadget_svm.cli.errors import Failure
-from gadget_svm.cli.options import local_path
+from gadget_svm.cli.options import local_path, whole_seed
 
 if TYPE_CHECKING:
     from gadget_svm.peers.config import PeerConfig
@@ -207,7 +207,7 @@ def demo(
     chaos: Annotated[bool, typer.Option("--chaos", help="Kill one with -9 on the way, and start it again.")] = False,
     algorithm: Annotated[str, typer.Option(help="pdmm or gadget.")] = "pdmm",
     lam: Annotated[float | None, typer.Option(help="Default: the paper's for a data set of the paper.")] = None,
-    seed: Annotated[int, typer.Option(help="Decides who gets which rows.")] = 0,
+    seed: Annotated[int, typer.Option(callback=whole_seed, help="Decides who gets which rows.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No live table.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, and nothing else.")] = False,
 ) -> None:

@@ -9,11 +9,11 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from gadget_svm.cli.files import MODEL, from_stdin
+from gadget_svm.cli.files import MODEL, check_format, from_stdin, require_lasting
 from gadget_svm.data import load_dataset
 from gadget_svm.data.catalog import against_rest
 from gadget_svm.data.files import plain_name
-from gadget_svm.data.formats import agree, named, read_raw, read_unlabelled
+from gadget_svm.data.formats import agree, named, note_label, read_raw, read_unlabelled
 from gadget_svm.data.paper import Parts
 from gadget_svm.data.sources import ENTRIES
 from gadget_svm.data.uris import Place, join, place_of, shown, write
@@ -31,6 +31,7 @@ class Rows(NamedTuple):
     columns: tuple[str, ...] | None  # the names, where there are some
     y: NDArray[Any] | None = None
     label: str | None = None  # the name of the column of y
+    guessed: int | None = None  # its number, where it has no name
 
 
 def run_prediction(
@@ -49,6 +50,8 @@ def run_prediction(
     """Predict, write, and say how many were right."""
     if as_json and out == "-":
         raise ValueError("--json and --out - both write to stdout: leave out --out, and the JSON has the predictions")
+    check_format(format)
+    require_lasting(out, "--out")
     if data == "-":
         with from_stdin(data) as spooled:
             run_prediction(path, spooled, node, out, label, no_label, positive, zero_based, data_dir, format, as_json)
@@ -59,6 +62,7 @@ def run_prediction(
     rows = load_rows(data, label, positive, zero_based, data_dir, no_label, format)
     if label is None and positive is None and lacks_label(rows, data, model, format):
         rows = Rows(*read_unlabelled(data, format=format))
+    note_label(named(data), rows.guessed)
     X = rows.X
     if hasattr(model, "feature_names_in_"):
         X = in_order(X, data, rows.columns, model.feature_names_in_.tolist())
@@ -136,7 +140,7 @@ def load_rows(
     raw = read_raw(data, label, format)
     [(X, y)] = agree([named(data)], [raw], None, zero_based)
     parts = against_rest(Parts(X, y, None, None), positive)
-    return Rows(parts.X, raw.columns, parts.y, raw.label)
+    return Rows(parts.X, raw.columns, parts.y, raw.label, raw.guessed)
 
 
 def lacks_label(rows: Rows, name: str, model: GadgetSVC, format: str | None = None) -> bool:

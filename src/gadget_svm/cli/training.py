@@ -1,10 +1,11 @@
 """`gadget train`: from an order to models, files and a table. Owns the order of things: what can fail fails first."""
 
 import json
+import logging
 import sys
 import warnings
-from collections.abc import Callable
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,6 +26,7 @@ from gadget_svm.cli.shards import check_place, check_shards
 from gadget_svm.cli.sources import Known, Pooled, Source, shards_of
 from gadget_svm.cli.tables import say, show_training
 from gadget_svm.data import Dataset, load_dataset
+from gadget_svm.data.formats import LOG
 from gadget_svm.data.sources import ENTRIES
 from gadget_svm.data.uris import join, shown
 from gadget_svm.estimator import GadgetSVC, save_model
@@ -52,6 +54,7 @@ def run_training(order: Order, reference: Reference | None = None) -> int:
     check_targets(order)
     check_order(order)
     with (
+        quietly(order.quiet),
         from_stdin(order.data) as place,
         redirect_stdout(sys.stderr),
     ):  # Ray, for one, prints what it has lost; what we have to say comes after
@@ -59,6 +62,17 @@ def run_training(order: Order, reference: Reference | None = None) -> int:
         trained = train_models(order, aside, reference)
     show(order, trained, aside)
     return trained.exit_code or require_all_rows(order, trained.summary)
+
+
+@contextmanager
+def quietly(quiet: bool) -> Iterator[None]:
+    """With --quiet no remarks of those who read the data."""
+    level = LOG.level
+    LOG.setLevel(logging.ERROR if quiet else level)
+    try:
+        yield
+    finally:
+        LOG.setLevel(level)
 
 
 def train_models(order: Order, aside: Console, reference: Reference | None) -> Trained:

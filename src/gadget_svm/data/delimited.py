@@ -49,11 +49,12 @@ def _parse(path: Path, rows: Iterator[Row], separator: str, label: LabelColumn) 
             f"{path}: column number {names.index('')} has no name; if it is a row index, drop it "
             "(pandas: to_csv(..., index=False)), if it is a feature, name it"
         )
+    guessed = k if label is None and names is None and _is_number(head[0][1][k]) else None
     found = read_plain(path, Layout(separator, line, width, k)) if head else None
     X, labels = found or _read(path, chain(head, rows), width, k, names)
     columns = tuple(names[:k] + names[k + 1 :]) if names else None
     y = labels if k < width else np.zeros(X.shape[0])
-    return Raw(X, y, columns, label=names[k] if names and k < width else None)
+    return Raw(X, y, columns, label=names[k] if names and k < width else None, guessed=guessed)
 
 
 def _read(

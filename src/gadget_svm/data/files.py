@@ -50,6 +50,7 @@ class Raw:
     columns: tuple[str, ...] | None = None
     sparse_text: bool = False
     label: str | None = None  # the name of the label's column
+    guessed: int | None = None  # the number of a column of numbers without a name that was taken as the label
 
 
 def is_compressed(path: Path) -> bool:

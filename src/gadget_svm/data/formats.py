@@ -3,6 +3,7 @@ ending and the agreement of the tables; refuses to guess labels' meaning."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DataFileError", "read_named", "read_table", "read_tables", "read_unlabelled"]
 
+LOG = logging.getLogger("gadget_svm.data")
 Reader = Callable[[Path, LabelColumn], Raw]
 
 _SVMLIGHT = (".svm", ".svmlight", ".libsvm", ".txt", ".dat", ".trn", ".tst")
@@ -98,6 +100,7 @@ def read_named(
     tables = agree(places, raws, n_features, zero_based)
     for place, raw, (_, y) in zip(places, raws, tables, strict=True):
         require_classes(place, raw, y)
+    note_label(places[0], raws[0].guessed)
     return tables, raws[0].columns
 
 
@@ -130,6 +133,15 @@ def require_classes(path: Place, raw: Raw, y: Labels) -> None:
         f"{path}: {column} was taken as the label, and holds measurements ({some}, ...), not classes: give the label's "
         "column by name or by number, counted from 0, such as label=0"
     )
+
+
+def note_label(path: Place, guessed: int | None) -> None:
+    """Say which column of a table of numbers without a header was taken as the label."""
+    if guessed is not None:
+        LOG.warning(
+            "%s has no header: its last column, number %d counted from 0, is taken as the label; label= chooses "
+            "another one (on the command line --label)", path, guessed,
+        )  # fmt: skip
 
 
 def agree(

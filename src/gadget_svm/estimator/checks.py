@@ -45,6 +45,8 @@ def check_parameters(model: Any) -> None:
     lookup("multi_class", model.multi_class, {"ovr": 1, "ovo": 1})
     if model.n_jobs is not None and (isinstance(model.n_jobs, bool) or not isinstance(model.n_jobs, numbers.Integral)):
         raise ValueError(f"n_jobs must be a whole number of threads, -1 for every core, or None, got {model.n_jobs!r}")
+    if isinstance(model.random_state, numbers.Integral):
+        _whole(int(model.random_state), "random_state", 0)
     _whole(model.max_iter, "max_iter", 1)
     if not isinstance(model.fit_intercept, bool | np.bool_):
         raise ValueError(f"fit_intercept must be True or False, got {model.fit_intercept!r}")
@@ -79,6 +81,19 @@ def lam_of(model: Any, weight: float) -> float:
             f"{LEAST_LAM:g} and {1 / LEAST_LAM:g}"
         )
     return lam
+
+
+def require_one_kind(labels: Any, name: str) -> None:
+    """Refuse labels of which some are text and others are not: they have no order, and 1 and "1" may mean the same."""
+    if not isinstance(labels, list | tuple) and str(getattr(labels, "dtype", None)) != "object":
+        return
+    firsts = {isinstance(label, str): label for label in np.ravel(np.asarray(labels, dtype=object))[::-1]}
+    if len(firsts) == 2:
+        text, other = firsts[True], firsts[False]
+        raise ValueError(
+            f"{name} has text, such as {text!r}, and other labels, such as {other!r} ({type(other).__name__}): make "
+            f"all of them text, np.asarray({name}, dtype=str), or all numbers, and drop rows without a label"
+        )
 
 
 def check_memory(ends: int, nodes: int, outputs: int, features: int, rows: int) -> None:

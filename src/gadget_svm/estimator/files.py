@@ -35,6 +35,10 @@ def save_model(model: GadgetSVC, path: str | Path) -> Path | str:
         "n_iter": int(model.n_iter_),
         "converged": bool(model.converged_),
         "gap_bound": model.gap_bound_,
+        "output_gap_bounds": None if model.output_gap_bounds_ is None else _finite(model.output_gap_bounds_),
+        "lam": model.lam_,
+        "stopping": model.stopping_,
+        "stopped_by": model.stopped_by_,
         "multi_class": model.multi_class_,
         "certified_nodes": None if model.certified_nodes_ is None else model.certified_nodes_.tolist(),
         "sites": [_label(site) for site in model.sites_],
@@ -91,12 +95,21 @@ def _revive(about: dict[str, Any], tensors: dict[str, Any]) -> GadgetSVC:
     )  # fmt: skip
     model.multi_class_ = about.get("multi_class", "ovr")
     model.gap_bound_ = about.get("gap_bound")  # files of before certificates have none
+    bounds = about.get("output_gap_bounds")
+    model.output_gap_bounds_ = None if bounds is None else np.array([np.inf if b is None else b for b in bounds])
+    model.lam_ = about.get("lam", model.lam if model.C is None else None)  # older files do not say how it ended
+    model.stopping_, model.stopped_by_ = about.get("stopping"), about.get("stopped_by")
     covered = about.get("certified_nodes")
     model.certified_nodes_ = None if covered is None else np.array(covered, dtype=np.int64)
     model.n_features_in_, model.history_ = model.coef_.shape[1], []
     if about["feature_names"]:
         model.feature_names_in_ = np.array(about["feature_names"], dtype=object)
     return model
+
+
+def _finite(values: Any) -> list[float | None]:
+    """Numbers as JSON can hold them: infinite ones as null."""
+    return [float(value) if np.isfinite(value) else None for value in values]
 
 
 def _plain(value: Any) -> bool:

@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from gadget_svm.data.partition import are_counts, deal_by_sites, deal_evenly
 from gadget_svm.estimator.sites import check_labels, node_names
 from gadget_svm.kernels import Team
-from gadget_svm.kernels.rows import append_constant
 from gadget_svm.objective import Objective
 from gadget_svm.rows import NO_PAIRS, Rows, Shares
 
@@ -103,11 +102,10 @@ def _sparse(X: Floats) -> sp.csr_matrix:
 
 def _with_constant(csr: sp.csr_matrix) -> sp.csr_matrix:
     """The rows with a 1 at their end, written once."""
-    rows, columns = csr.shape
+    (rows, columns), ends = csr.shape, csr.indptr[1:]
     indptr: Any = csr.indptr + np.arange(rows + 1, dtype=csr.indptr.dtype)
-    indices, data = np.empty(indptr[-1], dtype=csr.indices.dtype), np.empty(indptr[-1])
-    append_constant(csr.indptr, csr.indices, csr.data, columns, indptr, indices, data)
-    return sp.csr_matrix((data, indices, indptr), shape=(rows, columns + 1))
+    parts = np.insert(csr.data, ends, 1.0), np.insert(csr.indices, ends, columns), indptr
+    return sp.csr_matrix(parts, shape=(rows, columns + 1))
 
 
 def row_weights(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gadget_svm.data.catalog import against_rest
 from gadget_svm.data.columnar import read_arrow
 from gadget_svm.data.files import Raw, tidy_labels
-from gadget_svm.data.formats import agree, read_raw
+from gadget_svm.data.formats import agree, note_label, read_raw
 from gadget_svm.data.paper import Parts
 from gadget_svm.data.partition import deal_by_sites
 from gadget_svm.estimator.places import shard_names, shown
@@ -46,6 +46,7 @@ class Look(NamedTuple):
     columns: tuple[str, ...] | None
     labels: NDArray[Any]  # each once
     counts: Ints
+    guessed: int | None  # the number of the column that was taken as the label, where it has no name
 
 
 class Terms(NamedTuple):
@@ -161,7 +162,7 @@ def _from_tables(name: str, parts: Sequence[Any], label: str | None) -> Raw:
 def _look(name: str, raw: Raw) -> Look:
     labels, counts = np.unique(tidy_labels(Path(name), raw.y), return_counts=True)
     from_zero = raw.sparse_text and bool((raw.X.indices == 0).any())
-    return Look(raw.X.shape[0], raw.X.shape[1], raw.sparse_text, from_zero, raw.columns, labels, counts)
+    return Look(raw.X.shape[0], raw.X.shape[1], raw.sparse_text, from_zero, raw.columns, labels, counts, raw.guessed)
 
 
 def agreed_width(names: Sequence[str], looks: Sequence[Look]) -> tuple[int, bool]:
@@ -210,6 +211,7 @@ def pose(
 
     names, looks = runtime.names, [look for part in runtime.ask("look") for look in part]
     width, shift = agreed_width(names, looks)
+    note_label(names[0], looks[0].guessed)
     warn_of_kinds(names, [look.labels for look in looks])
     labels, number = np.unique(np.concatenate([look.labels for look in looks]), return_inverse=True)
     signs = against_rest(Parts(sp.csr_matrix((0, width)), labels), positive).y

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from gadget_svm.data.formats import agree, named, read_raw, require_classes
+from gadget_svm.data.formats import agree, named, note_label, read_raw, require_classes
 from gadget_svm.data.uris import shown
 
 MENTIONED = 3
@@ -80,6 +80,7 @@ def _read(
     tables = agree(places, raws, None, None)
     for place, raw, (_, y) in zip(places, raws, tables, strict=True):
         require_classes(place, raw, y)
+    note_label(places[0], raws[0].guessed)
     return tables, any(from_zero) if from_zero else None, raws[0].columns
 
 

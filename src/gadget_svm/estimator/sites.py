@@ -1,6 +1,7 @@
 """Names of nodes: matches sites, shards and the labels of a graph, and finds a node by its name. Owns no rows."""
 
 import numbers
+import re
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -61,6 +62,11 @@ def node_number(names: Sequence[Hashable], site: Any) -> int:
         return int(site)
     known = f"0 to {len(names) - 1}" if list(names) == list(range(len(names))) else _listed(names)
     raise IndexError(f"there is no node {site!r}: the nodes are {known}")
+
+
+def in_names(text: str, names: Sequence[Hashable]) -> str:
+    """A message about nodes with their names in the place of their numbers."""
+    return re.sub(r"\bnode (\d+)", lambda found: f"node {names[int(found[1])]!r}", text)
 
 
 def _listed(labels: Sequence[Hashable]) -> str:

@@ -24,7 +24,7 @@ from gadget_svm.data.catalog import against_rest
 from gadget_svm.data.paper import Parts
 from gadget_svm.data.partition import deal_by_sites
 from gadget_svm.estimator.advice import mass_advice, not_converged, rest_advice
-from gadget_svm.estimator.checks import check_memory, check_parameters, lam_of, rule_for
+from gadget_svm.estimator.checks import check_memory, check_parameters, lam_of, require_one_kind, rule_for
 from gadget_svm.estimator.fitting import Fitted, Memory, Plan, Posed, fit_network
 from gadget_svm.estimator.problem import (
     Problem,
@@ -37,7 +37,7 @@ from gadget_svm.estimator.problem import (
     share_rows,
 )
 from gadget_svm.estimator.shards import Agreed, are_places, is_dataset, require_list, stack_shards
-from gadget_svm.estimator.sites import name_shards, node_names, node_number
+from gadget_svm.estimator.sites import in_names, name_shards, node_names, node_number
 from gadget_svm.network import Network
 from gadget_svm.runtimes.stopping import stopping_rule
 from gadget_svm.runtimes.training import Limits, Observe, Record, unobserved
@@ -369,7 +369,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.network_ = network if given else self.algorithm_.weigh(network)
 
     def _forget(self, seed: int) -> None:
-        self._fit_seed = seed
+        self._fit_seed, self._asked_nodes = seed, self.n_nodes
         self._memory: Memory | None = None
         self.history_: list[Record] = []
         self.n_iter_ = 0
@@ -378,9 +378,11 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self, X: Any, y: Any, sample_weight: Any, *, reset: bool, classes: ArrayLike | None = None
     ) -> tuple[Any, NDArray[np.int32], Floats | None]:
         """X as CSR with its constant feature, class numbers, and weights; sets ``classes_`` on the first look."""
+        require_one_kind(y, "y")
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, reset=reset, accept_large_sparse=True)
         check_classification_targets(y)
         if reset:
+            require_one_kind(classes, "classes")
             self.classes_ = np.unique(y if classes is None else classes)
         strangers = np.setdiff1d(y, self.classes_)
         if len(strangers):
@@ -410,7 +412,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         self.stopping_ = rule_for(self.algorithm_) if stopping == "auto" else stopping
         self.multi_class_ = self.multi_class
-        self.lam_ = lam_of(self, float(problem.shares.sizes.sum()))
+        self.lam_: float | None = lam_of(self, float(problem.shares.sizes.sum()))
         plan = Plan(
             self.algorithm_, self.network_, self.lam_, self._fit_seed,
             stopping_rule(self.stopping_, self.tol), Limits(max_iter, self.max_seconds, should_stop), self.record_every,
@@ -444,11 +446,12 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         later = [{**record, "seconds": earlier + record["seconds"]} for record in outcome.history]
         self.history_ = self.history_ + later
         self.n_iter_ += outcome.n_iter
-        self.converged_, self.stopped_by_, self.movement_ = outcome.converged, outcome.reason, outcome.movement
+        self.converged_, self.movement_ = outcome.converged, outcome.movement
+        self.stopped_by_: str | None = outcome.reason
         self.gap_bound_ = None if outcome.certificate is None else outcome.certificate.relative
         self.output_gap_bounds_ = None if outcome.certificate is None else outcome.certificate.relatives
         self.certified_nodes_ = None if outcome.certificate is None else outcome.certificate.nodes
-        self.remark_ = outcome.remark
+        self.remark_ = in_names(outcome.remark, self.sites_)
         self._memory, self.gossip_, self._mass_left = fitted.memory, fitted.gossip, fitted.mass_left
 
     def _check_batch(self, first: bool, classes: ArrayLike | None) -> None:
@@ -463,6 +466,11 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 f"the outputs were trained with multi_class={self.multi_class_!r}, now it is {self.multi_class!r}: set "
                 "it back, or begin with fit or a clone"
+            )
+        if not first and self.n_nodes not in (self._asked_nodes, len(self.sites_)):
+            raise ValueError(
+                f"the network has {len(self.sites_)} nodes (n_nodes was {self._asked_nodes}), now n_nodes is "
+                f"{self.n_nodes}: set it back, or begin with fit or a clone"
             )
         memory = None if first else self._memory
         if memory is not None and bool(self.fit_intercept) != memory.w.shape[-1] - self.n_features_in_:

@@ -38,7 +38,7 @@ def chance(mail: Mail, world: World, purpose: int) -> NDArray[np.float64]:
 def probability(p: float, what: str) -> float:
     """``p`` if it is a probability."""
     if not 0 <= p <= 1:
-        raise ValueError(f"{what} is a probability, between 0 and 1; got {p}")
+        raise ValueError(f"{what} is a probability, between 0 and 1, got {p}")
     return p
 
 

@@ -10,8 +10,12 @@ A directory that cannot be written is no error: kernels are then compiled in mem
 import hashlib
 import logging
 import os
+import re
+import shutil
 import tempfile
 import threading
+import time
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,6 +31,8 @@ LOG = logging.getLogger("gadget_svm.kernels")
 PACKAGE = Path(__file__).parent.parent
 SOURCES = ("kernels/*.py", "algorithms/*.py", "rows.py")
 """Where compiled functions, and the types they take, may stand."""
+UNUSED = 30 * 24 * 3600
+"""Seconds after which kernels of another version that nobody used are removed."""
 
 
 @cache
@@ -34,13 +40,26 @@ def directory() -> Path | None:
     """The directory of this version's kernels; None if none can be written."""
     name = f"kernels-{source_hash()[:16]}"
     for base in _bases():
+        new = not (base / name).exists()
         try:
             (base / name).mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=base / name).close()
         except OSError:
             continue
+        with suppress(OSError):
+            os.utime(base / name)  # its time is that of its last use
+        if new:
+            _prune(base)
         return base / name
     return None
+
+
+def _prune(base: Path) -> None:
+    """Remove the directories of other versions that were not used for long, as far as that is possible."""
+    with suppress(OSError):
+        for folder in base.iterdir():
+            if re.fullmatch(r"kernels-[0-9a-f]{16}", folder.name) and time.time() - folder.stat().st_mtime > UNUSED:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _bases() -> list[Path]:

@@ -7,13 +7,13 @@ everything received may come late, twice or not at all: a node that lacks someth
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gadget_svm.kernels.compiler import compiled, interpreted
 from gadget_svm.kernels.dual import DualRows
 from gadget_svm.kernels.gossip import find
-from gadget_svm.kernels.rows import side
-from gadget_svm.kernels.vectors import add_row, dot_row, sq_norm
+from gadget_svm.kernels.rows import sides
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -25,6 +25,8 @@ KINDS = 4
 SOON, PART = 4, 32
 """A node asks (again) for what it lacks after SOON exchanges and a PART-th of those so far: deep trees take long."""
 EPS = 2.0**-52
+TOGETHER = 1 << 18
+"""Numbers of several nodes that are summed at a time: more nodes if they are small."""
 
 
 class Nodes(NamedTuple):
@@ -65,59 +67,63 @@ def width(n_features: int, n_outputs: int) -> tuple[int, int, int, int]:
     return 0, D, D + 4 * n_outputs + 3, 2 * n_outputs + 2
 
 
-@compiled
 def own_sums(
     lo: int, hi: int, which: Flags, nodes: Nodes, alpha: Floats, rows: DualRows, times: Floats, K: int, F: int
 ) -> None:
-    """What the rows of each chosen node add to the sums, at the candidate; alpha is cut to its box [0, c_r]."""
-    for i in range(lo, hi):
-        if not which[i]:
-            continue
-        total, D = nodes.total[i], K * F
-        total[:] = 0.0
-        longest = 0
-        for c in range(K):
-            w, v, target = nodes.model[i, c * F : (c + 1) * F], total[c * F : (c + 1) * F], 1 if K == 1 else c
-            length = np.sqrt(sq_norm(w))
-            for p in range(rows.start[i], rows.start[i + 1]):
-                r, most, norm = rows.order[p], rows.upper[p], np.sqrt(rows.norm2[p])
-                first, last = rows.indptr[r], rows.indptr[r + 1]
-                y = side(rows.pairs, target, rows.label[r])
-                if y == 0.0:
-                    continue
-                a = min(max(alpha[c, p], 0.0), most)
-                longest = max(longest, last - first)
-                total[D + c] += most * max(0.0, 1.0 - y * dot_row(w, rows.indices, rows.data, first, last))
-                total[D + K + c] += a
-                total[D + 2 * K + c] += most * (1.0 + norm * length)
-                total[D + 3 * K + c] += a * norm
-                if a > 0.0:
-                    add_row(v, a * y, rows.indices, rows.data, first, last)
-        for p in range(rows.start[i], rows.start[i + 1]):
-            total[D + 4 * K] += times[p]
-        total[D + 4 * K + 1] = rows.start[i + 1] - rows.start[i] + longest + 16.0
-        total[D + 4 * K + 2] = 1.0
+    """What the rows of each chosen node add to the sums, at the candidate; alpha is cut to its box [0, c_r].
+
+    Not compiled: scipy's products do the work. They add row by row, so a node's sums are the same whichever other
+    nodes are worked on with it.
+    """
+    X = sp.csr_matrix((rows.data, rows.indices, rows.indptr), shape=(len(rows.label), F))
+    chosen = lo + np.flatnonzero(which[lo:hi])
+    work = np.cumsum(K * (F + rows.start[chosen + 1] - rows.start[chosen])) // TOGETHER
+    for some in np.split(chosen, np.flatnonzero(np.diff(work)) + 1):
+        if len(some):
+            nodes.total[some] = sums_of(some, X, nodes.model[some[0]].reshape(K, F), alpha, rows, times)
 
 
-@compiled
+def sums_of(some: Ints, X: sp.csr_matrix, w: Floats, alpha: Floats, rows: DualRows, times: Floats) -> Floats:
+    """The sums of some nodes, a line each; see `width`."""
+    (K, F), counts = w.shape, rows.start[some + 1] - rows.start[some]
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    owner = np.repeat(np.arange(len(some)), counts)
+    place = np.arange(ends[-1]) + (rows.start[some] - ends[:-1])[owner]
+    X, most, norm = X[rows.order[place]], rows.upper[place, None], np.sqrt(rows.norm2[place, None])
+    y = sides(rows.pairs, K, rows.label[rows.order[place]])
+    a = np.clip(alpha[:, place].T, 0.0, most) * (y != 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):  # then there is no certificate
+        hinge = most * np.maximum(0.0, np.abs(y) - y * (X @ w.T))
+        size = most * (np.abs(y) + norm * np.sqrt(sq_lengths(w, K)) * np.abs(y))
+    each = np.hstack([hinge, a, size, a * norm, times[place, None]])
+    added = sp.csr_matrix((np.ones(len(place)), np.arange(len(place)), ends), shape=(len(some), len(place))) @ each
+    lengths, longest = np.diff(X.indptr), np.zeros(len(some))
+    np.maximum.at(longest, owner, lengths)
+    columns = X.indices + np.repeat(owner * F, lengths)  # every node has its own
+    apart = sp.csr_matrix((X.data, columns, X.indptr), shape=(len(place), len(some) * F))
+    v = (apart.T @ (a * y)).reshape(len(some), F, K).swapaxes(1, 2).reshape(len(some), K * F)
+    return np.hstack([v, added, (counts + longest + 16.0)[:, None], np.ones((len(some), 1))])
+
+
 def conclude(bound: Floats, w: Floats, total: Floats, lam: float, K: int, F: int) -> None:
     """From the sums of all nodes the gap P(w) - D(alpha) and the dual value of every output, rounded to the safe side.
 
     A sum of k terms is off by at most k eps times the sum of their sizes, whatever the order; so P is taken
     that much higher, D that much lower.
     """
-    D = K * F
-    off = (total[D + 4 * K + 1] + F + 64.0) * EPS
-    N = total[D + 4 * K]
-    for c in range(K):
-        h, a = total[D + c] + off * total[D + 2 * K + c], total[D + K + c] * (1.0 - off)
-        v = np.sqrt(sq_norm(total[c * F : (c + 1) * F])) * (1.0 + off) + off * total[D + 3 * K + c]
-        primal = (1.0 + off) * (0.5 * lam * sq_norm(w[c * F : (c + 1) * F]) + h / N)
-        bend = (1.0 + 4.0 * off) * v * v / (2.0 * lam * N * N)
-        dual = (1.0 - 4.0 * off) * a / N - bend - 4.0 * EPS * (a / N + bend)
-        bound[c] = primal - dual + 4.0 * EPS * (primal + abs(dual))
-        bound[K + c] = dual
-    bound[2 * K], bound[2 * K + 1] = N, total[D + 4 * K + 2]
+    v, (h, a, size, length), (N, count, n_nodes) = total[: K * F], total[K * F : -3].reshape(4, K), total[-3:]
+    off = (count + F + 64.0) * EPS
+    h, a = h + off * size, a * (1.0 - off)
+    v = np.sqrt(sq_lengths(v, K)) * (1.0 + off) + off * length
+    primal = (1.0 + off) * (0.5 * lam * sq_lengths(w, K) + h / N)
+    bend = (1.0 + 4.0 * off) * v * v / (2.0 * lam * N * N)
+    dual = (1.0 - 4.0 * off) * a / N - bend - 4.0 * EPS * (a / N + bend)
+    bound[:] = np.concatenate([primal - dual + 4.0 * EPS * (primal + np.abs(dual)), dual, [N, n_nodes]])
+
+
+def sq_lengths(vectors: Floats, count: int) -> Floats:
+    """|v|^2 of so many vectors that lie one after another."""
+    return np.asarray((vectors * vectors).reshape(count, -1).sum(axis=1))
 
 
 def judge(i: int, nodes: Nodes, ends: Ends, lam: float, K: int, F: int) -> None:

@@ -7,12 +7,13 @@ and kappa come from. Its solution is w = (sum_r alpha_r y_r x_r - S) / kappa wit
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gadget_svm.kernels.compiler import compiled
 from gadget_svm.kernels.draws import EXAMPLE, draw
 from gadget_svm.kernels.rows import side
-from gadget_svm.kernels.vectors import add_row, ask_for_sparse_row, dot_row, dot_row_abreast, sq_norm
+from gadget_svm.kernels.vectors import add_row, ask_for_sparse_row, dot_row, dot_row_abreast
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -46,7 +47,7 @@ class DualRows(NamedTuple):
     @classmethod
     def of(cls, rows: Any, top: float) -> "DualRows":
         """The rows of a block (see `gadget_svm.rows.Rows`), each bounded by top * its cost * its multiplicity."""
-        norm2 = sq_norms(rows.indptr, rows.data, rows.order)
+        norm2 = sq_norms(rows)[rows.order]
         upper = top * rows.cost[rows.order] * multiplicity(rows.mass, rows.start)
         return cls(rows.indptr, rows.indices, rows.data, rows.label, rows.order, rows.start, upper, norm2, rows.pairs)
 
@@ -61,33 +62,17 @@ class DualRows(NamedTuple):
         Long ones fill lines of cache by themselves, wherever they lie, and stay.
         """
         here = np.arange(len(self.order), dtype=np.int64)
-        if len(self.data) >= LONG * len(self.label) or np.array_equal(self.order, here):
+        too_many = np.diff(self.indptr)[self.order].sum() > np.iinfo(self.indptr.dtype).max  # rows of several nodes
+        if len(self.data) >= LONG * len(self.label) or too_many or np.array_equal(self.order, here):
             return self._replace(indices=unsigned(self.indices))
-        lengths = (self.indptr[1:] - self.indptr[:-1])[self.order]
-        indptr = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-        indptr = indptr.astype(self.indptr.dtype if indptr[-1] <= np.iinfo(self.indptr.dtype).max else np.int64)
-        indices, data = np.empty(indptr[-1], dtype=self.indices.dtype), np.empty(indptr[-1])
-        gather(self.indptr, self.indices, self.data, self.order, indptr, indices, data)
+        X = as_matrix(self, self.data)[self.order]
         label = self.label[self.order]
-        return self._replace(indptr=indptr, indices=unsigned(indices), data=data, label=label, order=here)
+        return self._replace(indptr=X.indptr, indices=unsigned(X.indices), data=X.data, label=label, order=here)
 
 
 def unsigned(indices: NDArray[Any]) -> NDArray[Any]:
     """The same numbers, of which compiled code knows that none counts from the end, and need not check."""
     return indices.view(np.dtype(f"u{indices.dtype.itemsize}"))
-
-
-@compiled
-def gather(
-    indptr: NDArray[np.int32], indices: NDArray[np.int32], data: Floats, order: Ints, to: NDArray[np.int32],
-    new_indices: NDArray[np.int32], new_data: Floats,
-) -> None:  # fmt: skip
-    """Row order[p] to the stretch to[p]:to[p+1], for every p."""
-    for p in range(len(order)):
-        at = indptr[order[p]]
-        for q in range(to[p], to[p + 1]):
-            new_indices[q], new_data[q] = indices[at], data[at]
-            at += 1
 
 
 def multiplicity(mass: Floats, start: Ints) -> Floats:
@@ -100,13 +85,16 @@ def multiplicity(mass: Floats, start: Ints) -> Floats:
     return times
 
 
-@compiled
-def sq_norms(indptr: NDArray[np.int32], data: Floats, order: Ints) -> Floats:
-    """|x_r|^2 of the row at every place."""
-    norm2 = np.empty(len(order))
-    for p in range(len(order)):
-        norm2[p] = sq_norm(data[indptr[order[p]] : indptr[order[p] + 1]])
-    return norm2
+def sq_norms(rows: Any) -> Floats:
+    """|x_r|^2 of every row, added up one by one: it does not depend on what other rows there are."""
+    squares = as_matrix(rows, rows.data * rows.data)
+    return np.asarray(squares @ np.ones(squares.shape[1]))
+
+
+def as_matrix(rows: Any, data: Floats) -> sp.csr_matrix:
+    """Rows with these numbers as their entries, as scipy has them."""
+    n_features = int(rows.indices.max(initial=0)) + 1
+    return sp.csr_matrix((data, rows.indices, rows.indptr), shape=(len(rows.label), n_features))
 
 
 @compiled

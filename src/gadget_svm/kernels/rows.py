@@ -1,72 +1,91 @@
-"""Kernels over the data's rows: a hash of their content, and the losses of many models in one pass."""
+"""What is worked out of the data's rows: a hash of their content, and the losses of many models in one pass.
+
+numpy and scipy do all of it as fast as a kernel would, and need not be compiled. Sums are taken row by row, in order.
+"""
+
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from gadget_svm.kernels.compiler import compiled
+from gadget_svm.kernels.compiler import compiled, interpreted
 from gadget_svm.kernels.draws import mix_bits
 
 Floats = NDArray[np.float64]
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_GOLDEN, _ONE = np.uint64(0x9E3779B97F4A7C15), np.uint64(1)
+PIECE = 1 << 18
+"""Entries that are hashed at a time, so that memory stays bounded."""
 
 
-@compiled
 def hash_rows(
-    indptr: NDArray[np.int32], indices: NDArray[np.int32], bits: NDArray[np.uint64], label: NDArray[np.int32], seed: int
+    indptr: NDArray[Any], indices: NDArray[Any], bits: NDArray[np.uint64], label: NDArray[np.int32], seed: int
 ) -> NDArray[np.uint64]:
     """A seeded hash of what each row says (its label and non-zero entries), whatever order they are stored in."""
-    out = np.empty(len(label), dtype=np.uint64)
-    start = mix_bits(np.uint64(seed) + _GOLDEN)
-    for r in range(len(label)):
-        total = np.uint64(0)
-        for p in range(indptr[r], indptr[r + 1]):
-            if bits[p] << np.uint64(1) != np.uint64(0):  # neither 0.0 nor -0.0
-                total += mix_bits(bits[p] + _GOLDEN * np.uint64(indices[p] + 1))
-        out[r] = mix_bits(mix_bits(start ^ total) + _GOLDEN * np.uint64(label[r] + 1))
-    return out
+    mix, sums = interpreted(mix_bits), np.empty(len(label), dtype=np.uint64)
+    cuts = np.searchsorted(indptr, np.arange(0, indptr[-1], PIECE))
+    for first, last in pairwise(np.unique([0, *cuts, len(label)])):
+        here = slice(indptr[first], indptr[last])
+        mixed = mix(bits[here] + _GOLDEN * (indices[here].astype(np.uint64) + _ONE))
+        mixed[bits[here] << _ONE == 0] = 0  # 0.0 and -0.0
+        so_far = np.concatenate([[np.uint64(0)], np.cumsum(mixed)])  # numbers wrap around: differences are exact
+        sums[first:last] = np.diff(so_far[indptr[first : last + 1] - indptr[first]])
+    start = mix(np.array([seed]).astype(np.uint64) + _GOLDEN)
+    return np.asarray(mix(mix(start ^ sums) + _GOLDEN * (label.astype(np.uint64) + _ONE)), dtype=np.uint64)
 
 
-@compiled
-def append_constant(
-    indptr: NDArray[np.int32], indices: NDArray[np.int32], data: Floats, column: int, to: NDArray[np.int32],
-    new_indices: NDArray[np.int32], new_data: Floats,
-) -> None:  # fmt: skip
-    """Row r to the places to[r]:to[r+1], which are one more than it has, with a 1 in ``column`` at the end."""
-    for r in range(len(to) - 1):
-        shift = to[r] - indptr[r]
-        for p in range(indptr[r], indptr[r + 1]):
-            new_indices[p + shift], new_data[p + shift] = indices[p], data[p]
-        new_indices[to[r + 1] - 1], new_data[to[r + 1] - 1] = column, 1.0
-
-
-@compiled
 def losses(
-    lo: int, hi: int, chunk: int, indptr: NDArray[np.int32], indices: NDArray[np.int32], data: Floats,
-    label: NDArray[np.int32], weight: Floats, times: Floats, pairs: NDArray[np.int32], W: Floats, n_outputs: int,
-    hinge: Floats, wrong: Floats,
+    lo: int, hi: int, chunk: int, X: sp.csr_matrix, label: NDArray[np.int32], weight: Floats, times: Floats,
+    pairs: NDArray[np.int32], W: Floats, n_outputs: int, hinge: Floats, wrong: Floats,
 ) -> None:  # fmt: skip
     """Chunks lo:hi of rows: summed hinge of every model and output, and weight of its wrong answers.
 
     ``W`` is features x (models * outputs), so that one feature's weights in all models lie side by side.
     Chunks have a fixed size and are summed in a fixed order by the caller: threads do not change the sum.
     """
-    width = W.shape[1]
-    score, votes = np.empty(width), np.empty((2, pairs[-1, 0] + 1 if len(pairs) else 0))
     for part in range(lo, hi):
-        for r in range(part * chunk, min((part + 1) * chunk, len(label))):
-            score[:] = 0.0
-            for p in range(indptr[r], indptr[r + 1]):
-                for m in range(width):
-                    score[m] += data[p] * W[indices[p], m]
-            for m in range(width):
-                target = 1 if n_outputs == 1 else m % n_outputs
-                y = side(pairs, target, label[r])
-                hinge[part, m] += weight[r] * max(0.0, abs(y) - y * score[m])
-            for model in range(width // n_outputs):
-                first = model * n_outputs
-                best = most_voted(score, first, pairs, votes) if len(pairs) > 0 else answer(score, first, n_outputs)
-                if best != label[r]:
-                    wrong[part, model] += times[r]
+        here = slice(part * chunk, min((part + 1) * chunk, len(label)))
+        with np.errstate(over="ignore", invalid="ignore"):  # of models that went astray
+            score = (stretch(X, here.start, here.stop) @ W).reshape(-1, W.shape[1] // n_outputs, n_outputs)
+            y = sides(pairs, n_outputs, label[here])[:, None]
+            short = np.maximum(0.0, np.abs(y) - y * score)
+            hinge[part] = (weight[here, None, None] * short).sum(axis=0).ravel()
+            missed = answers(score, pairs) != label[here, None]
+        wrong[part] = (times[here, None] * missed).sum(axis=0)
+
+
+def stretch(X: sp.csr_matrix, first: int, last: int) -> sp.csr_matrix:
+    """The rows first:last, of which no copy is made."""
+    here = slice(X.indptr[first], X.indptr[last])
+    indptr = X.indptr[first : last + 1] - X.indptr[first]
+    return sp.csr_matrix((X.data[here], X.indices[here], indptr), shape=(last - first, X.shape[1]))
+
+
+def sides(pairs: NDArray[np.int32], n_outputs: int, label: NDArray[np.int32]) -> Floats:
+    """`side` of every row (down) for every output (across)."""
+    if len(pairs) == 0:
+        return np.where(label[:, None] == (np.arange(n_outputs) if n_outputs > 1 else 1), 1.0, -1.0)
+    first, second = (np.asarray(label[:, None] == pairs[:, side], dtype=np.float64) for side in (0, 1))
+    return first - second
+
+
+def answers(score: Floats, pairs: NDArray[np.int32]) -> NDArray[Any]:
+    """The class that each model answers to each row: the sign of one score, the largest of several, or a vote.
+
+    One against one, it is the class with most votes, ties broken by its scores: scikit-learn's
+    `_ovr_decision_function`.
+    """
+    if len(pairs) == 0:
+        return score[..., 0] > 0.0 if score.shape[-1] == 1 else score.argmax(axis=-1)
+    votes, sums = np.zeros((2, *score.shape[:2], pairs[-1, 0] + 1))
+    for c, (a, b) in enumerate(pairs):
+        value, won = score[..., c], score[..., c] > 0.0
+        votes[..., a] += won
+        votes[..., b] += ~won
+        sums[..., a] += value
+        sums[..., b] -= value
+    return np.asarray((votes + sums / (3.0 * (np.abs(sums) + 1.0))).argmax(axis=-1))
 
 
 @compiled
@@ -81,32 +100,3 @@ def side(pairs: NDArray[np.int32], target: int, label: int) -> float:
     if label == pairs[target, 0]:
         return 1.0
     return -1.0 if label == pairs[target, 1] else 0.0
-
-
-@compiled
-def most_voted(score: Floats, first: int, pairs: NDArray[np.int32], votes: Floats) -> int:
-    """The class with most votes of its pairs, ties broken by their scores: scikit-learn's `_ovr_decision_function`."""
-    votes[:] = 0.0
-    for c in range(len(pairs)):
-        value, a, b = score[first + c], pairs[c, 0], pairs[c, 1]
-        votes[0, a if value > 0.0 else b] += 1.0
-        votes[1, a] += value
-        votes[1, b] -= value
-    best, most = 0, -np.inf
-    for k in range(votes.shape[1]):
-        total = votes[0, k] + votes[1, k] / (3.0 * (abs(votes[1, k]) + 1.0))
-        if total > most:
-            best, most = k, total
-    return best
-
-
-@compiled
-def answer(score: Floats, first: int, n_outputs: int) -> int:
-    """The class a model answers: the sign of one score, or the largest of several."""
-    if n_outputs == 1:
-        return 1 if score[first] > 0.0 else 0
-    best = 0
-    for c in range(1, n_outputs):
-        if score[first + c] > score[first + best]:
-            best = c
-    return best

@@ -1,6 +1,7 @@
 """Row primitives: a dense weight vector against one sparse row, norms and scalings."""
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gadget_svm.kernels.compiler import compiled
@@ -72,12 +73,11 @@ def scale(w: Floats, factor: float) -> None:
         w[j] *= factor
 
 
-@compiled
-def add_scaled(total: Floats, factors: Floats, vectors: Floats) -> None:
-    """total += factors[i] * vectors[i], one after another: always the same bits, which BLAS does not promise."""
-    for i in range(len(factors)):
-        for j in range(len(total)):
-            total[j] += factors[i] * vectors[i, j]
+def weighted_sum(factors: Floats, vectors: Floats) -> Floats:
+    """The sum of factors[i] * vectors[i], one after another: always the same bits, which BLAS does not promise."""
+    row = sp.csr_matrix((factors, np.arange(len(factors)), [0, len(factors)]), shape=(1, len(factors)))
+    total: Floats = np.asarray(row @ vectors)[0]
+    return total
 
 
 @compiled

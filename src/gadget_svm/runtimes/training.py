@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm.algorithms.certificate import Certificate
-from gadget_svm.kernels.vectors import add_scaled
+from gadget_svm.kernels.vectors import weighted_sum
 from gadget_svm.runtimes.contract import Judge, Runtime, eventful
 from gadget_svm.runtimes.local import distances
 from gadget_svm.runtimes.stopping import Stopping, geometric
@@ -138,7 +138,7 @@ def certified(models: Floats, certificate: Certificate) -> Floats:
 def _left_out(nodes: NDArray[np.int64], count: int) -> str:
     """Which of ``count`` nodes a certificate of ``nodes`` does not cover."""
     without = np.setdiff1d(np.arange(count), nodes)
-    named = ", ".join(map(str, without[:MOST_NAMED])) + (", ..." if len(without) > MOST_NAMED else "")
+    named = ", ".join(f"node {node}" for node in without[:MOST_NAMED]) + (", ..." if len(without) > MOST_NAMED else "")
     return f"counting the rows of {len(nodes):,} of {count:,} nodes, not of {named}"
 
 
@@ -156,8 +156,7 @@ def _cut_short(limits: Limits, spent: float) -> str:
 
 def network_mean(models: Floats, sizes: Floats) -> Floats:
     """The paper's w: the nodes' models averaged by n_i, outputs x features."""
-    mean = np.zeros(models[0].size)
-    add_scaled(mean, sizes / sizes.sum(), models.reshape(len(models), -1))
+    mean = weighted_sum(sizes / sizes.sum(), models.reshape(len(models), -1))
     return mean.reshape(models.shape[1:])
 
 
