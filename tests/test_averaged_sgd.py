@@ -90,7 +90,7 @@ def test_iterations_are_passes_exact_averages_and_weighted_means(toy, recency):
         answers.append(w)
     np.testing.assert_allclose(block.w[:, 0], np.tile(w, (3, 1)), rtol=1e-8)
     wanted = np.average(answers, axis=0, weights=np.arange(1, 7) ** recency)
-    np.testing.assert_allclose(block.models()[:, 0], np.tile(wanted, (3, 1)), rtol=1e-8)
+    np.testing.assert_allclose(block.averages()[:, 0], np.tile(wanted, (3, 1)), rtol=1e-8)
 
 
 @given(count=st.integers(1, 300), seed=st.integers(0, 2**32), node=st.integers(0, 10**6), lap=st.integers(0, 2**40))
@@ -285,7 +285,7 @@ def test_a_copied_block_goes_on_alike(toy):
     for each in (block, twin):
         LocalRuntime(run, [each], t=5).advance(5)
     np.testing.assert_array_equal(block.w, twin.w)
-    np.testing.assert_array_equal(block.models(), twin.models())
+    np.testing.assert_array_equal(block.averages(), twin.averages())
 
 
 @pytest.mark.parametrize(

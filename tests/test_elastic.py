@@ -8,6 +8,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.preprocessing import StandardScaler
 
 from gadget_svm.algorithms import Gadget, Pdmm
+from gadget_svm.algorithms.contract import models
 from gadget_svm.block import Block, Links
 from gadget_svm.estimator.problem import Problem, as_csr
 from gadget_svm.kernels import Team
@@ -91,9 +92,7 @@ class Town:
             as_csr(X[rows], False), y[rows].astype(np.int32), np.ones(len(rows)), np.ones(len(rows)), LAM, 1, Team()
         )
         best = _optimum(rows)
-        return (
-            objective(np.stack([self.blocks[node].models(self.run.average)[0] for node in nodes])).objective / best - 1
-        )
+        return objective(np.stack([models(self.run, self.blocks[node])[0] for node in nodes])).objective / best - 1
 
 
 def _optimum(rows):

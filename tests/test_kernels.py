@@ -18,7 +18,7 @@ from gadget_svm.kernels import rows as row_kernels
 from gadget_svm.kernels.draws import uniform
 from gadget_svm.kernels.gossip import arrange, find, pick_edge
 from gadget_svm.kernels.rows import hash_rows
-from gadget_svm.kernels.vectors import weighted_sum
+from gadget_svm.kernels.vectors import add_sorted_row, dot_sorted_row, weighted_sum
 
 M64 = 2**64 - 1
 GOLDEN = 0x9E3779B97F4A7C15
@@ -76,6 +76,20 @@ def test_row_primitives_are_their_formulas(n, seed, factor):
     np.testing.assert_allclose(changed, w + factor * x)
     scale(changed, 0.5)
     np.testing.assert_allclose(changed, (w + factor * x) / 2)
+
+
+@given(places=st.sets(st.integers(0, 40), max_size=41), run=st.integers(0, 41), seed=st.integers(0, 99))
+def test_sorted_rows_with_and_without_gaps_are_their_formulas(places, run, seed):
+    """Rows without gaps are read without their indices."""
+    rng = np.random.default_rng(seed)
+    for features in (sorted(places), range(run), range(41 - run, 41)):
+        indices, w = np.array([7, *features, 9], dtype=np.uint32), rng.normal(size=42)
+        data, hi = rng.normal(size=len(indices)), len(indices) - 1
+        assert dot_sorted_row(w, indices, data, 1, hi) == pytest.approx(w[indices[1:hi]] @ data[1:hi], abs=1e-12)
+        wanted = w.copy()
+        add_row(wanted, 0.3, indices, data, 1, hi)
+        add_sorted_row(w, 0.3, indices, data, 1, hi)
+        np.testing.assert_array_equal(w, wanted)
 
 
 @given(n=st.integers(1, 6), width=st.integers(0, 9), seed=st.integers(0, 2**32))

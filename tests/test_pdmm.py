@@ -482,3 +482,37 @@ def test_it_is_known_by_name_and_to_scikit_learn():
     assert isinstance(resolve("pdmm"), Pdmm)
     settings = {"penalty": 2.0, "passes": 7, "neighbours": "all", "theta": 0.5}
     assert clone(Pdmm(**settings)).get_params() == settings
+
+
+def test_an_intercept_takes_no_longer_than_a_feature():
+    """Sparse rows of length one all pull at the intercept: with the features' penalty it took 8 times as long."""
+    X = sp.random(2000, 5000, 0.01, format="csr", random_state=0)
+    X = sp.csr_matrix(sp.diags(1 / np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())) @ X)
+    rng = np.random.default_rng(0)
+    score = X @ rng.normal(size=5000)
+    y = score / score.std() + 0.3 * rng.normal(size=2000) > 0
+    ticks = {}
+    for intercept in (False, True):
+        model = GadgetSVC(lam=1e-4, fit_intercept=intercept, random_state=0, max_iter=2000, tol=0.003).fit(X, y)
+        assert model.converged_
+        ticks[intercept] = model.n_iter_
+    assert ticks[True] < 1.5 * ticks[False]
+
+
+@pytest.mark.parametrize("n_nodes", [1, 6])
+@pytest.mark.parametrize("faults", [None, "churn"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_with_an_intercept_every_node_reaches_the_optimum_of_liblinear(n_nodes, faults, n_classes):
+    """Labels of unequal numbers, far from the origin, so that the intercept is large."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(300, 6)) + 1.0
+    y = np.digitize(X @ rng.normal(size=6) + rng.normal(size=300), [0.5, 2.0][: n_classes - 1])
+    model = GadgetSVC(n_nodes, lam=LAM, faults=faults, stopping=None, max_iter=800, random_state=0, record_every=0)
+    model.fit(X, y)
+    best = LinearSVC(loss="hinge", C=1 / (LAM * 300), tol=1e-9, max_iter=10**6).fit(X, y)
+    ones, outputs = sp.csr_matrix(np.c_[X, np.ones(300)]), len(best.coef_)
+    objective = Objective(ones, y.astype(np.int32), np.ones(300), np.ones(300), LAM, outputs)
+    wanted = objective(np.c_[best.coef_, best.intercept_][None]).objective[0]
+    found = np.concatenate([model.node_coef_.reshape(n_nodes, outputs, 6),
+                            model.node_intercept_.reshape(n_nodes, outputs, 1)], axis=2)  # fmt: skip
+    assert -1e-8 < objective(found).objective.max() / wanted - 1 < 1e-3

@@ -119,10 +119,8 @@ class Block:
             flags,
         )  # fmt: skip
 
-    def models(self, average: bool = True) -> Floats:
-        """The model every node would answer with now: the average of its iterates, or the last one."""
-        if not average:
-            return self.w
+    def averages(self) -> Floats:
+        """The average of every node's iterates."""
         count = np.maximum(self.iterates, 1)[:, None, None]
         return np.asarray(self.w_sum / count, dtype=np.float64)
 

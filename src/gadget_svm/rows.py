@@ -32,7 +32,9 @@ class Shares(NamedTuple):
 class Rows(NamedTuple):
     """CSR rows with their class index and cost, and which node owns them; ``mass`` is cumulative within a node.
 
+    The features of a row are in ascending order, each once.
     ``pairs`` has, one against one, the two classes of every output, +1 first; it is empty one against the rest.
+    With ``intercept``, the last entry of every row is the 1 of the last feature, whose weight is the intercept.
     """
 
     indptr: NDArray[np.int32]
@@ -44,18 +46,19 @@ class Rows(NamedTuple):
     start: NDArray[np.int64]
     mass: Floats
     pairs: NDArray[np.int32] = NO_PAIRS
+    intercept: bool = False
 
     @classmethod
     def of(
         cls, X: sp.csr_matrix, label: NDArray[np.int32], cost: Floats, shares: Shares,
-        pairs: NDArray[np.int32] = NO_PAIRS,
+        pairs: NDArray[np.int32] = NO_PAIRS, intercept: bool = False,
     ) -> "Rows":  # fmt: skip
         """Rows of X dealt out by ``shares``. X is not copied."""
         mass = np.empty(len(shares.times))
         if len(mass):
             for lo, hi in zip(shares.start[:-1], shares.start[1:], strict=True):
                 mass[lo:hi] = np.cumsum(shares.times[lo:hi])
-        return cls(X.indptr, X.indices, X.data, label, cost, shares.order, shares.start, mass, pairs)
+        return cls(X.indptr, X.indices, X.data, label, cost, shares.order, shares.start, mass, pairs, intercept)
 
     def of_nodes(self, first: int, last: int) -> "Rows":
         """The same for the nodes first:last alone; the CSR arrays are shared, not copied."""

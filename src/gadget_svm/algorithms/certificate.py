@@ -35,12 +35,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gadget_svm.algorithms.contract import Certifiable
+from gadget_svm.algorithms.contract import Certifiable, models
 from gadget_svm.block import Block
 from gadget_svm.gossip import Round
 from gadget_svm.kernels import certificate as moves
 from gadget_svm.kernels.compiler import interpreted
-from gadget_svm.kernels.dual import DualRows, multiplicity
+from gadget_svm.kernels.dual import dual_rows, multiplicity
 from gadget_svm.kernels.gossip import arrange
 from gadget_svm.mail import ENVELOPE, Mail
 
@@ -115,8 +115,8 @@ class Inquiry:
     failure: str = ""
     exchanges: int = 0
     interpret: bool | None = None  # whether the protocol runs in Python; None: if the block has few edges
-    _computed: Flags = field(init=False)
-    _rows: DualRows = field(init=False, repr=False)
+    _computed: bool = False
+    _own_sums: moves.OwnSums = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         block, K = self.block, self.block.w.shape[1]
@@ -137,10 +137,10 @@ class Inquiry:
             np.zeros((ends, moves.KINDS), dtype=np.bool_), np.full((ends, moves.KINDS), -1, dtype=np.int64),
             np.full(ends, NEVER, dtype=np.int64),
         )  # fmt: skip
-        self._computed = np.zeros(k, dtype=np.bool_)
-        if "certified" not in block.scratch:
-            block.scratch["certified"] = DualRows.of(block.rows, 1.0)
-        self._rows = block.scratch["certified"]
+        if "own_sums" not in block.scratch:
+            rows = dual_rows(block)
+            block.scratch["own_sums"] = moves.OwnSums(rows, multiplicity(block.rows.mass, rows.start), K, F)
+        self._own_sums = block.scratch["own_sums"]
 
     @property
     def told(self) -> Flags:
@@ -180,19 +180,17 @@ class Inquiry:
         i = self.owner - self.block.first
         if 0 <= i < self.block.k:
             self.nodes.parent[i], self.nodes.has[i, moves.MODEL] = self.owner, True
-            self.nodes.model[i] = self.block.models(self.run.average)[i].ravel()
+            self.nodes.model[i] = models(self.run, self.block)[i].ravel()
 
     def _compute(self) -> None:
-        """The sums of the nodes that have just got the candidate; and the bound, where all sums are in."""
-        fresh = self.nodes.has[:, moves.MODEL] & ~self._computed
-        if fresh.any():
-            self._computed |= fresh
-            _, K, F = self.block.w.shape
-            times = multiplicity(self.block.rows.mass, self._rows.start)
-            self.block.team.run(
-                moves.own_sums, self.block.k, K * (F + len(self._rows.data) // max(self.block.k, 1)), fresh,
-                self.nodes, self.run.duals(self.block), self._rows, times, K, F,
-            )  # fmt: skip
+        """The sums of all nodes when the first one has the candidate, which is everybody's; the bound when they are in.
+
+        A node reads its sums when it has the candidate itself.
+        """
+        holders = np.flatnonzero(self.nodes.has[:, moves.MODEL])
+        if len(holders) and not self._computed:
+            self._computed = True
+            self._own_sums(self.nodes.model[holders[0]], self.run.duals(self.block), self.nodes.total)
         if 0 <= self.owner - self.block.first < self.block.k:
             moves.judge(self.owner - self.block.first, self.nodes, self.ends, self.lam, *self.block.w.shape[1:])
 

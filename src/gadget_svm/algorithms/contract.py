@@ -20,6 +20,9 @@ class Run(Protocol):
     def average(self) -> bool:
         """Whether models are averages of iterates."""
 
+    def weights(self, block: Block) -> Floats:
+        """Every node's last iterate, nodes x outputs x features."""
+
     def iteration(self, block: Block, t: int) -> Round:
         """One iteration of a block's nodes: yields mail, is sent deliveries."""
 
@@ -28,6 +31,11 @@ class Run(Protocol):
 
     def leap(self, block: Block, count: int) -> tuple[int, int]:
         """Several iterations of a block that holds all nodes; returns the messages sent and their bytes."""
+
+
+def models(run: Run, block: Block) -> Floats:
+    """The model every node would answer with now: the average of its iterates, or the last one."""
+    return block.averages() if run.average else run.weights(block)
 
 
 class Certifiable(Run, Protocol):

@@ -142,6 +142,10 @@ class GadgetRun:
         """How many iterates the average holds at most."""
         return max(1, self.window // self.local_steps)
 
+    def weights(self, block: Block) -> Floats:
+        """Every node's last iterate, nodes x outputs x features."""
+        return block.w
+
     def iteration(self, block: Block, t: int) -> gossip.Round:
         """Iteration t of Algorithm 2 on every node of the block; yields mail, is sent deliveries."""
         width, radius = block.s.shape[1], self.radius

@@ -52,6 +52,10 @@ class MomDsvmRun:
     tol: float
     average: bool = False
 
+    def weights(self, block: Block) -> Floats:
+        """Every node's last iterate, nodes x outputs x features."""
+        return block.w
+
     def iteration(self, block: Block, t: int) -> gossip.Round:
         """Iteration t on every node of the block: solve, broadcast, listen."""
         if "dual" not in block.edge:

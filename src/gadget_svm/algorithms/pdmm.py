@@ -36,7 +36,7 @@ from gadget_svm.block import Block, Links
 from gadget_svm.gossip.protocol import arranged, post
 from gadget_svm.kernels import pdmm as moves
 from gadget_svm.kernels import pdmm_leap as leaps
-from gadget_svm.kernels.dual import NEVER, DualRows, multiplicity
+from gadget_svm.kernels.dual import NEVER, DualRows, dual_rows, multiplicity
 from gadget_svm.kernels.gossip import EPOCH
 from gadget_svm.mail import Mail, letter_bytes
 from gadget_svm.network import Network
@@ -49,6 +49,10 @@ AGAIN = 0.8
 brings mail from all sides, as at the hub of a star, a single pass is too inexact for theta = 1, and w never settles."""
 ALL_THETA, ALL_PASSES = 0.85, 2
 """With all neighbours in every tick: one pass is too inexact for a theta near 1, a third gains nothing."""
+FEW_NODES, WORTH_SHARING = 64, 1_000_000
+"""Few nodes are shared unevenly among threads, which then wait for each other. So many numbers a tick are worth it."""
+SELDOM = 8
+"""Most rows rest: so many times as many as a tick works on."""
 LONGEST_CALL = 50_000_000
 """Numbers to touch before going back to the interpreter, which may have been told to stop."""
 _ENDS = (
@@ -75,6 +79,14 @@ class PdmmRun:
     again: float  # theta for mail right after other mail of the same sender
     average: bool = False
     lone: bool = False  # the network has one node, which has no edges
+
+    def weights(self, block: Block) -> Floats:
+        """Every node's last iterate, nodes x outputs x features."""
+        if not (block.rows.intercept and "dual" in block.edge):
+            return block.w
+        w = block.w.copy()
+        w[..., -1] *= moves.INTERCEPT_UNIT
+        return w
 
     def iteration(self, block: Block, t: int) -> gossip.Round:
         """Tick t on every node of the block: solve (a, b), push (c), receive (d)."""
@@ -128,11 +140,12 @@ class PdmmRun:
         hearing = (_back(block), self.theta, self.again, self.rho is None)
         ends = len(edges.target)
         said: tuple[Any, ...] = (np.empty(ends), np.empty((ends, 5))) if self.everyone else (self._letters(block),)
+        width = _work(block) if self._shares(block) else 0
         most, done = max(1, LONGEST_CALL // max(block.k * _work(block), 1)), 0
         while done < count:
             some = min(most, count - done)
             block.team.together(
-                leaps.broadcasts if self.everyone else leaps.pushes, block.k, _work(block), nodes, edges, *solving,
+                leaps.broadcasts if self.everyone else leaps.pushes, block.k, width, nodes, edges, *solving,
                 block.seed, *hearing, block.exchanges, *said, some,
             )  # fmt: skip
             block.exchanges += some
@@ -140,6 +153,12 @@ class PdmmRun:
         block.iterates += count
         sent = count * (ends if self.everyone else int((np.diff(edges.ptr) > 0).sum()))
         return sent, sent * letter_bytes(block.s.shape[1], 2)
+
+    def _shares(self, block: Block) -> bool:
+        """Whether a tick is worth sharing among threads."""
+        vectors = block.s.shape[1] * (1 + (len(block.links.target) if self.everyone else block.k) / max(block.k, 1))
+        rows = len(block.rows.data) / max(block.k, 1) / SELDOM
+        return block.k >= FEW_NODES or block.k * max(vectors, rows) >= WORTH_SHARING
 
     def _leap_alone(self, block: Block, count: int) -> tuple[int, int]:
         """Ticks of a network of one node, which sends nothing."""
@@ -181,11 +200,14 @@ class PdmmRun:
         block.edge.update(
             dual=np.zeros((block.w.shape[1], len(rows.order))),
             rest=np.zeros((block.w.shape[1], len(rows.order)), dtype=np.uint8), curve=curve, R=np.zeros(block.k),
-            tau=np.zeros(block.k), stir=np.full(block.w.shape[:2], STIR), z=np.zeros((ends, block.s.shape[1])),
-            rho=rho, strain=np.zeros(ends), open=np.ones(ends, dtype=np.bool_), due=np.zeros(ends, dtype=np.bool_),
+            tau=np.zeros(block.k), stir=np.full(block.w.shape[:2], STIR), intercept=np.zeros(block.w.shape[:2]),
+            z=np.zeros((ends, block.s.shape[1])), rho=rho,
+            strain=np.zeros(ends), open=np.ones(ends, dtype=np.bool_), due=np.zeros(ends, dtype=np.bool_),
             agreed=np.full(ends, self.rho is not None), seen=np.full(ends, block.exchanges - 2, dtype=np.int64),
             ease=np.ones(ends), **counts,
         )  # fmt: skip
+        if block.rows.intercept:
+            block.w[..., -1] /= moves.INTERCEPT_UNIT
         if len(rows.pairs):
             block.edge["rest"][rows.unseen()] = NEVER
         moves.begin(_nodes(block), _edges(block))
@@ -271,16 +293,19 @@ def _edges(block: Block) -> moves.Edges:
 
 def _nodes(block: Block) -> moves.Nodes:
     own = block.edge
-    return moves.Nodes(block.alive, block.first, block.flat, own["curve"], own["R"], own["tau"], own["stir"])
+    return moves.Nodes(
+        block.alive, block.first, block.flat, own["curve"], own["R"], own["tau"], own["stir"], own["intercept"]
+    )
 
 
 def _rows(block: Block) -> DualRows:
     """The block's rows, node after node, with their bounds; a copy is made once."""
     if "rows" not in block.scratch:
-        block.scratch["rows"] = DualRows.of(block.rows, 1.0).grouped()
+        rows = dual_rows(block).with_constant(moves.INTERCEPT_UNIT) if block.rows.intercept else dual_rows(block)
+        block.scratch["rows"] = rows.grouped()
         block.scratch["turn"] = np.zeros(len(block.rows.order), dtype=np.int64)
-    rows: DualRows = block.scratch["rows"]
-    return rows
+    made: DualRows = block.scratch["rows"]
+    return made
 
 
 def _back(block: Block) -> Ints:

@@ -214,6 +214,7 @@ def gathered(rows: Rows, first: int, last: int) -> Rows:
     return Rows(
         X.indptr.astype(kind), X.indices.astype(rows.indices.dtype), X.data, rows.label[mine.order],
         rows.cost[mine.order], np.arange(len(mine.order)), mine.start, mine.mass, rows.pairs,
+        rows.intercept,
     )  # fmt: skip
 
 
@@ -267,7 +268,8 @@ def _remember(runtime: "LocalRuntime | RayRuntime", models: Floats, last: Floats
     names = ("w", "w_sum", "iterates", "steps")
     if isinstance(runtime, LocalRuntime):
         blocks, exchanges = runtime.blocks, runtime.blocks[0].exchanges
-        w, w_sum, iterates, steps = (np.concatenate([getattr(b, name) for b in blocks]) for name in names)
+        w_sum, iterates, steps = (np.concatenate([getattr(b, name) for b in blocks]) for name in names[1:])
+        w = last.copy()
     else:
         w, w_sum, iterates, steps = (runtime.gather(name) for name in names)
         exchanges, here = runtime.exchanges(), runtime.here()

@@ -32,11 +32,12 @@ class Problem:
     sites: list[Hashable]
     n_outputs: int
     pairs: NDArray[np.int32] = field(default_factory=lambda: NO_PAIRS)  # of classes, one against one
+    intercept: bool = False  # whether the last feature is the constant 1
 
     @property
     def rows(self) -> Rows:
         """As the kernels read them."""
-        return Rows.of(self.X, self.label, self.cost, self.shares, self.pairs)
+        return Rows.of(self.X, self.label, self.cost, self.shares, self.pairs, self.intercept)
 
     @property
     def mean_cost(self) -> float:
@@ -45,6 +46,8 @@ class Problem:
 
     def occurring(self) -> "tuple[Problem, NDArray[np.intp]]":
         """The same problem without the features that no row has, and which are left; itself if they are few."""
+        if len(self.label) and np.diff(self.X.indptr).max() == self.X.shape[1]:  # a row has them all
+            return self, np.arange(self.X.shape[1])
         used = np.flatnonzero(np.bincount(self.X.indices, minlength=self.X.shape[1]))
         if len(used) > WORTH_SPARING * self.X.shape[1]:
             return self, np.arange(self.X.shape[1])

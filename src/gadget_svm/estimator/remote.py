@@ -101,7 +101,7 @@ class Shards:
         if terms.weight is not None:  # as `deal_by_sites` does it
             owner = np.repeat(np.arange(len(self.names)), np.diff(start))
             shares = deal_by_sites(owner, terms.weight[label], list(range(len(self.names))))[0]
-        self._rows = Rows.of(whole, label, np.ones(len(label)), shares, terms.pairs)
+        self._rows = Rows.of(whole, label, np.ones(len(label)), shares, terms.pairs, terms.intercept)
         used = np.zeros(self._width, dtype=np.bool_)
         for some in _pieces(whole.indices):
             used[some] = True

@@ -404,7 +404,9 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         outputs = len(pairs) or (1 if len(self.classes_) == 2 else len(self.classes_))
         if len(pairs) and self.engine == "local":
             check_memory(len(self.network_.indices), len(self.sites_), outputs, X.shape[1], len(label))
-        problem = Problem(X, label, np.ones(len(label)), times, shares, self.sites_, outputs, pairs)
+        problem = Problem(
+            X, label, np.ones(len(label)), times, shares, self.sites_, outputs, pairs, bool(self.fit_intercept)
+        )
         self._solve(problem, max_iter, stopping, observe, should_stop)
 
     def _solve(

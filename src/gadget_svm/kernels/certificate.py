@@ -4,7 +4,8 @@ Owns the arithmetic of the bound and the protocol of one edge. Nothing is ever s
 everything received may come late, twice or not at all: a node that lacks something asks for it again.
 """
 
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from gadget_svm.kernels.compiler import compiled, interpreted
 from gadget_svm.kernels.dual import DualRows
 from gadget_svm.kernels.gossip import find
-from gadget_svm.kernels.rows import sides
+from gadget_svm.kernels.rows import sides, stretch
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -25,8 +26,10 @@ KINDS = 4
 SOON, PART = 4, 32
 """A node asks (again) for what it lacks after SOON exchanges and a PART-th of those so far: deep trees take long."""
 EPS = 2.0**-52
-TOGETHER = 1 << 18
+TOGETHER = 1 << 20
 """Numbers of several nodes that are summed at a time: more nodes if they are small."""
+KEPT = 1 << 24
+"""Up to so many entries of rows, they are kept between certificates in the order of the nodes: a copy of the rows."""
 
 
 class Nodes(NamedTuple):
@@ -67,42 +70,67 @@ def width(n_features: int, n_outputs: int) -> tuple[int, int, int, int]:
     return 0, D, D + 4 * n_outputs + 3, 2 * n_outputs + 2
 
 
-def own_sums(
-    lo: int, hi: int, which: Flags, nodes: Nodes, alpha: Floats, rows: DualRows, times: Floats, K: int, F: int
-) -> None:
-    """What the rows of each chosen node add to the sums, at the candidate; alpha is cut to its box [0, c_r].
+class OwnSums:
+    """What the rows of each node add to the sums, at a candidate; alpha is cut to its box [0, c_r].
 
     Not compiled: scipy's products do the work. They add row by row, so a node's sums are the same whichever other
     nodes are worked on with it.
     """
-    X = sp.csr_matrix((rows.data, rows.indices, rows.indptr), shape=(len(rows.label), F))
-    chosen = lo + np.flatnonzero(which[lo:hi])
-    work = np.cumsum(K * (F + rows.start[chosen + 1] - rows.start[chosen])) // TOGETHER
-    for some in np.split(chosen, np.flatnonzero(np.diff(work)) + 1):
-        if len(some):
-            nodes.total[some] = sums_of(some, X, nodes.model[some[0]].reshape(K, F), alpha, rows, times)
+
+    def __init__(self, rows: DualRows, times: Floats, K: int, F: int) -> None:
+        self.rows, self.times, self.K, self.F = rows, times, K, F
+        work = np.cumsum(K * (F + np.diff(rows.start))) // TOGETHER
+        cuts = [0, *(np.flatnonzero(np.diff(work)) + 1).tolist(), len(work)]
+        self._parts: list[tuple[int, int]] = [(lo, hi) for lo, hi in pairwise(cuts) if hi > lo]
+        self._kept: list[_Part] = [] if len(rows.data) > KEPT else [self._part(*part) for part in self._parts]
+
+    def __call__(self, w: Floats, alpha: Floats, total: Floats) -> None:
+        """The sums of every node into the lines of ``total``, see `width`, for the candidate ``w``."""
+        for number, (lo, hi) in enumerate(self._parts):
+            part = self._kept[number] if self._kept else self._part(lo, hi)
+            total[lo:hi] = self._sums(part, w.reshape(self.K, self.F), alpha)
+
+    def _part(self, lo: int, hi: int) -> "_Part":
+        rows, F = self.rows, self.F
+        places = slice(rows.start[lo], rows.start[hi])
+        ends, order = rows.start[lo : hi + 1] - rows.start[lo], rows.order[places]
+        if len(order) and order[-1] - order[0] == len(order) - 1 and (np.diff(order) == 1).all():
+            X = stretch(sp.csr_matrix((rows.data, rows.indices, rows.indptr), shape=(len(rows.label), F)),
+                        int(order[0]), int(order[-1]) + 1)  # fmt: skip
+        else:
+            X = sp.csr_matrix((rows.data, rows.indices, rows.indptr), shape=(len(rows.label), F))[order]
+        lengths, owner = np.diff(X.indptr), np.repeat(np.arange(hi - lo), np.diff(ends))
+        longest = np.zeros(hi - lo)
+        np.maximum.at(longest, owner, lengths)
+        kind: Any = np.int32 if (hi - lo) * F < 2**31 else np.int64
+        columns = X.indices + np.repeat((owner * F).astype(kind), lengths)  # every node has its own
+        apart = sp.csr_matrix((X.data, columns, X.indptr), shape=(len(order), (hi - lo) * F))
+        adder = sp.csr_matrix((np.ones(len(order)), np.arange(len(order)), ends), shape=(hi - lo, len(order)))
+        y, norm = sides(rows.pairs, self.K, rows.label[order]), np.sqrt(rows.norm2[places, None])
+        counts = np.hstack([(np.diff(ends) + longest + 16.0)[:, None], np.ones((hi - lo, 1))])
+        return _Part(places, X, apart.T, adder, y, norm, counts)
+
+    def _sums(self, part: "_Part", w: Floats, alpha: Floats) -> Floats:
+        (K, F), k, most, y = w.shape, len(part.counts), self.rows.upper[part.places, None], part.y
+        a = np.clip(alpha[:, part.places].T, 0.0, most) * (y != 0.0)
+        with np.errstate(over="ignore", invalid="ignore"):  # then there is no certificate
+            hinge = most * np.maximum(0.0, np.abs(y) - y * (part.X @ w.T))
+            size = most * (np.abs(y) + part.norm * np.sqrt(sq_lengths(w, K)) * np.abs(y))
+        added = part.adder @ np.hstack([hinge, a, size, a * part.norm, self.times[part.places, None]])
+        v = (part.apart @ (a * y)).reshape(k, F, K).swapaxes(1, 2).reshape(k, K * F)
+        return np.hstack([v, added, part.counts])
 
 
-def sums_of(some: Ints, X: sp.csr_matrix, w: Floats, alpha: Floats, rows: DualRows, times: Floats) -> Floats:
-    """The sums of some nodes, a line each; see `width`."""
-    (K, F), counts = w.shape, rows.start[some + 1] - rows.start[some]
-    ends = np.concatenate([[0], np.cumsum(counts)])
-    owner = np.repeat(np.arange(len(some)), counts)
-    place = np.arange(ends[-1]) + (rows.start[some] - ends[:-1])[owner]
-    X, most, norm = X[rows.order[place]], rows.upper[place, None], np.sqrt(rows.norm2[place, None])
-    y = sides(rows.pairs, K, rows.label[rows.order[place]])
-    a = np.clip(alpha[:, place].T, 0.0, most) * (y != 0.0)
-    with np.errstate(over="ignore", invalid="ignore"):  # then there is no certificate
-        hinge = most * np.maximum(0.0, np.abs(y) - y * (X @ w.T))
-        size = most * (np.abs(y) + norm * np.sqrt(sq_lengths(w, K)) * np.abs(y))
-    each = np.hstack([hinge, a, size, a * norm, times[place, None]])
-    added = sp.csr_matrix((np.ones(len(place)), np.arange(len(place)), ends), shape=(len(some), len(place))) @ each
-    lengths, longest = np.diff(X.indptr), np.zeros(len(some))
-    np.maximum.at(longest, owner, lengths)
-    columns = X.indices + np.repeat(owner * F, lengths)  # every node has its own
-    apart = sp.csr_matrix((X.data, columns, X.indptr), shape=(len(place), len(some) * F))
-    v = (apart.T @ (a * y)).reshape(len(some), F, K).swapaxes(1, 2).reshape(len(some), K * F)
-    return np.hstack([v, added, (counts + longest + 16.0)[:, None], np.ones((len(some), 1))])
+class _Part(NamedTuple):
+    """Some nodes' rows, as `OwnSums` needs them."""
+
+    places: slice
+    X: sp.csr_matrix
+    apart: sp.csc_matrix  # the rows as columns, with places of their own for every node's features
+    adder: sp.csr_matrix  # nodes x rows
+    y: Floats
+    norm: Floats
+    counts: Floats
 
 
 def conclude(bound: Floats, w: Floats, total: Floats, lam: float, K: int, F: int) -> None:

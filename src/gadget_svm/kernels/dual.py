@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gadget_svm.kernels.compiler import compiled
 from gadget_svm.kernels.draws import EXAMPLE, draw
 from gadget_svm.kernels.rows import side
-from gadget_svm.kernels.vectors import add_row, ask_for_sparse_row, dot_row, dot_row_abreast
+from gadget_svm.kernels.vectors import add_row, add_sorted_row, ask_for_sparse_row, dot_row, dot_sorted_row
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -32,6 +32,7 @@ class DualRows(NamedTuple):
     """CSR rows and who owns them: node i owns the places start[i]:start[i+1], place p holds row ``order[p]``.
 
     ``upper[p]`` is c_r with the row's multiplicity in it, ``norm2[p]`` is |x_r|^2. ``pairs`` are those of `side`.
+    If ``constant`` is positive, the last entry of every row, that of the intercept, has this value instead of its own.
     """
 
     indptr: NDArray[np.int32]
@@ -43,13 +44,18 @@ class DualRows(NamedTuple):
     upper: Floats
     norm2: Floats
     pairs: NDArray[np.int32] = NO_PAIRS
+    constant: float = 0.0
 
     @classmethod
     def of(cls, rows: Any, top: float) -> "DualRows":
         """The rows of a block (see `gadget_svm.rows.Rows`), each bounded by top * its cost * its multiplicity."""
-        norm2 = sq_norms(rows)[rows.order]
+        norm2 = sq_norms(rows)[rows.order] if len(rows.order) else np.empty(0)
         upper = top * rows.cost[rows.order] * multiplicity(rows.mass, rows.start)
         return cls(rows.indptr, rows.indices, rows.data, rows.label, rows.order, rows.start, upper, norm2, rows.pairs)
+
+    def with_constant(self, constant: float) -> "DualRows":
+        """The same with another value than 1 as the last entry of every row."""
+        return self._replace(norm2=np.maximum(self.norm2 - 1.0, 0.0) + constant**2, constant=constant)
 
     def unseen(self) -> NDArray[np.bool_]:
         """Outputs x places: the rows that an output does not see, as they are of neither class of its pair."""
@@ -68,6 +74,14 @@ class DualRows(NamedTuple):
         X = as_matrix(self, self.data)[self.order]
         label = self.label[self.order]
         return self._replace(indptr=X.indptr, indices=unsigned(X.indices), data=X.data, label=label, order=here)
+
+
+def dual_rows(block: Any) -> DualRows:
+    """A block's rows, each bounded by its cost and multiplicity; made once."""
+    if "dual_rows" not in block.scratch:
+        block.scratch["dual_rows"] = DualRows.of(block.rows, 1.0)
+    made: DualRows = block.scratch["dual_rows"]
+    return made
 
 
 def unsigned(indices: NDArray[Any]) -> NDArray[Any]:
@@ -160,9 +174,13 @@ def waking(turn: Ints, rest: NDArray[np.uint8], lo: int, hi: int, seed: int, nod
     """
     end = lo
     for p in range(lo, hi):
-        turn[end] = p
-        end += rest[p] == 0
-        rest[p] -= 0 < rest[p] < NEVER
+        if rest[p] == 0:
+            turn[end] = p
+            end += 1
+    mine = rest[lo:hi]
+    for p in range(len(mine)):  # a loop of its own: many rows are counted down at once
+        if mine[p] != 0 and mine[p] != NEVER:
+            mine[p] -= 1
     mix(turn, lo, end, seed, node, clock)
     return end
 
@@ -170,15 +188,17 @@ def waking(turn: Ints, rest: NDArray[np.uint8], lo: int, hi: int, seed: int, nod
 @compiled
 def rested_pass(
     w: Floats, alpha: Floats, rest: NDArray[np.uint8], turn: Ints, rows: DualRows, lo: int, hi: int, target: int,
-    kappa: float, wide: float, longest: float,
+    kappa: float, ratio: float, wide: float, longest: float,
 ) -> float:  # fmt: skip
     """`dual_pass` that sends rows to rest: one at a bound, where it belongs, by a wide margin.
 
     It rests for a pass per ``wide`` that its margin is on the right side of 1, ``longest`` at most. So no row is ever
     forgotten, any alpha stays feasible, and the optimum is the same; most rows of real data rest most of the time.
+    With a constant, kappa / ``ratio`` stands in the place of kappa for its weight.
     Returns by how much margins were off, on average, where an alpha had to move; 0 if none had.
     """
-    off, count, wide = 0.0, 0, max(wide, 1e-12)
+    off, count, wide, constant, end = 0.0, 0, max(wide, 1e-12), rows.constant, len(w) - 1
+    skipped, more = 1 if constant > 0.0 else 0, constant * constant * (ratio - 1.0)
     for place in range(lo, hi):
         p = turn[place]
         if place + AHEAD < hi:
@@ -188,16 +208,18 @@ def rested_pass(
         if rows.norm2[p] == 0.0:
             alpha[p] = most  # an empty row's loss is 1 whatever w is
             continue
-        first, last = rows.indptr[r], rows.indptr[r + 1]
+        first, last = rows.indptr[r], rows.indptr[r + 1] - skipped
         y = side(rows.pairs, target, rows.label[r])
-        short = 1.0 - y * dot_row_abreast(w, rows.indices, rows.data, first, last)
+        short = 1.0 - y * (dot_sorted_row(w, rows.indices, rows.data, first, last) + constant * w[end])
         if (alpha[p] <= 0.0 and short <= 0.0) or (alpha[p] >= most and short >= 0.0):
             rest[p] = int(min(abs(short) / wide, longest))
             continue
         off += abs(short)
         count += 1
-        moved = min(max(alpha[p] + short * kappa / rows.norm2[p], 0.0), most)
-        add_row(w, (moved - alpha[p]) * y / kappa, rows.indices, rows.data, first, last)
+        moved = min(max(alpha[p] + short * kappa / (rows.norm2[p] + more), 0.0), most)
+        factor = (moved - alpha[p]) * y / kappa
+        add_sorted_row(w, factor, rows.indices, rows.data, first, last)
+        w[end] += factor * constant * ratio
         alpha[p] = moved
     return off / count if count > 0 else 0.0
 

@@ -15,7 +15,7 @@ from gadget_svm.kernels.draws import mix_bits
 
 Floats = NDArray[np.float64]
 _GOLDEN, _ONE = np.uint64(0x9E3779B97F4A7C15), np.uint64(1)
-PIECE = 1 << 18
+PIECE = 1 << 14
 """Entries that are hashed at a time, so that memory stays bounded."""
 
 

@@ -9,7 +9,7 @@ from gadget_svm.kernels.prefetch import LINE, hint
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
-ONE, TWO, THREE, FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+ONE, TWO, THREE, FOUR, FIVE, SIX, SEVEN = (np.uint64(number) for number in range(1, 8))
 """Of a type that compiled code knows not to count from the end, and need not check."""
 
 
@@ -23,8 +23,13 @@ def dot_row(w: Floats, indices: Ints, data: Floats, lo: int, hi: int) -> float:
 
 
 @compiled
-def dot_row_abreast(w: Floats, indices: Ints, data: Floats, lo: int, hi: int) -> float:
-    """`dot_row` in four running sums of fixed order, that need not wait for each other: the same bits every time."""
+def dot_sorted_row(w: Floats, indices: Ints, data: Floats, lo: int, hi: int) -> float:
+    """`dot_row` for a row whose features are in ascending order, each once: faster, above all if none is left out.
+
+    Running sums of fixed order need not wait for each other, and give the same bits every time.
+    """
+    if hi > lo and indices[hi - 1] - indices[lo] == hi - lo - 1:
+        return dot_run(w, data, int(indices[lo]), lo, hi - lo)
     a = b = c = d = 0.0
     p, end = np.uint64(lo), np.uint64(hi)
     while p + FOUR <= end:
@@ -37,6 +42,38 @@ def dot_row_abreast(w: Floats, indices: Ints, data: Floats, lo: int, hi: int) ->
         a += w[indices[p]] * data[p]
         p += ONE
     return (a + b) + (c + d)
+
+
+@compiled
+def dot_run(w: Floats, data: Floats, first: int, lo: int, count: int) -> float:
+    """The product of w[first:first+count] and data[lo:lo+count]."""
+    a = b = c = d = e = f = g = h = 0.0
+    whole = count - count % 8
+    for j in range(0, whole, 8):
+        p, q = np.uint64(first + j), np.uint64(lo + j)
+        a += w[p] * data[q]
+        b += w[p + ONE] * data[q + ONE]
+        c += w[p + TWO] * data[q + TWO]
+        d += w[p + THREE] * data[q + THREE]
+        e += w[p + FOUR] * data[q + FOUR]
+        f += w[p + FIVE] * data[q + FIVE]
+        g += w[p + SIX] * data[q + SIX]
+        h += w[p + SEVEN] * data[q + SEVEN]
+    total = ((a + b) + (c + d)) + ((e + f) + (g + h))
+    for j in range(whole, count):
+        total += w[first + j] * data[lo + j]
+    return total
+
+
+@compiled
+def add_sorted_row(w: Floats, factor: float, indices: Ints, data: Floats, lo: int, hi: int) -> None:
+    """`add_row` for a row whose features are in ascending order, each once; the same bits."""
+    if hi > lo and indices[hi - 1] - indices[lo] == hi - lo - 1:
+        first = np.uint64(indices[lo])
+        for j in range(np.uint64(hi - lo)):
+            w[first + j] += factor * data[np.uint64(lo) + j]
+    else:
+        add_row(w, factor, indices, data, lo, hi)
 
 
 @compiled

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm.algorithms.certificate import Certificate, Inquiry, failed, few_edges, gather, longest
-from gadget_svm.algorithms.contract import Certifiable, Run
+from gadget_svm.algorithms.contract import Certifiable, Run, models
 from gadget_svm.block import Block
 from gadget_svm.gossip import Round
 from gadget_svm.mail import Delivery, Exchange, Mail
@@ -142,12 +142,13 @@ class LocalRuntime:
 
     def models(self) -> Floats:
         """Every node's model, nodes x outputs x features."""
-        parts = [block.models(self.run.average) for block in self.blocks]
+        parts = [models(self.run, block) for block in self.blocks]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def weights(self) -> Floats:
         """Every node's last iterate, nodes x outputs x features."""
-        return self.blocks[0].w if len(self.blocks) == 1 else np.concatenate([block.w for block in self.blocks])
+        parts = [self.run.weights(block) for block in self.blocks]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def sizes(self) -> Floats:
         """n_i of every node."""

@@ -377,13 +377,17 @@ class RayRuntime:
         self.nbytes += nbytes + 8 * self.spared * (messages if vectors is None else vectors)
 
 
+STATE_FORMAT = 2
+"""Of a block's arrays in a checkpoint; a change of their meaning makes it the checkpoint of another run."""
+
+
 def even_bounds(nodes: int, parts: int) -> Ints:
     """Where blocks of consecutive nodes begin and end: as the simulator's."""
     return np.array([nodes * part // parts for part in range(parts + 1)], dtype=np.int64)
 
 
 def _fingerprint(run: Run, network: Network, seed: int, sizes: Floats, shape: tuple[int, int], bounds: Ints) -> str:
-    said = hashlib.sha256(repr((run, seed, shape, network.transition)).encode())
+    said = hashlib.sha256(repr((STATE_FORMAT, run, seed, shape, network.transition)).encode())
     for part in (network.indptr, network.indices, *(network.weights or ()), sizes, bounds):
         said.update(np.ascontiguousarray(part).tobytes())
     return said.hexdigest()

@@ -41,7 +41,7 @@ class Given:
 
     def rows(self) -> Rows:
         """Copies: what came through Ray cannot be written, and kernels would be compiled a second time for it."""
-        copies: tuple[Any, ...] = tuple(np.array(part) for part in self.given)
+        copies: tuple[Any, ...] = tuple(np.array(part) if isinstance(part, np.ndarray) else part for part in self.given)
         return Rows(*copies)
 
 

@@ -21,9 +21,13 @@ STRIDE = 1.25
 
 FIRST_CHECK = 4
 """The iteration of the first certificate: large shards are within a per cent of the optimum by then."""
-SAFETY = 1.2
-"""A predicted number of iterations is raised by this factor: bounds fall ever more slowly, and a check that fails is
-paid for in vain."""
+SAFETY = 1.5
+"""A predicted number of iterations is raised by this factor: bounds fall ever more slowly, and a certificate takes as
+long as several iterations of a small network."""
+FALL = 2.5
+"""After the first certificate, bounds are taken to fall with this power of the iteration."""
+LONGEST_WAIT, SHORTEST_WAIT = 3, 1 / 16
+"""The next certificate comes after at most and at least so many times the iterations so far."""
 
 
 class Stopping(Protocol):
@@ -135,8 +139,8 @@ class GapBelow(Plain):
 
     A certificate costs about as much computation as an iteration, two vectors a node, and a few times the network's
     depth in exchanges. So the next one is made where the last two predict that the bound is at most tol, if bounds go
-    on falling by the same factor in every iteration: after at least an eighth of the iterations so far, and at most as
-    many again. One that is refused because a node has only just left is tried again in the next iteration.
+    on falling by the same factor in every iteration. One that is refused because a node has only just left is tried
+    again in the next iteration.
     """
 
     tol: float = 0.01
@@ -162,11 +166,14 @@ class GapBelow(Plain):
 
     def _wait(self, t: int, bound: float) -> int:
         """Iterations until the next certificate, from the bound before, ``value``, and that of now."""
-        most = max(1, t)
-        if not self.tol < bound < self.value < np.inf or t <= self.checked:
-            return most
-        rate = np.log(self.value / bound) / (t - self.checked)
-        return int(np.clip(np.ceil(SAFETY * np.log(bound / self.tol) / rate), max(1, t // 8), most))
+        if not np.isfinite(bound) or bound <= self.tol:
+            return max(1, 2 * t)
+        if self.tol < bound < self.value < np.inf and t > self.checked:
+            rate = np.log(self.value / bound) / (t - self.checked)
+            wait = SAFETY * np.log(bound / self.tol) / rate
+        else:
+            wait = t * ((bound / self.tol) ** (1 / FALL) - 1)
+        return int(np.ceil(np.clip(wait, max(1, SHORTEST_WAIT * t), LONGEST_WAIT * max(1, t))))
 
 
 RULES: dict[str, Callable[..., Stopping]] = {

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gadget_svm.algorithms.certificate import FREE, Certificate, Cost, Inquiry
-from gadget_svm.algorithms.contract import Run
+from gadget_svm.algorithms.contract import Run, models
 from gadget_svm.block import Block
 from gadget_svm.gossip import Diffusion, PushSum, Round
 from gadget_svm.kernels.dual import multiplicity
@@ -251,7 +251,9 @@ class Worker:
     def values(self, name: str) -> NDArray[Any]:
         """An array of the block with an entry per node; "models" are what the nodes would answer with."""
         if name == "models":
-            return self.block.models(self.run.average)
+            return models(self.run, self.block)
+        if name == "w":
+            return self.run.weights(self.block)
         found: NDArray[Any] = getattr(self.block, name)
         return found
 
