@@ -24,9 +24,9 @@ FIRST_CHECK = 4
 SAFETY = 1.5
 """A predicted number of iterations is raised by this factor: bounds fall ever more slowly, and a certificate takes as
 long as several iterations of a small network."""
-FALL = 2.5
+FALL = 3.5
 """After the first certificate, bounds are taken to fall with this power of the iteration."""
-LONGEST_WAIT, SHORTEST_WAIT = 3, 1 / 16
+LONGEST_WAIT, SHORTEST_WAIT = 1.5, 1 / 16
 """The next certificate comes after at most and at least so many times the iterations so far."""
 
 
@@ -167,7 +167,7 @@ class GapBelow(Plain):
     def _wait(self, t: int, bound: float) -> int:
         """Iterations until the next certificate, from the bound before, ``value``, and that of now."""
         if not np.isfinite(bound) or bound <= self.tol:
-            return max(1, 2 * t)
+            return max(1, int(LONGEST_WAIT * t))
         if self.tol < bound < self.value < np.inf and t > self.checked:
             rate = np.log(self.value / bound) / (t - self.checked)
             wait = SAFETY * np.log(bound / self.tol) / rate
