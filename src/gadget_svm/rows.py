@@ -34,7 +34,8 @@ class Rows(NamedTuple):
 
     The features of a row are in ascending order, each once.
     ``pairs`` has, one against one, the two classes of every output, +1 first; it is empty one against the rest.
-    With ``intercept``, the last entry of every row is the 1 of the last feature, whose weight is the intercept.
+    If ``intercept_unit`` is positive, the last entry of every row is the 1 of the last feature, whose weight is the
+    intercept. An algorithm may hold that weight in units in which the feature is ``intercept_unit``.
     """
 
     indptr: NDArray[np.int32]
@@ -46,19 +47,19 @@ class Rows(NamedTuple):
     start: NDArray[np.int64]
     mass: Floats
     pairs: NDArray[np.int32] = NO_PAIRS
-    intercept: bool = False
+    intercept_unit: float = 0.0
 
     @classmethod
     def of(
         cls, X: sp.csr_matrix, label: NDArray[np.int32], cost: Floats, shares: Shares,
-        pairs: NDArray[np.int32] = NO_PAIRS, intercept: bool = False,
+        pairs: NDArray[np.int32] = NO_PAIRS, intercept_unit: float = 0.0,
     ) -> "Rows":  # fmt: skip
         """Rows of X dealt out by ``shares``. X is not copied."""
         mass = np.empty(len(shares.times))
         if len(mass):
             for lo, hi in zip(shares.start[:-1], shares.start[1:], strict=True):
                 mass[lo:hi] = np.cumsum(shares.times[lo:hi])
-        return cls(X.indptr, X.indices, X.data, label, cost, shares.order, shares.start, mass, pairs, intercept)
+        return cls(X.indptr, X.indices, X.data, label, cost, shares.order, shares.start, mass, pairs, intercept_unit)
 
     def of_nodes(self, first: int, last: int) -> "Rows":
         """The same for the nodes first:last alone; the CSR arrays are shared, not copied."""

@@ -28,7 +28,6 @@ from gadget_svm.peers.member import Member, State
 from gadget_svm.peers.messages import (
     METHODS,
     SPARE,
-    VERSION,
     Ack,
     Entry,
     Hello,
@@ -565,8 +564,8 @@ def field(number, kind, content):
 def test_a_higher_version_is_refused_in_words(name):
     kind = KINDS[name]
     data = kind.encode(SAMPLES[name][0])
-    with pytest.raises(Malformed, match=r"speaks version 3 .* this one version 2: this peer needs a newer") as refused:
-        kind.decode(data + field(1, 0, 3))
+    with pytest.raises(Malformed, match=r"speaks version 2 .* this one version 1: this peer needs a newer") as refused:
+        kind.decode(data + field(1, 0, 2))
     assert refused.value.reason == "version"
     with pytest.raises(Malformed, match="says no version") as refused:
         kind.decode(b"")
@@ -583,7 +582,7 @@ def test_unknown_fields_are_ignored(name):
 
 def test_unknown_fields_of_a_member_are_ignored():
     inner = field(1, 2, b"m") + field(2, 2, b"m:1") + field(3, 0, 1) + field(40, 2, b"later")
-    ack = field(1, 0, VERSION) + field(3, 0, 5) + field(6, 2, inner)
+    ack = field(1, 0, 1) + field(3, 0, 5) + field(6, 2, inner)
     assert envelope.decode_ack(ack).members == (Member("m", "m:1", 1, 0),)
 
 
@@ -599,7 +598,7 @@ def test_fields_may_come_in_any_order_but_only_one_vector():
 
 def test_a_status_nobody_knows():
     with pytest.raises(Malformed, match="no status 8"):
-        envelope.decode_ack(field(1, 0, VERSION) + field(2, 0, 8) + field(3, 0, 1))
+        envelope.decode_ack(field(1, 0, 1) + field(2, 0, 8) + field(3, 0, 1))
 
 
 @pytest.mark.parametrize(
@@ -675,8 +674,7 @@ def wild_field(rng, f, sane):
         return field(f.number, 2, content if likely else rng.choice(STRINGS))
     if f.type == TYPES.TYPE_DOUBLE:
         return field(f.number, 1, struct.pack("<d", 2.5 if likely else rng.choice(DOUBLES)))
-    usual = VERSION if f.name == "version" else 1
-    return field(f.number, 0, usual if likely else rng.choice(EDGES))
+    return field(f.number, 0, 1 if likely else rng.choice(EDGES))
 
 
 def wild(rng, name, sane=None):

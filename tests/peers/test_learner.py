@@ -9,7 +9,6 @@ pytest.importorskip("pydantic")
 pytest.importorskip("prometheus_client")
 from sites import LAM, SITES, above, excess
 
-from gadget_svm.kernels.pdmm import INTERCEPT_UNIT
 from gadget_svm.peers import leaving
 from gadget_svm.peers.charter import Charter
 from gadget_svm.peers.discretion import Discretion
@@ -63,13 +62,11 @@ class Net:
 
 
 def assert_balanced(learner):
-    """(n lam + R) w + sum A z = v: what every move of PDMM keeps true; see `kernels.pdmm` for the intercept."""
+    """(n lam + R) w + sum A z = v: what every move of PDMM keeps true."""
     edge, w = learner.block.edge, learner.block.flat[0]
     sign = np.where(learner.node < learner.block.links.target, 1.0, -1.0)
     left = (edge["curve"][0] + edge["R"][0]) * w + (sign * edge["open"]) @ edge["z"]
     v = learner.X.T @ (learner.duals[0] * np.where(learner.label == 1, 1.0, -1.0))
-    if learner.charter.intercept:
-        v[-1] = INTERCEPT_UNIT * v[-1] + edge["curve"][0] * (1 - INTERCEPT_UNIT**2) * edge["intercept"][0, 0]
     np.testing.assert_allclose(left, v, atol=1e-9 * np.abs(v).max())
 
 

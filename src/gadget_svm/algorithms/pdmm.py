@@ -82,10 +82,10 @@ class PdmmRun:
 
     def weights(self, block: Block) -> Floats:
         """Every node's last iterate, nodes x outputs x features."""
-        if not (block.rows.intercept and "dual" in block.edge):
+        if block.rows.intercept_unit in (0.0, 1.0) or "dual" not in block.edge:
             return block.w
         w = block.w.copy()
-        w[..., -1] *= moves.INTERCEPT_UNIT
+        w[..., -1] *= block.rows.intercept_unit
         return w
 
     def iteration(self, block: Block, t: int) -> gossip.Round:
@@ -206,8 +206,8 @@ class PdmmRun:
             agreed=np.full(ends, self.rho is not None), seen=np.full(ends, block.exchanges - 2, dtype=np.int64),
             ease=np.ones(ends), **counts,
         )  # fmt: skip
-        if block.rows.intercept:
-            block.w[..., -1] /= moves.INTERCEPT_UNIT
+        if block.rows.intercept_unit:
+            block.w[..., -1] /= block.rows.intercept_unit
         if len(rows.pairs):
             block.edge["rest"][rows.unseen()] = NEVER
         moves.begin(_nodes(block), _edges(block))
@@ -301,7 +301,8 @@ def _nodes(block: Block) -> moves.Nodes:
 def _rows(block: Block) -> DualRows:
     """The block's rows, node after node, with their bounds; a copy is made once."""
     if "rows" not in block.scratch:
-        rows = dual_rows(block).with_constant(moves.INTERCEPT_UNIT) if block.rows.intercept else dual_rows(block)
+        unit, rows = block.rows.intercept_unit, dual_rows(block)
+        rows = rows.with_constant(unit) if unit else rows
         block.scratch["rows"] = rows.grouped()
         block.scratch["turn"] = np.zeros(len(block.rows.order), dtype=np.int64)
     made: DualRows = block.scratch["rows"]

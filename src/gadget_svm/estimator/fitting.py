@@ -214,7 +214,7 @@ def gathered(rows: Rows, first: int, last: int) -> Rows:
     return Rows(
         X.indptr.astype(kind), X.indices.astype(rows.indices.dtype), X.data, rows.label[mine.order],
         rows.cost[mine.order], np.arange(len(mine.order)), mine.start, mine.mass, rows.pairs,
-        rows.intercept,
+        rows.intercept_unit,
     )  # fmt: skip
 
 

@@ -37,7 +37,8 @@ class Problem:
     @property
     def rows(self) -> Rows:
         """As the kernels read them."""
-        return Rows.of(self.X, self.label, self.cost, self.shares, self.pairs, self.intercept)
+        unit = intercept_unit(len(self.label), sum_of_squares(self.X)) if self.intercept else 0.0
+        return Rows.of(self.X, self.label, self.cost, self.shares, self.pairs, unit)
 
     @property
     def mean_cost(self) -> float:
@@ -60,6 +61,24 @@ class Problem:
         """The pooled problem, to measure by."""
         times = np.ones(len(self.label)) if self.times is None else self.times
         return Objective(self.X, self.label, self.cost, times, lam, self.n_outputs, team, self.pairs)
+
+
+INTERCEPT_UNIT = 0.2
+"""The unit of the intercept's feature as a part of the length of a typical row."""
+
+
+def intercept_unit(n_rows: int, squares: float) -> float:
+    """The unit of the intercept's feature for so many rows, of which ``squares`` is the sum of all |x|^2 with a 1 each.
+
+    A power of two: then it does not depend on the order in which squares were summed, and makes no rounding error.
+    """
+    length = np.sqrt(max(squares / max(n_rows, 1) - 1.0, 0.0))
+    return float(2.0 ** np.round(np.log2(INTERCEPT_UNIT * length))) if length > 0 else 1.0
+
+
+def sum_of_squares(X: sp.csr_matrix) -> float:
+    """The sum of |x|^2 over all rows."""
+    return float(np.einsum("i,i->", X.data, X.data))
 
 
 def pairs_of(n_classes: int, multi_class: str) -> NDArray[np.int32]:

@@ -21,7 +21,7 @@ from gadget_svm.data.formats import agree, note_label, read_raw
 from gadget_svm.data.paper import Parts
 from gadget_svm.data.partition import deal_by_sites
 from gadget_svm.estimator.places import shard_names, shown
-from gadget_svm.estimator.problem import WORTH_SPARING, as_csr, pairs_of, row_weights
+from gadget_svm.estimator.problem import WORTH_SPARING, as_csr, intercept_unit, pairs_of, row_weights, sum_of_squares
 from gadget_svm.estimator.shards import Agreed, warn_of_kinds
 from gadget_svm.kernels import Team
 from gadget_svm.rows import NO_PAIRS, Rows, Shares
@@ -47,6 +47,7 @@ class Look(NamedTuple):
     labels: NDArray[Any]  # each once
     counts: Ints
     guessed: int | None  # the number of the column that was taken as the label, where it has no name
+    squares: float  # the sum of |x|^2 over the rows
 
 
 class Terms(NamedTuple):
@@ -56,7 +57,7 @@ class Terms(NamedTuple):
     shift: bool  # whether svmlight ids count from 1
     classes: NDArray[Any]  # the labels, each once
     weight: Floats | None  # of a row of each class; None: every row counts once
-    intercept: bool
+    intercept_unit: float  # see `Rows`; 0: no intercept
     merged: Ints | None = None  # where several labels are one class: that of every label
     pairs: NDArray[np.int32] = NO_PAIRS  # of classes, one against one
 
@@ -89,7 +90,7 @@ class Shards:
         tables, labels = [], [terms.classes[:0]]
         for name in self.names:
             X, y = agree([Path(shown(name))], [self._raws.pop(0)], terms.width, not terms.shift)[0]
-            tables.append(as_csr(X, terms.intercept))
+            tables.append(as_csr(X, terms.intercept_unit > 0))
             labels.append(y)
             del X
         start = np.cumsum([len(y) for y in labels])
@@ -101,7 +102,7 @@ class Shards:
         if terms.weight is not None:  # as `deal_by_sites` does it
             owner = np.repeat(np.arange(len(self.names)), np.diff(start))
             shares = deal_by_sites(owner, terms.weight[label], list(range(len(self.names))))[0]
-        self._rows = Rows.of(whole, label, np.ones(len(label)), shares, terms.pairs, terms.intercept)
+        self._rows = Rows.of(whole, label, np.ones(len(label)), shares, terms.pairs, terms.intercept_unit)
         used = np.zeros(self._width, dtype=np.bool_)
         for some in _pieces(whole.indices):
             used[some] = True
@@ -162,7 +163,10 @@ def _from_tables(name: str, parts: Sequence[Any], label: str | None) -> Raw:
 def _look(name: str, raw: Raw) -> Look:
     labels, counts = np.unique(tidy_labels(Path(name), raw.y), return_counts=True)
     from_zero = raw.sparse_text and bool((raw.X.indices == 0).any())
-    return Look(raw.X.shape[0], raw.X.shape[1], raw.sparse_text, from_zero, raw.columns, labels, counts, raw.guessed)
+    return Look(
+        raw.X.shape[0], raw.X.shape[1], raw.sparse_text, from_zero, raw.columns, labels, counts, raw.guessed,
+        sum_of_squares(raw.X),
+    )  # fmt: skip
 
 
 def agreed_width(names: Sequence[str], looks: Sequence[Look]) -> tuple[int, bool]:
@@ -226,8 +230,10 @@ def pose(
     weight = None if weight is None else weight[np.cumsum(counts) - 1]
     pairs = pairs_of(len(classes), multi_class)
     merging = None if positive is None else merged
-    found = runtime.ask("settle", Terms(width, shift, labels, weight, intercept, merging, pairs))
     rows = np.array([look.rows for look in looks], dtype=np.int64)
+    count = int(rows.sum())
+    unit = intercept_unit(count, sum(look.squares for look in looks) + count) if intercept else 0.0
+    found = runtime.ask("settle", Terms(width, shift, labels, weight, unit, merging, pairs))
     used, sizes = np.logical_or.reduce([part[0] for part in found]), np.concatenate([part[1] for part in found])
     if weight is not None and not sizes.all():
         name = names[int(np.argmin(sizes))]

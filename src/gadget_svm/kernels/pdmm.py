@@ -5,10 +5,11 @@ Owns the arithmetic. Two vectors are kept consistent by every move: z of the ope
 w_i = (v_i - S_i) / (n_i lam + R_i) with S_i = sum_j A_ij z_ij and v_i = sum_r alpha_r y_r x_r, neither of which is
 ever formed. A move costs one reading of what it changes: on wide data these vectors, not the rows, take the time.
 
-The intercept is the weight of a constant feature that every row has. It is held in units in which that feature is
-INTERCEPT_UNIT instead of 1, so edges hold it 1 / INTERCEPT_UNIT^2 times as tightly as other weights. Its regulariser is
-n_i lam INTERCEPT_UNIT^2 in these units, which `solve` goes by. Between two solves, every move takes it for n_i lam, as
-that of the other weights. The next solve makes up for this, from what the intercept was after the last: the anchor.
+The intercept is the weight of a constant feature that every row has. All rows pull at it alike, so it needs a larger
+penalty than features that few rows have. It is held in units in which that feature is not 1 but u, which is
+`Rows.intercept_unit`, so edges hold it 1 / u^2 times as tightly. Its regulariser is n_i lam u^2 in these units, and
+`solve` goes by that. Between two solves, every move takes it for n_i lam, as that of the other weights. The next solve
+makes up for this, from what the intercept was after the last: the anchor.
 """
 
 from typing import NamedTuple
@@ -25,9 +26,6 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-INTERCEPT_UNIT = 0.3
-"""All rows pull at the intercept alike, which needs a larger penalty than features that few rows have. With 1, sparse
-rows of length one take up to ten times the ticks; with 0.1, dense rows that are much longer take twice as many."""
 UNITS = 14.0
 """A node wishes its edges' penalties to add up to so many times lam sum |x_r|^2."""
 STRAINED, SLACK = 2.0, 2.0
@@ -146,7 +144,7 @@ def solve(
             continue
         kappa, mine, end = nodes.curve[i] + nodes.R[i], rows.start[i], rows.start[i + 1]
         longest, place = min(LONGEST_REST * passes, NEVER - 1.0), w.shape[2] - 1
-        ratio = intercept_ratio(nodes.curve[i], nodes.R[i])
+        ratio = intercept_ratio(nodes.curve[i], nodes.R[i], rows.constant)
         for c in range(w.shape[1]):
             target = 1 if w.shape[1] == 1 else c
             if rows.constant > 0.0:
@@ -165,9 +163,9 @@ def solve(
 
 
 @compiled
-def intercept_ratio(curve: float, R: float) -> float:
+def intercept_ratio(curve: float, R: float, unit: float) -> float:
     """How much more easily the intercept moves than other weights: (n_i lam + R_i) by the same for the intercept."""
-    own = curve * INTERCEPT_UNIT * INTERCEPT_UNIT + R
+    own = curve * unit * unit + R
     return (curve + R) / own if own > 0.0 else 1.0
 
 

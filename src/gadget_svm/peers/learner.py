@@ -14,7 +14,6 @@ from gadget_svm.algorithms.pdmm import PdmmRun
 from gadget_svm.block import Block, Links
 from gadget_svm.estimator.problem import as_csr
 from gadget_svm.gossip import Round, RunningSum
-from gadget_svm.kernels.pdmm import INTERCEPT_UNIT
 from gadget_svm.mail import Delivery, Mail
 from gadget_svm.network import Network
 from gadget_svm.peers.charter import Charter
@@ -79,7 +78,7 @@ class Learner:
         run: Any = chosen.bind(whole, charter.lam, 1.0 / np.sqrt(charter.lam), lossy=True, sizes=np.array([float(n)]))
         self.run: Elastic = run
         shares = Shares(np.arange(n, dtype=np.int64), np.array([0, n], dtype=np.int64), np.empty(0))
-        rows = Rows.of(self.X, label, np.ones(n), shares, intercept=charter.intercept)
+        rows = Rows.of(self.X, label, np.ones(n), shares)
         first = 0 if network is None else node
         self.block = Block.fresh(
             whole, rows, shares.sizes, charter.outputs, charter.width, seed=seed, first=first, last=first + 1
@@ -207,28 +206,8 @@ class Learner:
         self._between()
         edge, alpha = self.block.edge, self.duals
         if alpha is not None:
-            pull = np.asarray((self.X.T @ (alpha.T * self._signs())).T)
-            if self.charter.intercept:  # see `kernels.pdmm`
-                rest = edge["curve"][0] * (1.0 - INTERCEPT_UNIT**2) * edge["intercept"][0]
-                pull[:, -1] = INTERCEPT_UNIT * pull[:, -1] + rest
-            self.block.flat[0] = (pull.ravel() - pulled(self.block)) / (edge["curve"][0] + edge["R"][0])
-
-    @property
-    def unit(self) -> float:
-        """The value of the intercept's feature in the units of weights that travel."""
-        return INTERCEPT_UNIT if isinstance(self.run, PdmmRun) and self.charter.intercept else 1.0
-
-    def rows_as_sent(self) -> sp.csr_matrix:
-        """The rows in the units of weights that travel."""
-        if self.unit == 1.0:
-            return self.X
-        data = self.X.data.copy()
-        data[self.X.indptr[1:] - 1] = self.unit
-        return sp.csr_matrix((data, self.X.indices, self.X.indptr), shape=self.X.shape)
-
-    def weights(self) -> Floats:
-        """The last iterate, flat."""
-        return np.array(self.run.weights(self.block)[0]).ravel()
+            pull = np.asarray((self.X.T @ (alpha.T * self._signs())).T).ravel()
+            self.block.flat[0] = (pull - pulled(self.block)) / (edge["curve"][0] + edge["R"][0])
 
     def model(self) -> Floats:
         """The weights to answer with: outputs x width."""
@@ -275,9 +254,7 @@ class Learner:
             if sent is None or last.weight <= 0.0:
                 return None
             sign = 1.0 if last.other < self.node else -1.0
-            found = sign * (last.vector - sent).reshape(self.charter.outputs, -1) / (2.0 * last.weight)
-            found[:, -1] *= self.unit
-            return np.asarray(found.ravel(), dtype=np.float64)
+            return np.asarray(sign * (last.vector - sent) / (2.0 * last.weight), dtype=np.float64)
         if previous is None or last.weight == previous.weight:
             return None
         return np.asarray((last.vector - previous.vector) / (last.weight - previous.weight), dtype=np.float64)

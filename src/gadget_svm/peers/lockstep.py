@@ -62,7 +62,7 @@ class Stepper:
         self.run = hashlib.sha256(b"lockstep" + self.charter.digest).digest()[:RUN_BYTES]
         network = build(step.topology, step.nodes, seed=learn.seed)
         self.learner = Learner(self.site.X, self.site.label, self.charter, step.node, seed=learn.seed, network=network)
-        self.discretion = Discretion(self.learner.rows_as_sent(), self.charter.outputs)
+        self.discretion = Discretion(self.learner.X, self.charter.outputs)
         self.me = Member(config.peer.name, config.peer.address, 1, 1)
         self.numbers: dict[str, int] = {}  # neighbours' names, once greeted
         self.lines = {

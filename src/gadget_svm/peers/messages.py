@@ -12,7 +12,7 @@ from gadget_svm.peers.member import Member
 Floats = NDArray[np.float64]
 Reason = Literal["garbage", "version", "run", "name", "dimension", "not-finite", "too-large", "sequence", "members"]
 
-VERSION = 2
+VERSION = 1
 SERVICE = "gadget.v1.Peer"
 METHODS = {
     "Hello": ("Hello", "HelloReply"),

@@ -24,7 +24,7 @@ Array = NDArray[Any]
 T = TypeVar("T")
 
 MAGIC = b"GADGETCP"
-VERSION = 2
+VERSION = 1
 PREAMBLE = struct.Struct("<8sIIQQ")  # magic, version, bytes of the header, generation, bytes of the file
 CHECK = struct.Struct("<I")  # CRC-32 of the preamble: sizes and generation are believed before the rest is read
 START = PREAMBLE.size + CHECK.size
@@ -175,8 +175,7 @@ def _preamble(file: FileIO, path: Path) -> Preamble:
         raise Damaged("does not begin like a state file")
     if version != VERSION:
         raise CheckpointError(
-            f"{path} is of format {version}, this program reads {VERSION}: use the version that wrote it, or start "
-            "with --fresh"
+            f"{path} is of format {version}, this program reads {VERSION}: use the version that wrote it"
         )
     there = os.fstat(file.fileno()).st_size
     if size != there:

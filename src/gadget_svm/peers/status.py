@@ -65,7 +65,7 @@ def _in_touch(peer: Peer, name: str) -> bool:
 def _disagreement(peer: Peer) -> float:
     if peer.learner is None:
         return math.nan
-    mine = peer.learner.weights()
+    mine = np.array(peer.learner.block.flat[0])
     length = float(np.sqrt(mine @ mine))
     apart = [float(np.sqrt(((theirs - mine) ** 2).sum())) for _, theirs in peer.study.glimpses()]
     return max(apart) / length if apart and length > 0 else math.nan

@@ -74,7 +74,7 @@ class Study:
         assert scaling.scale is not None
         X = peer.site.X if scaling.kind == "none" else scaling.scale.apply(peer.site.X)
         learner = Learner(X, peer.site.label, peer.charter, node_id(peer.name), seed=peer.config.learn.seed)
-        return learner, Discretion(learner.rows_as_sent(), peer.charter.outputs)
+        return learner, Discretion(learner.X, peer.charter.outputs)
 
     def _enter(self, learner: Learner, discretion: Discretion, kept: Mapping[str, Legacy] | None = None) -> None:
         """This one learns from here on. For the loop alone: letters are answered out of what changes here."""
