@@ -45,7 +45,7 @@ class Case(NamedTuple):
 
 
 ONE, ALL = {100: 1.0, 400: 0.1}, {40: 1.0, 150: 0.1}
-AWAY, AWAY_FAULTS = "20 % lost, 3 nodes away from 60 to 160", (Loss(0.2), Crash((1, 4, 7), at=60, back=160))
+AWAY, AWAY_FAULTS = "20 % lost, 3 nodes away from 60 to 155", (Loss(0.2), Crash((1, 4, 7), at=60, back=155))
 LINKS, CUT = (Loss(0.2), Delay(3)), Partition(at=250, heal=300, lost=True)
 CASES = (
     Case("even shards", ONE, only=("adult", "reuters", "ccat")),
