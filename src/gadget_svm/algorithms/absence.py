@@ -67,6 +67,8 @@ def complete(edge: dict[str, NDArray[Any]]) -> None:
         ends = len(edge["rho"])
         edge |= {name: np.zeros(ends, dtype=np.int64) for name in ENDS if name not in edge}
         edge["ease"] = np.ones(ends)
+    if "intercept" not in edge:
+        edge["intercept"] = np.zeros_like(edge["stir"])
 
 
 def patience(block: Block) -> NDArray[np.int64]:

@@ -250,6 +250,8 @@ def _failure(inquiries: Sequence[Inquiry], bound: Floats) -> str:
         if part.failure:
             return part.failure
     out = np.concatenate([part.block.first + np.flatnonzero(part.nodes.alive & ~part.told) for part in inquiries])
+    if len(out) == sum(part.nodes.alive.sum() for part in inquiries):
+        return "some nodes are cut off from the others"
     if len(out):
         return f"{len(out)} nodes, the first of them node {out[0]}, are cut off from the others"
     return "" if np.isfinite(bound).all() else "its model or its dual variables are not finite"

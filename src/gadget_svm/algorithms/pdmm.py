@@ -210,13 +210,12 @@ class PdmmRun:
             block.w[..., -1] /= block.rows.intercept_unit
         if len(rows.pairs):
             block.edge["rest"][rows.unseen()] = NEVER
+        before = block.flat.copy()
         moves.begin(_nodes(block), _edges(block))
-        if self.lone:  # v_i = 0 here, so w_i = 0 goes with an anchor at 0
-            block.w[:] = 0.0
-            block.edge["anchor"] = np.zeros_like(block.flat)
-            block.edge["R"][:] = (
-                PROXIMAL_UNITS * self.lam * float(rows.norm2 @ multiplicity(block.rows.mass, rows.start))
-            )
+        if self.lone:  # w = (v + R anchor) / (n lam + R), and v is 0 here
+            R = PROXIMAL_UNITS * self.lam * float(rows.norm2 @ multiplicity(block.rows.mass, rows.start))
+            block.edge["anchor"], block.edge["R"][:] = before, R
+            block.flat[:] = before * (R / (curve + R))[:, None] if R > 0.0 else 0.0
 
     def drop(self, block: Block, node: int, other: int) -> None:
         """``node`` takes ``other`` for dead, whether or not it is: what a failure detector of its own would tell it."""

@@ -85,6 +85,8 @@ def not_converged(model: Any, X: sp.csr_matrix | None, mass_left: float | None) 
     apart = model.history_[-1]["disagreement"]
     far = f"; the nodes differ by {_percent(apart)} of the average's length" if apart > FAR_APART else ""
     told = f"stopped at {stopped_by} before stopping={model.stopping_!r} was met{_seen(model)}{far}"
+    if X is not None and model.fit_intercept:
+        X = X[:, :-1]  # without the constant
     causes = [text for text in (mass_advice(mass_left), _refused(model), scale_advice(X), edge_advice(model)) if text]
     if not causes:
         name = model.stopped_by_ if model.stopped_by_ in limit else "max_iter"
@@ -107,6 +109,8 @@ def _refused(model: Any) -> str:
     """Why the nodes could not certify a model, where more iterations would not help."""
     if not model.remark_:
         return ""
+    if "not finite" in model.remark_:
+        return f"no model can be certified, for {model.remark_}: scale features and weights to about 1"
     return f"no model can be certified while {model.remark_}: reconnect the nodes, or use stopping=None"
 
 

@@ -276,7 +276,8 @@ def _remember(runtime: "LocalRuntime | RayRuntime", models: Floats, last: Floats
         iterates[~here], steps[~here] = iterates[here].max(), steps[here].max()
         w[~here], w_sum[~here] = last[~here], models[~here] * iterates[~here, None, None]
     if not runtime.run.average:
-        w_sum, steps = w * iterates[:, None, None], np.maximum(steps, np.int64(iterates * runtime.sizes()))
+        seen = np.minimum(iterates * runtime.sizes(), 2.0**62)
+        w_sum, steps = w * iterates[:, None, None], np.maximum(steps, seen.astype(np.int64))
     return Memory(
         runtime.sizes(), w, w_sum, iterates, steps,
         exchanges, runtime.t, runtime.messages, runtime.nbytes,

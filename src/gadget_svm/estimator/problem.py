@@ -3,7 +3,8 @@
 import numbers
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -37,8 +38,17 @@ class Problem:
     @property
     def rows(self) -> Rows:
         """As the kernels read them."""
-        unit = intercept_unit(len(self.label), sum_of_squares(self.X)) if self.intercept else 0.0
-        return Rows.of(self.X, self.label, self.cost, self.shares, self.pairs, unit)
+        return Rows.of(self.X, self.label, self.cost, self.shares, self.pairs, self.intercept_unit)
+
+    @cached_property
+    def intercept_unit(self) -> float:
+        """See `Rows`; rows of weight 0 do not count."""
+        if not self.intercept:
+            return 0.0
+        squares = self.X.data**2
+        squares[self.X.indptr[1:] - 1] = 0.0  # the constant
+        weight = self.cost if self.times is None else self.cost * self.times
+        return Lengths.of(np.add.reduceat(squares, self.X.indptr[:-1])[weight > 0]).intercept_unit()
 
     @property
     def mean_cost(self) -> float:
@@ -67,18 +77,24 @@ INTERCEPT_UNIT = 0.2
 """The unit of the intercept's feature as a part of the length of a typical row."""
 
 
-def intercept_unit(n_rows: int, squares: float) -> float:
-    """The unit of the intercept's feature for so many rows, of which ``squares`` is the sum of all |x|^2 with a 1 each.
+class Lengths(NamedTuple):
+    """How long rows are: how many are not empty, and the sum of log2 |x| over those. It adds up over shards."""
 
-    A power of two: then it does not depend on the order in which squares were summed, and makes no rounding error.
-    """
-    length = np.sqrt(max(squares / max(n_rows, 1) - 1.0, 0.0))
-    return float(2.0 ** np.round(np.log2(INTERCEPT_UNIT * length))) if length > 0 else 1.0
+    n_rows: float
+    logs: float
 
+    @classmethod
+    def of(cls, squares: Floats) -> "Lengths":
+        """Of rows with these |x|^2."""
+        squares = squares[squares > 0]
+        return cls(len(squares), 0.5 * float(np.log2(squares).sum()))
 
-def sum_of_squares(X: sp.csr_matrix) -> float:
-    """The sum of |x|^2 over all rows."""
-    return float(np.einsum("i,i->", X.data, X.data))
+    def intercept_unit(self) -> float:
+        """The unit of the intercept's feature: a part of the geometric mean, which a few long rows hardly change.
+
+        A power of two: it does not depend on the order in which logarithms are summed, and makes no rounding error.
+        """
+        return float(2.0 ** np.round(np.log2(INTERCEPT_UNIT) + self.logs / self.n_rows)) if self.n_rows else 1.0
 
 
 def pairs_of(n_classes: int, multi_class: str) -> NDArray[np.int32]:

@@ -21,7 +21,7 @@ from gadget_svm.data.formats import agree, note_label, read_raw
 from gadget_svm.data.paper import Parts
 from gadget_svm.data.partition import deal_by_sites
 from gadget_svm.estimator.places import shard_names, shown
-from gadget_svm.estimator.problem import WORTH_SPARING, as_csr, intercept_unit, pairs_of, row_weights, sum_of_squares
+from gadget_svm.estimator.problem import WORTH_SPARING, Lengths, as_csr, pairs_of, row_weights
 from gadget_svm.estimator.shards import Agreed, warn_of_kinds
 from gadget_svm.kernels import Team
 from gadget_svm.rows import NO_PAIRS, Rows, Shares
@@ -47,7 +47,7 @@ class Look(NamedTuple):
     labels: NDArray[Any]  # each once
     counts: Ints
     guessed: int | None  # the number of the column that was taken as the label, where it has no name
-    squares: float  # the sum of |x|^2 over the rows
+    lengths: list[Lengths]  # of the rows of each label
 
 
 class Terms(NamedTuple):
@@ -161,11 +161,13 @@ def _from_tables(name: str, parts: Sequence[Any], label: str | None) -> Raw:
 
 
 def _look(name: str, raw: Raw) -> Look:
-    labels, counts = np.unique(tidy_labels(Path(name), raw.y), return_counts=True)
+    tidy = tidy_labels(Path(name), raw.y)
+    labels, counts = np.unique(tidy, return_counts=True)
+    squares = np.asarray(raw.X.multiply(raw.X).sum(axis=1)).ravel()
     from_zero = raw.sparse_text and bool((raw.X.indices == 0).any())
     return Look(
         raw.X.shape[0], raw.X.shape[1], raw.sparse_text, from_zero, raw.columns, labels, counts, raw.guessed,
-        sum_of_squares(raw.X),
+        [Lengths.of(squares[tidy == label]) for label in labels],
     )  # fmt: skip
 
 
@@ -231,8 +233,9 @@ def pose(
     pairs = pairs_of(len(classes), multi_class)
     merging = None if positive is None else merged
     rows = np.array([look.rows for look in looks], dtype=np.int64)
-    count = int(rows.sum())
-    unit = intercept_unit(count, sum(look.squares for look in looks) + count) if intercept else 0.0
+    lengths = [length for look in looks for length in look.lengths]
+    counted = [length for length, c in zip(lengths, merged[number], strict=True) if weight is None or weight[c] > 0]
+    unit = Lengths(*np.sum(counted, axis=0)).intercept_unit() if intercept else 0.0
     found = runtime.ask("settle", Terms(width, shift, labels, weight, unit, merging, pairs))
     used, sizes = np.logical_or.reduce([part[0] for part in found]), np.concatenate([part[1] for part in found])
     if weight is not None and not sizes.all():

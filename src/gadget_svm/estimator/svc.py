@@ -205,7 +205,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._forget(seed)
         self._connect(algorithms.resolve(self.algorithm))
         self._learn(X, label, times, shares, self.max_iter, self.stopping, observe, should_stop)
-        self._warn(X)
+        self._warn(X if times is None or times.all() else X[times > 0])
         return self
 
     def decision_function(self, X: Any) -> Floats:
