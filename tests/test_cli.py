@@ -800,3 +800,62 @@ def test_predict_matches_columns_by_name(tmp_path):
         for f in ("rows.csv", "turned.csv")
     ]
     assert said[0]["accuracy"] == said[1]["accuracy"] > 0.9
+
+
+def test_a_command_does_not_write_over_what_it_reads(trained, tmp_path):
+    pytest.importorskip("plotly")
+    rows = write_rows(tmp_path / "rows.svm")
+    content = rows.read_bytes()
+    link = tmp_path / "link.svm"
+    link.symlink_to(rows)
+    for command in (
+        ("predict", trained[1], rows, "--out", rows),
+        ("predict", trained[1], rows, "--out", link),
+        ("train", rows, "--report", rows),
+        ("train", rows, "--test", link, "--report", rows),
+    ):
+        found = gadget(*command)
+        assert found.exit_code == 2
+        assert "is also what this command reads" in found.stderr
+        assert rows.read_bytes() == content
+
+
+def test_links_pipes_and_folders_are_not_replaced(trained, test_file, tmp_path):
+    target, link = tmp_path / "answers.txt", tmp_path / "link.txt"
+    target.write_text("")
+    count = len(test_file.read_text().splitlines())
+    link.symlink_to(target)
+    assert gadget("predict", trained[1], test_file, "--out", link).exit_code == 0
+    assert link.is_symlink()
+    assert len(target.read_text().split()) == count
+    found = gadget("predict", trained[1], test_file, "--out", tmp_path)
+    assert (found.exit_code, "is a folder: name a file" in found.stderr) == (2, True)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert gadget("predict", trained[1], test_file, "--out", pipe).exit_code == 0
+        assert len(os.read(reader, 10_000).split()) == count
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_predict_refuses_a_guessed_label_that_is_none(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3)).round(3)
+    y = (X[:, 0] > 0).astype(int)
+    np.savetxt(tmp_path / "last.csv", np.c_[X, y], delimiter=",", fmt="%g")
+    np.savetxt(tmp_path / "first.csv", np.c_[y, X], delimiter=",", fmt="%g")
+    assert gadget("train", tmp_path / "last.csv", "--out", tmp_path / "model", "-n", 3).exit_code == 0
+    found = gadget("predict", tmp_path / "model", tmp_path / "first.csv")
+    assert found.exit_code == 2
+    assert "--label 0 says that the label is in front" in found.stderr
+    assert "accuracy" in gadget("predict", tmp_path / "model", tmp_path / "first.csv", "--label", 0).stdout
+
+
+def test_errors_about_stdin_name_stdin(tmp_path):
+    found = CliRunner().invoke(app, ["train", "-"], input="a,b\n1,yes\n")
+    assert found.exit_code == 2
+    assert "error: stdin: cannot tell its format" in found.stderr
+    assert "is empty" in gadget("train", write_rows(tmp_path / "rows.svm"), "--out", "").stderr

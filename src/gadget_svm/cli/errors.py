@@ -1,6 +1,7 @@
 """Errors as one line on stderr, and exit codes. Owns which error has which code; GADGET_DEBUG=1 shows tracebacks."""
 
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator, Sequence
@@ -91,5 +92,6 @@ def _terminate(_number: int, _frame: FrameType | None) -> None:
 def complain(error: BaseException | str, typed: Sequence[str] = ()) -> None:
     """Print an error's own sentence, on one line, with options in the place of Python names."""
     text = " ".join(str(error).split()) or type(error).__name__
+    text = re.sub(r"\S*/gadget[^/\s]*/stdin\b", "stdin", text)  # as it was typed: the file is a copy, and gone
     about_data = type(error).__name__ == "DataFileError"  # compared by name: importing it would load numpy
     typer.echo(f"error: {in_options(text, typed, names=not about_data)}", err=True)

@@ -12,7 +12,7 @@ from typing import Any
 from gadget_svm.cli.option_names import naming
 from gadget_svm.cli.order import Order
 from gadget_svm.data.formats import FORMATS
-from gadget_svm.data.uris import Place, join, scheme_of, try_to_write, write
+from gadget_svm.data.uris import Place, join, place_of, scheme_of, try_to_write, write
 from gadget_svm.names import lookup
 from gadget_svm.scratch import Scratch
 
@@ -23,7 +23,11 @@ def check_targets(order: Order) -> None:
     """Fail now, and not after an hour of training, where something could not be written."""
     require_lasting(order.out, "--out")
     require_lasting(order.report, "--report")
+    read = [place_of(place) for place in (order.shards or [order.data])] + [order.test]
+    require_other(order.report, "--report", *read)
     if order.out is not None:
+        for name in (MODEL, HISTORY, SUMMARY):
+            require_other(join(order.out, name), "--out", *read)
         _require_writable(join(order.out, MODEL), "--out")
     if order.report is not None:
         from gadget_svm.report import require_plotly
@@ -61,12 +65,20 @@ def _require_writable(target: Place, option: str) -> None:
         raise PermissionError(f"{option}: {nearest} may not be written to: name another place")
 
 
+def require_other(target: Place | None, option: str, *read: Place | None) -> None:
+    """Refuse to write over a file that this command reads."""
+    if isinstance(target, Path) and any(isinstance(p, Path) and p.resolve() == target.resolve() for p in read):
+        raise ValueError(f"{option} {target} is also what this command reads, and would be lost: name another file")
+
+
 @contextmanager
 def from_stdin(place: str) -> Iterator[str]:
     """The place itself, or for "-" a temporary file with what stdin holds: some formats are not read in one go."""
     if place != "-":
         yield place
         return
+    if sys.stdin is None:
+        raise ValueError("- means stdin, and stdin is closed: name a file, or pipe the rows in")
     with Scratch() as scratch:
         path = scratch.path / "stdin"
         with path.open("wb") as file:

@@ -9,7 +9,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from gadget_svm.cli.files import MODEL, check_format, from_stdin, require_lasting
+from gadget_svm.cli.files import MODEL, check_format, from_stdin, require_lasting, require_other
 from gadget_svm.data import load_dataset
 from gadget_svm.data.catalog import against_rest
 from gadget_svm.data.files import plain_name
@@ -52,6 +52,8 @@ def run_prediction(
         raise ValueError("--json and --out - both write to stdout: leave out --out, and the JSON has the predictions")
     check_format(format)
     require_lasting(out, "--out")
+    if out is not None and out != "-":
+        require_other(place_of(out), "--out", place_of(data), model_file(path))
     if data == "-":
         with from_stdin(data) as spooled:
             run_prediction(path, spooled, node, out, label, no_label, positive, zero_based, data_dir, format, as_json)
@@ -62,6 +64,8 @@ def run_prediction(
     rows = load_rows(data, label, positive, zero_based, data_dir, no_label, format)
     if label is None and positive is None and lacks_label(rows, data, model, format):
         rows = Rows(*read_unlabelled(data, format=format))
+    if rows.guessed is not None and positive is None and rows.y is not None:
+        require_known(data, model, rows.y)
     note_label(named(data), rows.guessed)
     X = rows.X
     if hasattr(model, "feature_names_in_"):
@@ -192,6 +196,17 @@ def verdict(model: GadgetSVC, answers: NDArray[Any], y: NDArray[Any]) -> str:
         )
     note = f" (the model does not know the label {strange[0]}, which counts as wrong)" if strange else ""
     return f"accuracy {percent(share_right(answers, y))} of {len(y):,} rows{note}"
+
+
+def require_known(name: str, model: GadgetSVC, y: NDArray[Any]) -> None:
+    """Refuse a guess: a last column that was taken as the label, and holds none of the model's classes."""
+    strange = unknown_labels(model, y)
+    if len(strange) == len(np.unique(y)):
+        known = ", ".join(sorted(map(str, model.classes_.tolist()))[:5])
+        raise ValueError(
+            f"{name} has no header, and its last column ({', '.join(strange[:3])}, ...) holds none of the model's "
+            f"classes ({known}): --label 0 says that the label is in front, --no-label that there is none"
+        )
 
 
 def unknown_labels(model: GadgetSVC, y: NDArray[Any]) -> list[str]:

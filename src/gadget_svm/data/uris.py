@@ -41,6 +41,8 @@ def place_of(given: str | os.PathLike[str]) -> Place:
         If a URI was made a path, which turns :// into :/ and would name a local folder.
     """
     text = os.fspath(given)
+    if not text:
+        raise ValueError("a path is empty: was a variable not set?")
     if scheme_of(text) not in LOCAL:
         return text
     if not scheme_of(text) and re.match(rf"{URI}:/", text):
@@ -154,6 +156,13 @@ def try_to_write(target: str) -> None:
 
 
 def _write_local(target: Path, content: bytes) -> None:
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder: name a file in it")
+    if target.exists() and (not target.is_file() or target.is_relative_to("/dev")):  # a pipe or a device
+        with target.open("wb") as file:
+            file.write(content)
+        return
+    target = target.resolve()  # what a link points to is written, and the link stays
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
     try:
