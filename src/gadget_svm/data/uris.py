@@ -24,6 +24,8 @@ Place = str | Path
 LOCAL = ("", "file")
 WEB = ("http", "https")
 URI = r"([A-Za-z][A-Za-z0-9+.-]+)"
+GS_RETRY_SECONDS = 15
+"""pyarrow tries a bucket that does not answer for so long; its own limit is 15 minutes, in which no signal is heard."""
 
 
 def scheme_of(place: str) -> str:
@@ -202,6 +204,8 @@ def _arrow(place: str) -> tuple[Any, str] | None:
         from pyarrow import ArrowException, fs
     except ImportError:
         return None
+    if scheme_of(place) in ("gs", "gcs") and "retry_limit_seconds" not in place:
+        place += ("&" if "?" in place else "?") + f"retry_limit_seconds={GS_RETRY_SECONDS}"
     try:
         system, path = fs.FileSystem.from_uri(place)
     except (ArrowException, ValueError):
