@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gadget_svm import GadgetSVC, load_model
+from gadget_svm.cli import training
 from gadget_svm.cli.app import app
 from gadget_svm.cli.errors import Failure, Terminated, exit_code, terminable
 from gadget_svm.cli.order import Order
@@ -252,3 +253,18 @@ def test_resume_is_true_false_or_auto(toy):
     ):
         with pytest.raises(ValueError, match=said):
             GadgetSVC(engine="ray", engine_options=options).fit(toy.X, toy.y)
+
+
+def test_a_first_signal_after_training_loses_nothing(rows, tmp_path, monkeypatch):
+    """While models are judged: files and JSON are written all the same."""
+
+    def signalled(*arguments):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return summarise(*arguments)
+
+    summarise = training.summarise
+    monkeypatch.setattr(training, "summarise", signalled)
+    found = CliRunner().invoke(app, ["train", str(rows), "--max-iter", "5", "--json", "--out", str(tmp_path / "out")])
+    assert found.exit_code == 143
+    assert json.loads(found.stdout)["history"][-1]["iteration"] == 5
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["stopped_by"] == "max_iter"

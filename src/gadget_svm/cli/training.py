@@ -53,15 +53,17 @@ def run_training(order: Order, reference: Reference | None = None) -> int:
     aside = Console(stderr=True, quiet=order.quiet)
     check_targets(order)
     check_order(order)
-    with (
-        quietly(order.quiet),
-        from_stdin(order.data) as place,
-        redirect_stdout(sys.stderr),
-    ):  # Ray, for one, prints what it has lost; what we have to say comes after
-        order = replace(order, data=place)
-        trained = train_models(order, aside, reference)
-    show(order, trained, aside)
-    return trained.exit_code or require_all_rows(order, trained.summary)
+    with Interruption() as interruption:
+        interruption.heeded = False  # nothing is learned yet
+        with (
+            quietly(order.quiet),
+            from_stdin(order.data) as place,
+            redirect_stdout(sys.stderr),
+        ):  # Ray, for one, prints what it has lost; what we have to say comes after
+            order = replace(order, data=place)
+            trained = train_models(order, aside, reference, interruption)
+        show(order, trained, aside)  # whole, also if the first signal comes only now
+    return trained.exit_code or interruption.exit_code or require_all_rows(order, trained.summary)
 
 
 @contextmanager
@@ -75,12 +77,13 @@ def quietly(quiet: bool) -> Iterator[None]:
         LOG.setLevel(level)
 
 
-def train_models(order: Order, aside: Console, reference: Reference | None) -> Trained:
+def train_models(order: Order, aside: Console, reference: Reference | None, interruption: Interruption) -> Trained:
     """Load, train, save, judge: the model is on disk before anything is measured."""
     source = find(order, aside)
     order = with_nodes(order, source.n_nodes)
     model = make_model(order, source)
-    known, signalled = fit(model, source, aside, meter(aside, order.max_iter, order.max_seconds, order.quiet))
+    progress = meter(aside, order.max_iter, order.max_seconds, order.quiet)
+    known = fit(model, source, aside, progress, interruption)
     history = [plain(record) for record in model.history_]
     if order.out is not None:
         save_model(with_names(unscaled(model, known.scale), known.columns), join(order.out, MODEL))
@@ -91,7 +94,7 @@ def train_models(order: Order, aside: Console, reference: Reference | None) -> T
         summary["hints"] += scaling_hints(model, known.data)
     if reference is not None and known.data is not None:
         summary["reference"] = plain(reference(known.data, model, judge))
-    return Trained(model, history, summary, signalled if model.stopped_by_ == "interrupted" else 0)
+    return Trained(model, history, summary, interruption.exit_code if model.stopped_by_ == "interrupted" else 0)
 
 
 def with_names(model: GadgetSVC, columns: tuple[str, ...] | None) -> GadgetSVC:
@@ -153,10 +156,11 @@ def remark(about: dict[str, Any], model: GadgetSVC, aside: Console) -> None:
             "(--gossip push-sum insists on the paper's form).")  # fmt: skip
 
 
-def fit(model: GadgetSVC, source: Source, aside: Console, progress: Meter) -> tuple[Known, int]:
+def fit(model: GadgetSVC, source: Source, aside: Console, progress: Meter, interruption: Interruption) -> Known:
     """Train under observation; Ctrl-C and SIGTERM end it after the current iterations.
 
-    Returns what was known of the rows before, and the exit code of the signal, 0 if there was none.
+    Returns what was known of the rows before. A signal aborts until the first iteration: a start that waits for room
+    in a cluster asks nobody.
     """
     known: list[Known] = []
 
@@ -170,9 +174,8 @@ def fit(model: GadgetSVC, source: Source, aside: Console, progress: Meter) -> tu
             record["test_error"] = error
         progress.record(record)
 
-    with Interruption() as interruption, progress, warnings.catch_warnings():
+    with progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # said in words below the table
-        interruption.heeded = False  # nothing is learned yet, and a start that waits for room in a cluster asks nobody
 
         def should_stop() -> bool:
             interruption.heeded = True
@@ -180,7 +183,7 @@ def fit(model: GadgetSVC, source: Source, aside: Console, progress: Meter) -> tu
             return interruption.asked
 
         source.fit(model, ready, observe, should_stop)
-    return known[0], interruption.exit_code
+    return known[0]
 
 
 def show(order: Order, trained: Trained, aside: Console) -> None:
