@@ -485,7 +485,7 @@ def test_it_is_known_by_name_and_to_scikit_learn():
 
 
 def test_an_intercept_takes_no_longer_than_a_feature():
-    """Sparse rows of length one all pull at the intercept: with the features' penalty it took 8 times as long."""
+    """Sparse rows of length one all pull at the intercept: with the features' penalty it took 1152 ticks, not 89."""
     X = sp.random(2000, 5000, 0.01, format="csr", random_state=0)
     X = sp.csr_matrix(sp.diags(1 / np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())) @ X)
     rng = np.random.default_rng(0)
@@ -520,7 +520,7 @@ def test_with_an_intercept_every_node_reaches_the_optimum_of_liblinear(n_nodes, 
 
 @pytest.mark.parametrize("wrong", ["weight 0", "one long row"])
 def test_rows_that_are_not_typical_do_not_set_the_unit_of_the_intercept(wrong):
-    """With the root mean square over all rows it ended at an objective of 0.95 instead of 0.6, after 3000 ticks."""
+    """With the root mean square over all rows, 5000 ticks left an objective of 0.48 instead of 0.23, or were needed."""
     rng = np.random.default_rng(1)
     X, weight = rng.normal(size=(300, 8)) + 0.5, np.ones(300)
     y = X @ rng.normal(size=8) + rng.normal(size=300) > 0.5
@@ -529,7 +529,7 @@ def test_rows_that_are_not_typical_do_not_set_the_unit_of_the_intercept(wrong):
         weight[:5], X[:5] = 0.0, 1e6 * X[:5]
     else:
         X[0] *= 1e4
-    model = GadgetSVC(lam=1e-3, random_state=0, max_iter=5000).fit(X, y, sample_weight=weight)
+    model = GadgetSVC(lam=1e-3, random_state=0, max_iter=1000).fit(X, y, sample_weight=weight)
     assert model.converged_
     assert abs(model.intercept_ - rest.intercept_) < 0.3
 

@@ -68,7 +68,7 @@ def run_training(order: Order, reference: Reference | None = None) -> int:
 
 @contextmanager
 def quietly(quiet: bool) -> Iterator[None]:
-    """With --quiet no remarks of those who read the data."""
+    """Silence remarks about the data if --quiet was given."""
     level = LOG.level
     LOG.setLevel(logging.ERROR if quiet else level)
     try:
@@ -159,8 +159,8 @@ def remark(about: dict[str, Any], model: GadgetSVC, aside: Console) -> None:
 def fit(model: GadgetSVC, source: Source, aside: Console, progress: Meter, interruption: Interruption) -> Known:
     """Train under observation; Ctrl-C and SIGTERM end it after the current iterations.
 
-    Returns what was known of the rows before. A signal aborts until the first iteration: a start that waits for room
-    in a cluster asks nobody.
+    Returns what was known of the rows before. Until the first iteration a signal aborts: a start that waits for room
+    in a cluster does not look for signals.
     """
     known: list[Known] = []
 
