@@ -618,3 +618,32 @@ def test_the_protocol_in_python_and_compiled_agree_to_the_bit(monkeypatch, topol
         assert getattr(compiled, name).tobytes() == getattr(python, name).tobytes()
     for name in ("n_rows", "n_nodes", "exchanges", "messages", "nbytes", "vectors"):
         assert getattr(compiled, name) == getattr(python, name)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("shape", ["ring", "complete", "random-regular:4", "tree"])
+def test_a_repeated_certificate_has_the_bits_and_the_cost_of_its_messages(shape, n_classes):
+    problem = make_problem(n_nodes=9, n_classes=n_classes)
+    network = build(shape, 9, seed=4)
+    repeats, sends = (make_runtime(problem, network=network) for _ in range(2))
+    for _ in range(3):
+        for runtime in (repeats, sends):
+            runtime.advance(7)
+        sends._echo = None  # so that every certificate is one of messages
+        ours, theirs = vars(repeats.certify()), vars(sends.certify())
+        assert {name: np.asarray(value).tobytes() for name, value in ours.items()} == {
+            name: np.asarray(value).tobytes() for name, value in theirs.items()
+        }
+        assert ours["messages"] > 0
+        assert (repeats.messages, repeats.nbytes) == (sends.messages, sends.nbytes)
+    assert repeats._echo is not None
+
+
+def test_a_lone_node_repeats_its_certificate_too():
+    problem = make_problem(n_nodes=1)
+    runtime = make_runtime(problem, network=build("complete", 1, seed=0))
+    bounds = []
+    for _ in range(4):
+        runtime.advance(5)
+        bounds.append(runtime.certify().bound)
+    assert bounds[-1] < bounds[0] < np.inf

@@ -30,7 +30,7 @@ any node then believes in (the bound is convex) would do as well, at a vector pe
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,16 @@ seconds, and it takes less than a millisecond an exchange."""
 Cost = tuple[int, int, int, int]
 """Exchanges, messages, bytes, and messages with a vector."""
 FREE = (0, 0, 0, 0)
+
+
+class Echo(NamedTuple):
+    """How a certificate went: which sums were added to whose, in this order, and what it cost.
+
+    Where no message is lost or late, every certificate of the same nodes by the same owner goes like this.
+    """
+
+    added: list[tuple[int, int]]  # parent and child, as numbers in the block
+    cost: Cost
 
 
 @dataclass(frozen=True)
@@ -116,6 +126,7 @@ class Inquiry:
     exchanges: int = 0
     interpret: bool | None = None  # whether the protocol runs in Python; None: if the block has few edges
     _computed: bool = False
+    _added: list[tuple[int, int]] = field(default_factory=list, repr=False)
     _own_sums: moves.OwnSums = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -162,11 +173,31 @@ class Inquiry:
             sort = interpreted(arrange) if self.interpret else arrange
             order, start = sort(mail.receiver, mail.sender, mail.seq, first, k)
             head = np.zeros(mail.n_messages) if mail.note is None else mail.note
+            before = self.ends.added.copy()
             self._run(
                 moves.listen, k, int(self.widths[moves.SUM]), self.since, self.since + SPAN,
                 self.nodes, self.ends, order, start, mail.sender, mail.seq, mail.vector, mail.weight, head,
                 self.widths,
             )  # fmt: skip
+            for end in np.flatnonzero(self.ends.added & ~before).tolist():
+                parent = int(np.searchsorted(self.ends.ptr, end, side="right")) - 1
+                self._added.append((parent, int(self.ends.target[end]) - first))
+
+    @property
+    def echo(self) -> Echo:
+        """How the conversation went so far; of a block that holds all nodes."""
+        return Echo(self._added, (self.exchanges, self.messages, self.nbytes, self.vectors))
+
+    def repeat(self, echo: Echo) -> None:
+        """What a conversation that goes like ``echo`` ends with, to the same bits, without its messages."""
+        self._propose()
+        self._compute()
+        total, i = self.nodes.total, self.owner - self.block.first
+        for parent, child in echo.added:
+            total[parent] += total[child]
+        moves.conclude(self.nodes.bound[i], self.nodes.model[i], total[i], self.lam, *self.block.w.shape[1:])
+        self.nodes.has[:, moves.BOUND] = self.nodes.alive
+        self.exchanges, self.messages, self.nbytes, self.vectors = echo.cost
 
     def _run(self, kernel: Callable[..., None], count: int, width: int, *args: Any) -> None:
         """A step of the protocol over 0..count: in Python, or compiled and shared among threads."""

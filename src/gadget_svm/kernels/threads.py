@@ -3,6 +3,7 @@
 A plain thread pool over nogil kernels: numba's own work-queue layer aborts when two Python threads enter it.
 """
 
+import functools
 import os
 import sys
 import threading
@@ -44,10 +45,16 @@ def _limits_of_environment() -> list[int]:
     return [int(value) for value in values if value.isdigit()]
 
 
+@functools.lru_cache(maxsize=1)
+def _thread_pools(n_modules: int) -> Any:  # noqa: ARG001
+    """The thread pools of loaded libraries. Finding them takes milliseconds, so this waits until modules were added."""
+    return sys.modules["threadpoolctl"].ThreadpoolController()
+
+
 def _limits_of_pools() -> list[int]:
     if "threadpoolctl" not in sys.modules:  # then nobody has limited anything
         return []
-    pools = sys.modules["threadpoolctl"].threadpool_info()
+    pools = _thread_pools(len(sys.modules)).info()
     openmp = [pool["num_threads"] for pool in pools if pool["user_api"] == "openmp"]
     return openmp or [pool["num_threads"] for pool in pools]
 

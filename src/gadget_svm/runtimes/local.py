@@ -7,7 +7,7 @@ from typing import TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from gadget_svm.algorithms.certificate import Certificate, Inquiry, failed, few_edges, gather, longest
+from gadget_svm.algorithms.certificate import Certificate, Echo, Inquiry, failed, few_edges, gather, longest
 from gadget_svm.algorithms.contract import Certifiable, Run, models
 from gadget_svm.block import Block
 from gadget_svm.gossip import Round
@@ -39,6 +39,7 @@ class LocalRuntime:
 
     def __post_init__(self) -> None:
         self._wire: Wire | None = None
+        self._echo: tuple[tuple[int, bytes], Echo] | None = None  # who took part in a certificate, and how it went
         if self.lam is not None and self.exchange is not None and certifiable(self.run):
             self._wire = Wire(self.exchange, longest(self.blocks[0]))
 
@@ -108,7 +109,7 @@ class LocalRuntime:
                 )
         owner = int(np.argmax(here))
         parts = [Inquiry(run, block, lam, owner, counted, self.certificates, self.t) for block in self.blocks]
-        self._inquire(parts)
+        self._inquire(parts, counted)
         certificate = gather(parts)
         self._count(certificate.messages, certificate.nbytes, certificate.vectors)
         return certificate
@@ -124,8 +125,16 @@ class LocalRuntime:
             grows, counted = bool((reached & ~counted).any()), reached
         return counted
 
-    def _inquire(self, parts: list[Inquiry]) -> None:
-        """Exchanges until every node knows the bound, or nobody learns anything any more."""
+    def _inquire(self, parts: list[Inquiry], counted: Flags) -> None:
+        """Exchanges until every node knows the bound, or nobody learns anything any more.
+
+        Where all messages arrive, the second certificate of the same nodes is computed without them.
+        """
+        alike = self.exchange is None and len(parts) == 1
+        who = parts[0].owner, counted.tobytes()
+        if alike and self._echo is not None and self._echo[0] == who:
+            parts[0].repeat(self._echo[1])
+            return
         exchange = self._wire.certify if self._wire is not None else Delivery
         parties = [part.conversation() for part in parts]
         outgoing, known, quiet = [next(party) for party in parties], 0, 0
@@ -134,6 +143,8 @@ class LocalRuntime:
             outgoing = [party.send(delivery) for party in parties]
             news = sum(part.news for part in parts)
             known, quiet = news, quiet + 1 if news == known else 0
+        if alike and quiet < PATIENCE:
+            self._echo = who, parts[0].echo
 
     def _count(self, messages: int, nbytes: int, vectors: int | None = None) -> None:
         """``vectors``: how many of the messages carry a vector; None: all. Omitted columns count in those alone."""
