@@ -16,9 +16,10 @@ from typer.testing import CliRunner
 from gadget_svm import GadgetSVC, load_model
 from gadget_svm.cli import training
 from gadget_svm.cli.app import app
-from gadget_svm.cli.errors import Failure, Terminated, exit_code, terminable
+from gadget_svm.cli.errors import Failure, Terminated, exit_code
 from gadget_svm.cli.order import Order
 from gadget_svm.cli.progress import Interruption
+from gadget_svm.cli.signals import handled, raise_interrupt
 from gadget_svm.cli.training import require_all_rows
 from gadget_svm.data.files import DataFileError
 from gadget_svm.runtimes import checkpoints
@@ -121,7 +122,7 @@ def test_sigterm_while_data_is_read_is_exit_code_143(rows, monkeypatch):
 def test_a_handler_of_the_caller_is_left_alone():
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
-        with terminable():
+        with handled(raise_interrupt):
             assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -138,6 +139,45 @@ def test_a_fit_in_a_script_installs_no_handlers(toy):
     GadgetSVC(3, max_iter=20, stopping=None).fit_observed(toy.X, toy.y, observe=observe)
     assert [*seen, [signal.getsignal(number) for number in numbers]] == [before] * (len(seen) + 1)
     assert seen
+
+
+SIGNALLED = "import signal\ntry:\n    signal.raise_signal({})\nexcept BaseException as error:\n    {}\n"
+"""A module during whose import a signal comes, and which hides it."""
+HIDDEN = pytest.mark.parametrize("then", ["pass", "raise ImportError('numpy') from error"], ids=["caught", "wrapped"])
+CODES = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+
+
+@HIDDEN
+@CODES
+def test_a_signal_while_the_program_loads_is_not_lost(number, then, tmp_path):
+    (tmp_path / "typer.py").write_text(SIGNALLED.format(int(number), then))
+    command = [sys.executable, "-c", START.format("SIG_DFL"), sys.executable, "-m", "gadget_svm", "topology", "ring"]
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{SRC}"}
+    found = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    word = {signal.SIGINT: "aborted", signal.SIGTERM: "terminated"}[number]
+    assert (found.returncode, found.stdout, found.stderr) == (128 + number, "", f"{word}\n")
+
+
+@HIDDEN
+@CODES
+def test_a_signal_while_a_command_imports_is_not_lost(number, then, tmp_path, monkeypatch):
+    (tmp_path / "signalled.py").write_text(SIGNALLED.format(int(number), then))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "signalled", raising=False)
+
+    def show(*_):
+        import signalled  # noqa: F401
+
+        time.sleep(30)  # until the signal comes again
+
+    monkeypatch.setattr("gadget_svm.cli.graphs.show_topology", show)
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}[number]
+    before = signal.signal(number, usual)
+    try:
+        assert CliRunner().invoke(app, ["topology", "ring"]).exit_code == 128 + number
+        assert signal.getsignal(number) == usual
+    finally:
+        signal.signal(number, before)
 
 
 def rays_handler(*_):

@@ -4,11 +4,14 @@ import sys
 
 
 def main() -> None:
-    """Run the command line. Ctrl-C while the program still loads ends it without a traceback."""
+    """Run the command line. A signal while the program still loads ends it without a traceback."""
     try:
-        from gadget_svm.cli.app import app
+        from gadget_svm.cli.signals import exit_at_once, handled
 
-        app(prog_name="gadget")
+        with handled(exit_at_once):
+            from gadget_svm.cli.app import app
+
+            app(prog_name="gadget")
     except KeyboardInterrupt:
         print("aborted", file=sys.stderr)
         raise SystemExit(130) from None  # as `errors.INTERRUPTED`, which may not be loaded yet

@@ -3,16 +3,14 @@
 import os
 import re
 import signal
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Sequence
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
 from gadget_svm.cli.option_names import in_options
+from gadget_svm.cli.signals import Terminated, handled, raise_interrupt
 
 FAILED, WRONG_USE, ROWS_LOST = 1, 2, 3
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
@@ -23,10 +21,6 @@ TYPED = "gadget_svm.typed"
 
 class Failure(Exception):  # noqa: N818 - what happened
     """What went wrong though the command and the files are right: whoever supervises it should start it again."""
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM, handled like Ctrl-C."""
 
 
 RETRY = (Failure, ConnectionError, TimeoutError, BlockingIOError)
@@ -48,7 +42,7 @@ class PlainErrors(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the command; its errors become a line on stderr and an exit code."""
         try:
-            with terminable():
+            with handled(raise_interrupt):
                 return super().invoke(ctx)
         except BrokenPipeError:  # the reader of a pipe has seen enough: typer knows how to leave quietly
             raise
@@ -67,26 +61,6 @@ def exit_code(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
     return WRONG_USE if isinstance(error, WRONG_INPUT) and not isinstance(error, RETRY) else FAILED
-
-
-@contextmanager
-def terminable() -> Iterator[None]:
-    """Raise `Terminated` on SIGTERM, so that temporary files and processes are removed.
-
-    A handler that is there already stays, and so does SIG_IGN.
-    """
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, _terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _terminate(_number: int, _frame: FrameType | None) -> None:
-    raise Terminated
 
 
 def complain(error: BaseException | str, typed: Sequence[str] = ()) -> None:

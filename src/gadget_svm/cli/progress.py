@@ -6,7 +6,7 @@ import time
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from gadget_svm.cli.errors import Terminated
+from gadget_svm.cli.signals import raise_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,10 +147,11 @@ class Interruption:
         """As shells count it: 130 after Ctrl-C, 143 after SIGTERM; 0 if no signal arrived."""
         return 128 + self.signal if self.signal else 0
 
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.signal = self.signal or number
         if self.asked or not self.heeded:
-            raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+            raise_interrupt(number, frame)
+            return
         self.asked = True
 
 

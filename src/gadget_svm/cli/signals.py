@@ -1,0 +1,68 @@
+"""SIGINT and SIGTERM outside a training: how a command ends. Imports only what Python has loaded almost at its start.
+
+An exception that a handler raises inside an import may be lost: the module that is imported may catch it, or turn it
+into an ImportError. So no handler here raises one there.
+"""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
+
+WORDS: dict[int, str] = {signal.SIGINT: "aborted", signal.SIGTERM: "terminated"}
+RETRY_INTERVAL_S = 0.02
+IMPORTER = "<frozen importlib._bootstrap>"
+Handler = Callable[[int, FrameType | None], Any]
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, handled like Ctrl-C."""
+
+
+def exit_at_once(number: int, _frame: FrameType | None = None) -> None:
+    """End the process with one line: for the time in which nothing has been started that must be cleaned up."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):  # closed, or written to right now
+            stream.flush()
+    with suppress(OSError):
+        os.write(2, f"{WORDS[number]}\n".encode())
+    os._exit(128 + number)
+
+
+def raise_interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise `Terminated` on SIGTERM and KeyboardInterrupt on SIGINT, as soon as no import is under way."""
+    if not postponed(number, frame):
+        raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+
+
+def postponed(number: int, frame: FrameType | None) -> bool:
+    """Whether the main thread is importing a module. The signal then comes again in a moment."""
+    while frame is not None and frame.f_code.co_filename != IMPORTER:
+        frame = frame.f_back
+    if frame is None:
+        return False
+    again = threading.Timer(RETRY_INTERVAL_S, signal.pthread_kill, (threading.main_thread().ident, number))
+    again.daemon = True
+    again.start()
+    return True
+
+
+@contextmanager
+def handled(handler: Handler) -> Iterator[None]:
+    """Let ``handler`` handle both signals. A handler of the caller's stays, and so does SIG_IGN."""
+    mine = (signal.SIG_DFL, signal.default_int_handler, exit_at_once)
+    numbers = WORDS if threading.current_thread() is threading.main_thread() else ()  # elsewhere none can be set
+    before: list[tuple[int, Any]] = []
+    try:
+        for number in numbers:
+            if (found := signal.getsignal(number)) in mine:
+                before.append((number, found))
+                signal.signal(number, handler)
+        yield
+    finally:
+        for number, found in before:
+            signal.signal(number, found)
