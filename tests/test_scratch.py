@@ -18,7 +18,18 @@ scratch = Scratch()
 (scratch.path / "r").mkdir()
 agent = subprocess.Popen([sys.executable, sys.argv[1], f"--session-dir={scratch.path}/r/session"])
 tail = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", f"{scratch.path}/r/log"])
-print(scratch.path, agent.pid, tail.pid, flush=True)
+titled = "import sys, time; log = open(sys.argv[1], sys.argv[2]); print(flush=True); time.sleep(600)"
+(scratch.path / "r" / "agent.log").touch()
+writer, reader = (
+    subprocess.Popen(
+        ["ray::Agent", "-c", titled, f"{scratch.path}/r/agent.log", mode], executable=sys.executable,
+        stdout=subprocess.PIPE,
+    )
+    for mode in "ar"
+)
+for process in (writer, reader):
+    process.stdout.readline()
+print(scratch.path, agent.pid, tail.pid, writer.pid, reader.pid, flush=True)
 sys.stdin.read()
 """
 
@@ -39,9 +50,9 @@ def owners(tmp_path, monkeypatch):
             env=environment,
         )  # fmt: skip
         started.append(owner)
-        folder, agent, tail = owner.stdout.readline().split()
-        left.extend([int(agent), int(tail)])
-        return owner, Path(folder), int(agent), int(tail)
+        folder, *processes = owner.stdout.readline().split()
+        left.extend(map(int, processes))
+        return owner, Path(folder), *map(int, processes)
 
     yield start
     for process in left:
@@ -69,8 +80,8 @@ def runs(process):
 
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc")
 def test_what_a_killed_process_owned_is_removed_and_nothing_else(owners, tmp_path):
-    dead, folder, agent, tail = owners()
-    _, other, other_agent, _ = owners()
+    dead, folder, agent, tail, writer, reader = owners()
+    _, other, other_agent, _, other_writer, _ = owners()
     foreign = tmp_path / "gadget-of-somebody"
     foreign.mkdir()
     dead.kill()
@@ -80,16 +91,19 @@ def test_what_a_killed_process_owned_is_removed_and_nothing_else(owners, tmp_pat
     with Scratch() as scratch:
         assert not folder.exists()
         assert ends(agent)
+        assert ends(writer)  # its title hides its command line, but it has a log open
         assert runs(tail)  # it only reads a file there
+        assert runs(reader)
         assert other.exists()
         assert runs(other_agent)
+        assert runs(other_writer)
         assert foreign.exists()
         assert (scratch.path / LOCK).exists()
     assert not scratch.path.exists()
 
 
 def test_noted_sessions_are_the_owners_too(owners, tmp_path):
-    _, folder, agent, _ = owners()
+    _, folder, agent, *_ = owners()
     dead = Scratch()
     dead.note_session(str(folder))  # as if it were the session of a Ray in another folder
     os.close(dead._lock)  # as the kernel does when a process dies

@@ -7,6 +7,7 @@ lock proves that the owner is dead; a process number could be in use again.
 import os
 import shutil
 import signal
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,6 +18,8 @@ from gadget_svm import locks
 
 PREFIX, LOCK, NOTES = "gadget", "owner.lock", "ray-sessions"
 """Of a folder's name, short as Ray puts sockets into it; its lock; and folders whose Ray processes are the owner's."""
+TITLE = "ray::"
+"""Some of Ray's processes put a title that begins so over their command line, and over their environment."""
 
 
 class Scratch:
@@ -90,7 +93,7 @@ def _numbers() -> Iterator[int]:
 
 
 def _is_of(process: int, folders: list[str]) -> bool:
-    """Whether it is a program of Ray's with such a folder in an option; a `tail` of a log there is not."""
+    """Whether it is a program of Ray's that was started with such a folder; a `tail` of a log there is not."""
     entry = Path("/proc", str(process))
     try:
         if entry.stat().st_uid != os.getuid():
@@ -98,9 +101,24 @@ def _is_of(process: int, folders: list[str]) -> bool:
         words = os.fsdecode((entry / "cmdline").read_bytes()).split("\0")
     except OSError:
         return False
+    if words[0].startswith(TITLE):
+        return _writes_below(entry, folders)
     options = [word for word in words if word.startswith("-")]
     programs = [word for word in words if "/ray/" in word and not word.startswith("-")]
     return bool(programs) and any(f"={folder}" in f"{word}/" for folder in _slashed(folders) for word in options)
+
+
+def _writes_below(entry: Path, folders: list[str]) -> bool:
+    """Whether a process has a file in such a folder open to write: Ray's agents have their logs there."""
+    try:
+        opened = list((entry / "fd").iterdir())
+    except OSError:
+        return False
+    for file in opened:
+        with suppress(OSError):  # closed meanwhile
+            if os.readlink(file).startswith(tuple(_slashed(folders))) and file.lstat().st_mode & stat.S_IWUSR:
+                return True
+    return False
 
 
 def _slashed(folders: list[str]) -> list[str]:
