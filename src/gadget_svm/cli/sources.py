@@ -21,7 +21,7 @@ from gadget_svm.data.catalog import against_rest
 from gadget_svm.data.files import Raw
 from gadget_svm.data.paper import Parts
 from gadget_svm.estimator import GadgetSVC
-from gadget_svm.estimator.checks import lam_of
+from gadget_svm.estimator.checks import CHOOSE, lam_of, require_classes
 from gadget_svm.estimator.places import shown
 from gadget_svm.estimator.shards import Agreed, stack_shards
 from gadget_svm.peers.scale import Scale
@@ -74,6 +74,7 @@ class Pooled:
     @classmethod
     def of(cls, order: Order, data: Dataset, sites: NDArray[Any] | None) -> "Pooled":
         """Scale the rows as ordered."""
+        require_classes(data.y, CHOOSE)
         scale = scale_for(order.scale, data, wants_intercept(order))
         return cls(scaled(data, scale), sites, tuple(map(shown, order.shards)), scale)
 

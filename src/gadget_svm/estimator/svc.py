@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model._base import LinearClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import _ovr_decision_function, check_classification_targets
+from sklearn.utils.multiclass import _ovr_decision_function
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from gadget_svm import algorithms, topologies
@@ -24,7 +24,14 @@ from gadget_svm.data.catalog import against_rest
 from gadget_svm.data.paper import Parts
 from gadget_svm.data.partition import deal_by_sites
 from gadget_svm.estimator.advice import mass_advice, not_converged, rest_advice
-from gadget_svm.estimator.checks import check_memory, check_parameters, lam_of, require_one_kind, rule_for
+from gadget_svm.estimator.checks import (
+    check_memory,
+    check_parameters,
+    lam_of,
+    require_classes,
+    require_one_kind,
+    rule_for,
+)
 from gadget_svm.estimator.fitting import Fitted, Memory, Plan, Posed, fit_network
 from gadget_svm.estimator.problem import (
     Problem,
@@ -380,7 +387,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """X as CSR with its constant feature, class numbers, and weights; sets ``classes_`` on the first look."""
         require_one_kind(y, "y")
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, reset=reset, accept_large_sparse=True)
-        check_classification_targets(y)
+        require_classes(y)
         if reset:
             require_one_kind(classes, "classes")
             self.classes_ = np.unique(y if classes is None else classes)

@@ -133,6 +133,7 @@ class _Part(NamedTuple):
     counts: Floats
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite certifies nothing, and the fit says so
 def conclude(bound: Floats, w: Floats, total: Floats, lam: float, K: int, F: int) -> None:
     """From the sums of all nodes the gap P(w) - D(alpha) and the dual value of every output, rounded to the safe side.
 
