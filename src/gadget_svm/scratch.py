@@ -116,7 +116,7 @@ def _writes_below(entry: Path, folders: list[str]) -> bool:
         return False
     for file in opened:
         with suppress(OSError):  # closed meanwhile
-            if os.readlink(file).startswith(tuple(_slashed(folders))) and file.lstat().st_mode & stat.S_IWUSR:
+            if str(file.readlink()).startswith(tuple(_slashed(folders))) and file.lstat().st_mode & stat.S_IWUSR:
                 return True
     return False
 
