@@ -149,7 +149,7 @@ COMMANDS = [
     ("no nodes", "train digits --nodes 0", ("--nodes", "0")),
     ("a data set is misspelt", "train adlut", ("adlut", "adult")),
     ("an option is misspelt", "train digits --node 3", ("--node", "--nodes")),
-    ("a command is misspelt", "trian digits", ("trian", "train", "gadget -h")),
+    ("a command is misspelt", "trian digits", ("trian", "gadget -h")),
     ("a number is a word", "train digits --lambda abc", ("--lambda abc", "valid", "gadget train -h")),
     ("a number is a word, with =", "train digits --nodes=2.5", ("--nodes 2.5", "valid")),
     ("a value is missing", "train digits --lam", ("--lam", "argument", "gadget train -h")),

@@ -52,7 +52,7 @@ def parse_svmlight(path: Path, lines: Iterable[bytes]) -> Raw:
     except (ValueError, OverflowError) as error:
         raise DataFileError(
             f"{path}, line {counted.number}: {error}. Expected 'label id:value id:value ...' with ids ascending: for a "
-            "table say format='csv' (or tsv); if the file should be right, it looks truncated or damaged: fetch or copy "
-            "it again"
+            "table say format='csv' (or tsv); if the file should be right, it looks truncated or damaged: fetch or "
+            "copy it again"
         ) from error
     return Raw(X, y, sparse_text=True)
