@@ -56,8 +56,11 @@ def require_lasting(target: Place | None, option: str) -> None:
 def require_writable(target: Place, option: str) -> None:
     """Looks without leaving a trace: a folder is made when there is something to put in it."""
     if not isinstance(target, Path):
-        with naming(option):
-            try_to_write(target)
+        try:
+            with naming(option):
+                try_to_write(target)
+        except OSError as error:
+            raise OSError(f"{option}: {error}") from error
         return
     nearest = next(place for place in (target.parent, *target.absolute().parents) if place.exists())
     if not nearest.is_dir():
