@@ -117,7 +117,11 @@ def test_lam_that_is_no_positive_number(toy, lam):
         ({"algorithm": Gadget(gossip_rounds="mix", gamma=1.5)}, "gamma is a relative error"),
         ({"algorithm": Gadget(gossip_rounds="diameter")}, "needs gossip='diffusion'"),
         ({"algorithm": Gadget(gossip="running-sum", persist=False)}, "cannot start anew"),
-        ({"algorithm": Gadget(average=False), "stopping": "average"}, "average=False does not keep"),
+        (
+            {"algorithm": Gadget(average=False), "stopping": "average"},
+            r"Gadget\(average=False\) does not keep: use stopping='auto'",
+        ),
+        ({"algorithm": "pdmm", "stopping": "average"}, r"Pdmm\(\) does not keep"),
     ],
     ids=str,
 )
