@@ -58,8 +58,8 @@ def check_parameters(model: Any) -> None:
         _whole(model.record_every, "record_every", 0)
     if model.stopping == "average" and getattr(algorithms.resolve(model.algorithm), "average", True) is False:
         raise ValueError(
-            "stopping='average' watches the averaged iterates, which average=False does not keep: "
-            "use stopping='weights', 'objective' or None"
+            f"stopping='average' watches the averaged iterates, which {algorithms.resolve(model.algorithm)!r} does not "
+            "keep: use stopping='auto', 'weights', 'objective' or None"
         )
 
 

@@ -155,6 +155,10 @@ def row_weights(
     """
     if class_weight is None:
         return times
+    if isinstance(class_weight, str) and class_weight != "balanced":
+        raise ValueError(
+            f"class_weight must be 'balanced', a dict such as {{label: 2.0}}, or None; got {class_weight!r}"
+        )
     from sklearn.utils.class_weight import compute_class_weight  # here, as actors do without scikit-learn
 
     per_class = compute_class_weight(class_weight, classes=classes, y=classes[label], sample_weight=times)

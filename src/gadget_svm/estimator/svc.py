@@ -401,6 +401,11 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         times = row_weights(self.class_weight, self.classes_, label, times)
         if times is not None and not times.any():
             raise ValueError("all weights are zero: no row is left to learn from")
+        if times is not None and not 1e-150 <= times.max() <= 1e150:
+            raise ValueError(
+                f"the largest weight, sample weight times class weight, is {times.max():.3g}; beyond 1e150 or below "
+                "1e-150 sums of squares overflow: divide all weights by their mean, which changes nothing with lam"
+            )
         return as_csr(X, self.fit_intercept), label, times
 
     def _learn(
