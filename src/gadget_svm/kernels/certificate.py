@@ -160,11 +160,12 @@ def sq_lengths(vectors: Floats, count: int) -> Floats:
     return np.asarray((vectors * vectors).reshape(count, -1).sum(axis=1))
 
 
-def judge(i: int, nodes: Nodes, ends: Ends, lam: float, K: int, F: int) -> None:
-    """The owner, node i, concludes when all sums are in. Not compiled: it is one node."""
-    if not nodes.has[i, BOUND] and interpreted(complete)(nodes, ends, i):
-        conclude(nodes.bound[i], nodes.model[i], nodes.total[i], lam, K, F)
-        nodes.has[i, SUM] = nodes.has[i, BOUND] = True
+def judge(i: int, nodes: Nodes, ends: Ends) -> bool:
+    """Whether all sums are in for the first time, and the owner, node i, is to conclude. Not compiled: it is one node."""
+    if nodes.has[i, BOUND] or not interpreted(complete)(nodes, ends, i):
+        return False
+    nodes.has[i, SUM] = nodes.has[i, BOUND] = True
+    return True
 
 
 @compiled
