@@ -28,7 +28,7 @@ SOON, PART = 4, 32
 EPS = 2.0**-52
 TOGETHER = 1 << 20
 """Numbers of several nodes that are summed at a time: more nodes if they are small."""
-KEPT = 1 << 24
+KEPT = 1 << 22
 """Up to so many margins are worked out at once, and what is known of their rows is kept between certificates."""
 
 
@@ -90,10 +90,10 @@ class OwnSums:
     def __call__(self, w: Floats, alpha: Floats, total: Floats) -> None:
         """The sums of every node into the lines of ``total``, see `width`, for the candidate ``w``."""
         w = w.reshape(self.K, self.F)
-        margins = self.X @ w.T if self._at_once else None
+        margins = np.asarray(self.X @ w.T) if self._at_once else None
         for number, (lo, hi) in enumerate(self._parts):
             part = self._kept[number] if self._kept else self._part(lo, hi)
-            mine = self.X[part.row] @ w.T if margins is None else margins[part.row]
+            mine = np.asarray(self.X[part.row] @ w.T) if margins is None else margins[part.row]
             self._sums(part, w, mine, alpha[:, part.places].T, total[lo:hi])
 
     def _part(self, lo: int, hi: int) -> "_Part":
@@ -161,7 +161,7 @@ def sq_lengths(vectors: Floats, count: int) -> Floats:
 
 
 def judge(i: int, nodes: Nodes, ends: Ends) -> bool:
-    """Whether all sums are in for the first time, and the owner, node i, is to conclude. Not compiled: it is one node."""
+    """Whether all sums are in only now, and the owner, node i, is to conclude. Not compiled: it is one node."""
     if nodes.has[i, BOUND] or not interpreted(complete)(nodes, ends, i):
         return False
     nodes.has[i, SUM] = nodes.has[i, BOUND] = True
