@@ -391,8 +391,8 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if reset:
             require_one_kind(classes, "classes")
             self.classes_ = np.unique(y if classes is None else classes)
-        strangers = np.setdiff1d(y, self.classes_)
-        if len(strangers):
+        known = reset and classes is None
+        if not known and len(strangers := np.setdiff1d(y, self.classes_)):
             raise ValueError(f"label {strangers.tolist()[0]!r} is not among the classes {self.classes_.tolist()}")
         label = np.searchsorted(self.classes_, y).astype(np.int32)
         times = None
