@@ -254,7 +254,7 @@ def test_ctrl_c_keeps_the_models(parts, monkeypatch):
 @pytest.fixture(scope="module")
 def cluster():
     """Ray once for the tests here."""
-    from ray_kit import own_ray
+    from support.ray_kit import own_ray
 
     with own_ray():
         yield
