@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 LOWEST := .venv-lowest
-LOWEST_TESTS := tests/test_mistakes.py tests/test_model_files.py tests/test_network.py tests/test_data_formats.py \
-  tests/test_data_catalog.py tests/test_cli.py tests/test_report.py tests/peers/test_envelope.py
+LOWEST_TESTS := tests/estimator/test_mistakes.py tests/estimator/test_model_file.py tests/core/test_network.py tests/data/test_formats.py \
+  tests/data/test_catalog.py tests/cli/test_cli.py tests/report/test_report.py tests/peers/test_envelope.py
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: help venv demo test test-lowest lint format bench bench-quick clean

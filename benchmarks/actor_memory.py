@@ -10,7 +10,7 @@ from sklearn.datasets import dump_svmlight_file
 
 from benchmarks.common import Table, generated, publish_tables, ratio, say
 from gadget_svm import GadgetSVC
-from gadget_svm.runtimes.ray_engine import RayRuntime
+from gadget_svm.cluster.driver import RayRuntime
 
 FEATURES, PER_ROW, ACTORS, TICKS, EVERY = 47_236, 76, 2, 60, 5
 TINY = 2

@@ -20,9 +20,9 @@ from gadget_svm.algorithms import resolve
 from gadget_svm.data.partition import deal_evenly
 from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.estimator.problem import Problem
-from gadget_svm.experiments.baselines import certified_optimum
-from gadget_svm.kernels import Team
-from gadget_svm.runtimes.local import LocalRuntime
+from gadget_svm.kernels import ThreadTeam
+from gadget_svm.reproduction.baselines import certified_optimum
+from gadget_svm.simulation.engine import LocalRuntime
 
 SETS = ("adult", "reuters", "ccat", "usps", "mnist")
 NODES = 10
@@ -69,18 +69,18 @@ class Task:
 
     @cached_property
     def _objective(self) -> Any:
-        return self.problem.objective(self.lam, Team.of(None))
+        return self.problem.objective(self.lam, ThreadTeam.of(None))
 
     def runtime(self, algorithm: Any) -> LocalRuntime:
         """Nodes at their start, on every core, with all kernels compiled."""
         network = build_network("random-regular", NODES)
         chosen = resolve(algorithm)
-        network = chosen.weigh(network)
+        network = chosen.with_transition_of(network)
         run = chosen.bind(network, self.lam, self.lam**-0.5, False, self.problem.shares.sizes)
-        problem = self.narrow[0] if getattr(chosen, "spares_columns", False) else self.problem
-        runtime = LocalRuntime(run, make_blocks(problem, network, 0, 1, Team.of(None)))
-        runtime.spared = self.X.shape[1] - problem.X.shape[1]
-        runtime.rehearse()
+        problem = self.narrow[0] if getattr(chosen, "omits_unused_columns", False) else self.problem
+        runtime = LocalRuntime(run, make_blocks(problem, network, 0, 1, ThreadTeam.of(None)))
+        runtime.omitted_columns = self.X.shape[1] - problem.X.shape[1]
+        runtime.warm_up()
         return runtime
 
 

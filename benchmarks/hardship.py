@@ -12,9 +12,9 @@ from gadget_svm.algorithms import Pdmm
 from gadget_svm.data.partition import assign_sites, deal_by_sites, deal_evenly
 from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.estimator.problem import Problem
-from gadget_svm.faults import Asynchronous, Churn, Crash, Delay, Loss, Partition, World, wrap_all
-from gadget_svm.kernels import Team
-from gadget_svm.runtimes.local import LocalRuntime
+from gadget_svm.faults import Asynchronous, Churn, Crash, Delay, FaultContext, Loss, Partition, wrap_all
+from gadget_svm.kernels import ThreadTeam
+from gadget_svm.simulation.engine import LocalRuntime
 
 SEEDS = (0, 1, 2)
 COLUMNS = [
@@ -132,14 +132,14 @@ def _gaps(task: Task, case: Case, seed: int) -> Iterator[tuple[Any, float]]:
         shares = deal_by_sites(site)[0]
     problem = Problem(task.X, label, np.ones(len(label)), None, shares, list(range(case.nodes)), 1)
     network = build_network(case.topology, case.nodes, seed=seed)
-    exchange = wrap_all(case.faults, World(case.nodes, seed)) if case.faults else None
+    exchange = wrap_all(case.faults, FaultContext(case.nodes, seed)) if case.faults else None
     run = Pdmm(neighbours=case.neighbours).bind(network, task.lam, 1.0)
-    runtime = LocalRuntime(run, make_blocks(problem, network, seed, 1, Team.of(None)), exchange)
+    runtime = LocalRuntime(run, make_blocks(problem, network, seed, 1, ThreadTeam.of(None)), exchange)
     since, highest = case.never[0] if case.never else 2**62, 0.0
     while runtime.t < max(case.asked):
         step = 1 if runtime.t >= since else min(t for t in (*case.asked, since) if t > runtime.t) - runtime.t
         runtime.advance(step)
-        gap = 100 * float(task.gaps(runtime.models()[runtime.voices() > 0][:, 0]).max())
+        gap = 100 * float(task.gaps(runtime.models()[runtime.live_row_weights() > 0][:, 0]).max())
         highest = max(highest, gap if runtime.t > since else 0.0)
         if runtime.t in case.asked:
             yield runtime.t, gap

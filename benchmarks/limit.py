@@ -12,9 +12,9 @@ import numpy as np
 
 from benchmarks.common import Table, publish_tables, ratio, say
 from gadget_svm import build_network
-from gadget_svm.kernels import Team, averaging
+from gadget_svm.core.network import Network
+from gadget_svm.kernels import ThreadTeam, fused_averaging
 from gadget_svm.kernels import gossip as moves
-from gadget_svm.network import Network
 
 SHAPES = ((100, 47_236), (100_000, 123), (1_000_000, 16))
 QUICK = ((50, 47_236), (30_000, 123), (300_000, 16))
@@ -48,8 +48,8 @@ def main(quick: bool = False) -> None:
     for nodes, features in QUICK if quick else SHAPES:
         say(f"limit: {nodes:,} x {features:,}")
         network = build_network("random-regular", nodes)
-        for threads in sorted({1, Team.of(None).size}):
-            _measure(table, network, features, Team(threads))
+        for threads in sorted({1, ThreadTeam.of(None).size}):
+            _measure(table, network, features, ThreadTeam(threads))
     notes = [
         "Random 4-regular graphs. What travels as mail is written and read once more than in the compiled rounds of "
         "`average`: Push-Sum by mail moves six vectors a node, compiled three. Diffusion sends one along each edge. "
@@ -60,7 +60,7 @@ def main(quick: bool = False) -> None:
                    lambda figure: _draw(figure, table), quick)  # fmt: skip
 
 
-def _measure(table: Table, network: Network, features: int, team: Team) -> None:
+def _measure(table: Table, network: Network, features: int, team: ThreadTeam) -> None:
     rounds = _rounds(network, features, team)
     mixing, whole = dict.fromkeys(rounds, np.inf), dict.fromkeys(rounds, np.inf)
     for repeat in range(REPEATS + 1):
@@ -81,16 +81,16 @@ def _measure(table: Table, network: Network, features: int, team: Team) -> None:
                   copy / 1e9, ratio(slower, copy), ratio(pace, copy))  # fmt: skip
 
 
-def _rounds(network: Network, features: int, team: Team) -> dict[str, Round]:
+def _rounds(network: Network, features: int, team: ThreadTeam) -> dict[str, Round]:
     """A round of every kind, by name."""
     n, edges, one = network.n, network.n_edges, 8 * (features + 1)
     s, phi, alive = np.random.default_rng(0).random((n, features)), np.ones(n), np.ones(n, dtype=bool)
-    mail, weight = np.empty((n, features)), np.empty(n)
+    messages, weight = np.empty((n, features)), np.empty(n)
     letters, weights = np.empty((edges, features)), np.empty(edges)
     state = np.column_stack([s, phi])
     other, receiver = np.empty_like(state), np.empty(n, np.int32)
     start, sender = np.empty(n + 1, np.int32), np.empty(n, np.int32)
-    in_ptr, source, _ = averaging.turn_around(network.indptr, network.indices, 0, n, False)
+    in_ptr, source, _ = fused_averaging.turn_around(network.indptr, network.indices, 0, n, False)
     senders, everyone, zeros = network.sources, np.arange(n), np.zeros(edges, dtype=np.int64)
     targets = network.indices.astype(np.int64)
     drawn, order = everyone, (receiver, start)  # of the round under way
@@ -102,15 +102,17 @@ def _rounds(network: Network, features: int, team: Team) -> dict[str, Round]:
         order = moves.arrange(targets[drawn], everyone, zeros[:n], 0, n)
 
     def push_sum() -> None:
-        team.run(moves.halve, n, features, drawn, s, phi, mail, weight)
-        team.run(moves.absorb, n, features, *order, zeros, 0, mail, weight, s, phi)
+        team.run(moves.halve, n, features, drawn, s, phi, messages, weight)
+        team.run(moves.absorb, n, features, *order, zeros, 0, messages, weight, s, phi)
 
     def draw_compiled() -> None:
-        team.run(averaging.aim, n, features, network.indptr, network.indices, network.draw_table, 0, 1, state, receiver)
-        averaging.sort_by_receiver(receiver, start, sender)
+        team.run(
+            fused_averaging.aim, n, features, network.indptr, network.indices, network.draw_table, 0, 1, state, receiver
+        )
+        fused_averaging.sort_by_receiver(receiver, start, sender)
 
     def push_sum_compiled() -> None:
-        team.run(averaging.take_halves, n, features, receiver, start, sender, state, other)
+        team.run(fused_averaging.take_halves, n, features, receiver, start, sender, state, other)
 
     def sort() -> None:
         nonlocal order
@@ -122,7 +124,8 @@ def _rounds(network: Network, features: int, team: Team) -> dict[str, Round]:
         team.run(moves.absorb, n, features, *order, zeros, 0, letters, weights, s, phi)
 
     def diffusion_compiled() -> None:
-        team.run(averaging.take_shares, n, features, in_ptr, source, True, network.each, network.self_share, state,
+        team.run(
+            fused_averaging.take_shares, n, features, in_ptr, source, True, network.each, network.self_share, state,
                  other)  # fmt: skip
 
     return {
@@ -130,7 +133,7 @@ def _rounds(network: Network, features: int, team: Team) -> dict[str, Round]:
         "Push-Sum, compiled (average)": Round(draw_compiled, push_sum_compiled, 3 * n * one),
         "diffusion, by mail": Round(sort, diffusion, (2 * edges + 4 * n) * one),
         "diffusion, compiled (average)": Round(_nothing, diffusion_compiled, (edges + 2 * n) * one),
-        "copy": Round(_nothing, lambda: team.run(_copy, n, features, s, mail), 2 * s.nbytes),
+        "copy": Round(_nothing, lambda: team.run(_copy, n, features, s, messages), 2 * s.nbytes),
     }
 
 

@@ -10,11 +10,12 @@ import numpy as np
 
 from benchmarks.common import Table, generated, publish_tables, ratio, say
 from gadget_svm.algorithms import Gadget, Pdmm
+from gadget_svm.cluster import actor, connection
+from gadget_svm.cluster import driver as engine
 from gadget_svm.estimator.fitting import gathered, make_blocks
 from gadget_svm.estimator.problem import Problem, share_rows
-from gadget_svm.kernels import Team
-from gadget_svm.runtimes import LocalRuntime, ray_cluster, ray_host
-from gadget_svm.runtimes import ray_engine as engine
+from gadget_svm.kernels import ThreadTeam
+from gadget_svm.simulation import LocalRuntime
 from gadget_svm.topologies import build
 
 LAM, GRAPH, ROWS = 1e-4, "random-regular:4", 5
@@ -63,9 +64,9 @@ def on_ray(
     problem: Problem, network: Any, run: Any, actors: int, seconds: float, weights: np.ndarray
 ) -> tuple[float, float]:
     """Seconds a round and the part of the mail that leaves its actor; ``weights`` are those after three rounds."""
-    cluster = ray_cluster.Cluster(ray_cluster.RayOptions(actors=actors, num_cpus=0.5))
+    cluster = connection.Cluster(connection.RayOptions(actors=actors, num_cpus=0.5))
     bounds = engine.even_bounds(network.n, actors)
-    sources = [ray_host.Given(gathered(problem.rows, *pair)) for pair in pairwise(bounds.tolist())]
+    sources = [actor.Given(gathered(problem.rows, *pair)) for pair in pairwise(bounds.tolist())]
     runtime = engine.RayRuntime(cluster, bounds, sources)
     try:
         shape = (1, problem.X.shape[1])
@@ -82,8 +83,8 @@ def on_ray(
 
 def here(problem: Problem, network: Any, run: Any, seconds: float, file: Path) -> tuple[float, float, np.ndarray]:
     """The simulator on the same: seconds a round, megabytes of mail a round, and the weights, which stay on disk."""
-    runtime = LocalRuntime(run, make_blocks(problem, network, 0, 1, Team.of(None)))
-    runtime.rehearse()
+    runtime = LocalRuntime(run, make_blocks(problem, network, 0, 1, ThreadTeam.of(None)))
+    runtime.warm_up()
     runtime.advance(3)
     np.save(file, runtime.weights())
     weights = np.load(file, mmap_mode="r")
@@ -100,8 +101,8 @@ def main(quick: bool = False) -> None:
     )  # fmt: skip
     sizes, numbers, seconds = (QUICK, (1, 2), 0.3) if quick else (SIZES, (1, 2, 4), SECONDS)
     started = time.perf_counter()
-    cluster = ray_cluster.Cluster(
-        ray_cluster.RayOptions(actors=max(numbers), object_store_memory=2**28 if quick else STORE)
+    cluster = connection.Cluster(
+        connection.RayOptions(actors=max(numbers), object_store_memory=2**28 if quick else STORE)
     )
     start = time.perf_counter() - started
     folder = tempfile.TemporaryDirectory()
@@ -109,7 +110,7 @@ def main(quick: bool = False) -> None:
         for nodes, features, per_row, algorithms in sizes:
             problem = problem_of(nodes, features, per_row)
             for name, algorithm in algorithms.items():
-                network = algorithm.weigh(build(GRAPH, nodes, seed=0))
+                network = algorithm.with_transition_of(build(GRAPH, nodes, seed=0))
                 run = algorithm.bind(network, LAM, LAM**-0.5, sizes=problem.shares.sizes)
                 say(f"ray_rounds: {name}, {nodes:,} nodes, {features:,} features")
                 local, megabytes, weights = here(problem, network, run, seconds, Path(folder.name) / "weights.npy")

@@ -15,13 +15,13 @@ from benchmarks.common import Table, generated, publish_tables, ratio, say
 from benchmarks.paper_scale import zipf_rows
 from gadget_svm import build_network
 from gadget_svm.algorithms import Pdmm
+from gadget_svm.cluster.worker import Worker, assemble
 from gadget_svm.data.partition import deal_evenly
 from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.estimator.problem import Problem
-from gadget_svm.experiments.baselines import certified_optimum
-from gadget_svm.kernels import Team
-from gadget_svm.runtimes.local import LocalRuntime, distances
-from gadget_svm.runtimes.worker import Worker, assemble
+from gadget_svm.kernels import ThreadTeam
+from gadget_svm.reproduction.baselines import certified_optimum
+from gadget_svm.simulation.engine import LocalRuntime, distances
 
 FEATURES, PER_ROW, LAM, TARGET = 47_236, 76, 1e-4, 1e-2
 SIZES: tuple[tuple[str, int, int], ...] = (
@@ -49,9 +49,9 @@ def ticks_to_target(nodes: int, rows: int, neighbours: Any) -> tuple[int | None,
     algorithm, network = Pdmm(neighbours=neighbours), build_network("random-regular", nodes)
     run = algorithm.bind(network, LAM, LAM**-0.5, False, problem.shares.sizes)
     narrow, columns = problem.occurring()
-    runtime = LocalRuntime(run, make_blocks(narrow, network, 0, 1, Team.of(None)))
-    runtime.rehearse()
-    objective, spent, first = problem.objective(LAM, Team.of(None)), 0.0, None
+    runtime = LocalRuntime(run, make_blocks(narrow, network, 0, 1, ThreadTeam.of(None)))
+    runtime.warm_up()
+    objective, spent, first = problem.objective(LAM, ThreadTeam.of(None)), 0.0, None
     while runtime.t < MOST:
         begun = time.perf_counter()
         runtime.advance(EVERY)
@@ -85,7 +85,7 @@ def batches(nodes: int) -> tuple[int, int, int]:
 
         return post
 
-    for i, block in enumerate(make_blocks(problem, network, 0, nodes, Team())):
+    for i, block in enumerate(make_blocks(problem, network, 0, nodes, ThreadTeam())):
         workers.append(Worker(i, np.arange(nodes + 1), run, block, post_of(i), lam=LAM, timeout=60.0))
     with ThreadPoolExecutor(nodes) as pool:
         list(pool.map(lambda worker: worker.advance(1), workers))

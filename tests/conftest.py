@@ -18,7 +18,7 @@ settings.register_profile("patient", deadline=None)  # the first example may com
 settings.load_profile("patient")
 
 
-HEAVY = ("test_ray", "test_cli_shards", "test_peer_network", "test_demo", "test_leaving")
+HEAVY = ("cluster/", "test_cli_shards", "test_peer_network", "test_demo", "test_leaving")
 """Files that start many processes, or wait for peers to learn: one after another, or they starve on a small machine."""
 
 
@@ -29,7 +29,7 @@ def pytest_xdist_make_scheduler(config, log):
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            return "heavy" if Path(nodeid.partition("::")[0]).name.startswith(HEAVY) else nodeid
+            return "heavy" if any(part in nodeid.partition("::")[0] for part in HEAVY) else nodeid
 
     return Scheduling(config, log)
 

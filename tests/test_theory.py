@@ -13,9 +13,9 @@ from gadget_svm.data.partition import deal_evenly
 from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.estimator.problem import Problem
 from gadget_svm.gossip import Diffusion, average
-from gadget_svm.kernels import Team
-from gadget_svm.runtimes.local import LocalRuntime
-from gadget_svm.runtimes.training import network_mean
+from gadget_svm.kernels import ThreadTeam
+from gadget_svm.simulation.engine import LocalRuntime
+from gadget_svm.simulation.trainer import network_mean
 from gadget_svm.topologies import build
 
 LAM = 0.05
@@ -45,7 +45,7 @@ def iterates(X, y, T, seed, n_nodes=6):
     problem = Problem(X, label, np.ones(len(y)), None, shares, list(range(n_nodes)), 1)
     network = build("ring", n_nodes, transition="metropolis")
     run = Gadget(gossip="diffusion", project=False).bind(network, LAM, theory.radius(LAM))
-    runtime = LocalRuntime(run, make_blocks(problem, network, seed, 1, Team()))
+    runtime = LocalRuntime(run, make_blocks(problem, network, seed, 1, ThreadTeam()))
     out = np.empty((T, n_nodes, X.shape[1]))
     for t in range(T):
         out[t] = runtime.weights()[:, 0]

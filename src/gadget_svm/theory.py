@@ -8,7 +8,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gadget_svm.network import Network
+from gadget_svm.core.network import Network
 from gadget_svm.spectral import push_sum_error_factor, tau_mix
 
 __all__ = [

@@ -21,11 +21,10 @@ pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 pytest.importorskip("pydantic")
 pytest.importorskip("prometheus_client")
-from kit import free_port, living, rows, until
 from rich.console import Console
 
 from gadget_svm.cli.app import app
-from gadget_svm.cli.peers import peer_table
+from gadget_svm.cli.peer import peer_table
 from gadget_svm.peers import certs, checkpoint
 from gadget_svm.peers.calls import PeerError
 from gadget_svm.peers.charter import Charter
@@ -35,6 +34,7 @@ from gadget_svm.peers.membership import Superseded
 from gadget_svm.peers.peer import Peer
 from gadget_svm.peers.scale import Scale
 from gadget_svm.peers.study import Study
+from support.peer_kit import free_port, living, rows, until
 
 DAY = 86_400.0
 NAMES = ("age", "size", "dose")

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from gadget_svm import load_dataset
 from gadget_svm.cli import peer_demo, peer_fleet, peer_sites
 from gadget_svm.cli.app import app
-from gadget_svm.cli.judging import Judge
+from gadget_svm.cli.evaluation import Evaluator
 from gadget_svm.cli.peer_verdict import closing, pooled_optimum
 from gadget_svm.estimator import load_model
 
@@ -65,7 +65,7 @@ def test_the_summary_as_json(tmp_path, monkeypatch):
 
 def the_summary_says_what_the_models_say(out, summary):
     data = load_dataset("digits")
-    judge = Judge.of(data, 0.01, intercept=False)
+    judge = Evaluator.of(data, 0.01, intercept=False)
     bound = summary["pooled"]["bound"]
     assert 0 <= summary["pooled"]["certified_gap"] <= 1e-5
     assert [one["name"] for one in summary["peers"]] == ["peer-1", "peer-2", "peer-3"]
@@ -362,11 +362,11 @@ def test_the_pooled_optimum_of_several_classes_is_the_sum_of_each_against_the_re
     from scipy.sparse import csr_matrix
 
     from gadget_svm.data import Dataset
-    from gadget_svm.experiments.baselines.optimum import certified_optimum
+    from gadget_svm.reproduction.baselines.optimum import certified_optimum
 
     X = csr_matrix(toy.X)
     data = Dataset("toy", X, toy.three, None, None, None, "")
-    pooled = pooled_optimum(data, Judge.of(data, 0.1, intercept=False))
+    pooled = pooled_optimum(data, Evaluator.of(data, 0.1, intercept=False))
     each = [certified_optimum(X, np.where(toy.three == k, 1, -1), 0.1, 1e-6).objective for k in range(3)]
     assert pooled["objective"] == pytest.approx(sum(each), rel=1e-5)
     assert pooled["bound"] <= pooled["objective"] <= pooled["bound"] * (1 + 1e-5)

@@ -13,8 +13,6 @@ pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 pytest.importorskip("pydantic")
 pytest.importorskip("prometheus_client")
-from kit import goes_on, living, rows, until
-
 from gadget_svm.algorithms import Gadget
 from gadget_svm.peers import post, vault
 from gadget_svm.peers.charter import Charter
@@ -22,6 +20,7 @@ from gadget_svm.peers.discretion import FORMER, PATIENCE, Discretion
 from gadget_svm.peers.learner import Learner, Parcel
 from gadget_svm.peers.overlay import node_id
 from gadget_svm.peers.peer import Peer
+from support.peer_kit import goes_on, living, rows, until
 
 
 def closest(X, vectors, outputs=1):
@@ -43,7 +42,7 @@ def charter(algorithm="pdmm", features=30, lam=0.01, classes=(-1.0, 1.0), interc
 def learner(data, kind="pdmm", node=0, neighbours=(1,), **options):
     X, y = data
     found = Learner(X, (y > 0).astype(np.int32), charter(kind, X.shape[1]), node, **options)
-    found.relink(list(neighbours))
+    found.set_neighbours(list(neighbours))
     return found
 
 

@@ -11,10 +11,9 @@ pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 pytest.importorskip("pydantic")
 pytest.importorskip("prometheus_client")
-from kit import goes_on, listening, until
-
-from gadget_svm.estimator.files import load_model
+from gadget_svm.estimator.model_file import load_model
 from gadget_svm.peers import checkpoint, keeping
+from support.peer_kit import goes_on, listening, until
 
 
 class Disk:

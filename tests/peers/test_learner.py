@@ -7,12 +7,11 @@ pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 pytest.importorskip("pydantic")
 pytest.importorskip("prometheus_client")
-from sites import LAM, SITES, above, excess
-
 from gadget_svm.peers import leaving
 from gadget_svm.peers.charter import Charter
 from gadget_svm.peers.discretion import Discretion
 from gadget_svm.peers.learner import Learner
+from support.peer_sites import LAM, SITES, above, excess
 
 
 class Net:
@@ -22,7 +21,7 @@ class Net:
         self.algorithm = algorithm
         self.learners = {i: self.learner(i, name) for i, name in enumerate(names)}
         for i, learner in self.learners.items():
-            learner.relink([j for j in self.learners if j != i])
+            learner.set_neighbours([j for j in self.learners if j != i])
 
     def learner(self, i, name):
         X, y = SITES[name]
@@ -44,7 +43,7 @@ class Net:
 
     def leave(self, leaver, heir):
         gone, stays = self.learners[leaver], self.learners[heir]
-        gone.relink([heir, *gone.kept])
+        gone.set_neighbours([heir, *gone.kept])
         word = leaving._last_word(gone, Discretion(gone.X, 1), heir)
         stays.kept |= {leaver}
         stays.solve()
@@ -58,7 +57,7 @@ class Net:
 
     def drop(self, i, other):
         learner = self.learners[i]
-        learner.relink([j for j in learner.neighbours if j != other])
+        learner.set_neighbours([j for j in learner.neighbours if j != other])
 
 
 def assert_balanced(learner):
@@ -126,7 +125,7 @@ def test_one_who_is_heard_anew_puts_nothing_on_a_kept_edge():
     net.leave(1, 0)
     kept = z_of(net.learners[0], 1)
     net.drop(2, 0)
-    net.learners[2].relink([0, 3])
+    net.learners[2].set_neighbours([0, 3])
     net.run(1000, 0, 2, 3)
     assert net.learners[0].block.edge["epoch"][1] == 2  # it was: closed and opened
     np.testing.assert_array_equal(z_of(net.learners[0], 1), kept)
@@ -169,8 +168,8 @@ def test_one_who_begins_anew_and_hears_nothing_at_first_moves_nobody_far(fresh, 
     net.run(200)
     stays, before = net.learners[1 - fresh], np.abs(net.learners[fresh].model()).max()
     begun = net.learners[fresh] = net.learner(fresh, "ab"[fresh])
-    begun.relink([1 - fresh])
-    stays.renew(fresh)
+    begun.set_neighbours([1 - fresh])
+    stays.reset_edge(fresh)
     begun.solve()
     begun.absorb([])
     stiffen(begun, stiffer)
@@ -188,7 +187,7 @@ def test_one_who_goes_back_to_a_penalty_of_long_ago_moves_nobody_far():
     net.run(200)
     before = np.abs(net.learners[0].model()).max()
     net.learners[1].restore(old, about)
-    net.learners[0].renew(1)
+    net.learners[0].reset_edge(1)
     stiffen(net.learners[1], 64.0)
     assert speaks_alone(net.learners[1], net.learners[0], 30) < 20 * before
     net.run(800)
@@ -199,8 +198,8 @@ def test_one_who_goes_back_to_a_penalty_of_long_ago_moves_nobody_far():
 def test_a_slow_one_between_two_that_are_fast_settles(every):
     """Most of what comes to it follows on letters that it never answered."""
     net, waiting, rng = Net("abc"), {i: {} for i in range(3)}, np.random.default_rng(0)
-    net.learners[1].relink([0])
-    net.learners[2].relink([0])
+    net.learners[1].set_neighbours([0])
+    net.learners[2].set_neighbours([0])
     for _ in range(3000):
         for i, learner in net.learners.items():
             if i == 0 and rng.integers(every):
@@ -224,8 +223,8 @@ def test_gadget_forgets_one_who_is_gone_and_learns_with_one_who_comes():
     net.run(700, 0, 1)
     assert max(excess("ab", net.learners[i].model()[0]) for i in (0, 1)) < 0.03 < above("ab", "abc") / 2
     net.learners[3] = net.learner(3, "d")
-    net.learners[3].relink([0])
-    net.learners[0].relink([1, 3])
+    net.learners[3].set_neighbours([0])
+    net.learners[0].set_neighbours([1, 3])
     net.run(700, 0, 1, 3)
     assert max(excess("abd", net.learners[i].model()[0]) for i in (0, 1, 3)) < 0.05 < above("abd", "ab") / 2
 
@@ -245,13 +244,13 @@ def test_who_takes_the_place_of_a_gadget_learner_brings_no_mass_along(saved):
     arrays, about = net.learners[0].state()
     old = {name: np.array(value) for name, value in arrays.items()}
     net.drop(0, 1)
-    net.learners[0].relink([1, 2])  # epochs that the old state knows nothing of
+    net.learners[0].set_neighbours([1, 2])  # epochs that the old state knows nothing of
     net.run(200)
     former, net.learners[0] = net.learners[0], net.learner(0, "a")
     if saved:
         net.learners[0].restore(old, about)
     net.learners[0].succeed(former)
-    net.learners[0].relink([1, 2])
+    net.learners[0].set_neighbours([1, 2])
     before, number = int(former.block.edge["epoch"][0]), former.block.exchanges
     assert before > int(old["edge.epoch"][0]) + 1
     assert net.learners[0].block.exchanges == number
@@ -269,7 +268,7 @@ def test_who_loses_the_last_neighbour_solves_its_own_problem_at_once(names):
     net = Net(names)
     net.run(800)
     learner = net.learners[0]
-    learner.relink([])
+    learner.set_neighbours([])
     assert excess("a", learner.model()[0]) > 10.0
     assert learner.settle(lambda: True) > 0
     assert excess("a", learner.model()[0]) < 0.011
@@ -282,7 +281,7 @@ def test_who_is_left_alone_takes_no_longer_than_it_may():
     net, looks = Net("ab"), iter([True, True, False])
     net.run(800)
     learner = net.learners[0]
-    learner.relink([])
+    learner.set_neighbours([])
     assert learner.settle(lambda: next(looks)) == 2
     assert learner.settle(lambda: True) == 0
 
@@ -291,10 +290,10 @@ def test_who_is_left_alone_takes_no_longer_than_it_may():
 def test_who_was_always_alone_learns_at_the_usual_pace(algorithm):
     alone = Net("a", algorithm)
     alone.run(3)
-    alone.learners[0].relink([])
+    alone.learners[0].set_neighbours([])
     assert alone.learners[0].settle(lambda: True) == 0
     never_spoke = Net("ab", algorithm).learners[0]
-    never_spoke.relink([])
+    never_spoke.set_neighbours([])
     assert never_spoke.settle(lambda: True) == 0
 
 
@@ -302,17 +301,17 @@ def test_who_keeps_an_edge_or_has_another_again_is_not_alone():
     net = Net("ab")
     net.run(800)
     net.leave(1, 0)
-    net.learners[0].relink([1])
+    net.learners[0].set_neighbours([1])
     assert net.learners[0].settle(lambda: True) == 0
     net = Net("ab")
     net.run(100)
-    net.learners[0].relink([])
-    net.learners[0].relink([1])
+    net.learners[0].set_neighbours([])
+    net.learners[0].set_neighbours([1])
     assert net.learners[0].settle(lambda: True) == 0
 
 
 def test_gadget_lets_its_last_neighbour_go_as_ever():
     net = Net("ab", "gadget")
     net.run(100)
-    net.learners[0].relink([])
+    net.learners[0].set_neighbours([])
     assert net.learners[0].settle(lambda: True) == 0

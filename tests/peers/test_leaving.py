@@ -11,9 +11,6 @@ pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 pytest.importorskip("pydantic")
 pytest.importorskip("prometheus_client")
-from kit import Caller, goes_on, letter, living, refused, until
-from sites import LAM, SITES, above, apart, excess
-
 from gadget_svm.peers import leaving, legacies, vault
 from gadget_svm.peers.calls import PeerError
 from gadget_svm.peers.envelope import decode_ack, encode_letter, encode_notice
@@ -24,6 +21,8 @@ from gadget_svm.peers.overlay import node_id
 from gadget_svm.peers.peer import WITHDRAW, Peer
 from gadget_svm.peers.post import Contact, Line, Unreachable
 from gadget_svm.peers.seeds import Seeds
+from support.peer_kit import Caller, goes_on, letter, living, refused, until
+from support.peer_sites import LAM, SITES, above, apart, excess
 
 WITHIN = 0.01
 

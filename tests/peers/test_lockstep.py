@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_classification
 
+from gadget_svm.core.rows import Shares
 from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.estimator.problem import Problem, as_csr
-from gadget_svm.kernels import Team
+from gadget_svm.kernels import ThreadTeam
 from gadget_svm.peers import certs
 from gadget_svm.peers.config import parse, template
 from gadget_svm.peers.learner import algorithm_of
 from gadget_svm.peers.lockstep import LockstepError, Stepper
-from gadget_svm.rows import Shares
-from gadget_svm.runtimes.local import LocalRuntime
+from gadget_svm.simulation.engine import LocalRuntime
 from gadget_svm.topologies import build
 
 NODES, ROWS, TICKS, LAM, SEED = 5, 60, 25, 1e-3, 3
@@ -44,9 +44,9 @@ def simulated(parts, algorithm, topology, outputs):
     label = np.concatenate([y for _, y in parts]).astype(np.int32)
     shares = Shares(np.arange(NODES * ROWS), np.arange(0, NODES * ROWS + 1, ROWS), np.empty(0))
     problem = Problem(X, label, np.ones(len(label)), None, shares, list(range(NODES)), outputs)
-    network = algorithm.weigh(build(topology, NODES, seed=SEED))
+    network = algorithm.with_transition_of(build(topology, NODES, seed=SEED))
     run = algorithm.bind(network, LAM, 1 / np.sqrt(LAM), lossy=True, sizes=shares.sizes)
-    runtime = LocalRuntime(run, make_blocks(problem, network, SEED, 1, Team()))
+    runtime = LocalRuntime(run, make_blocks(problem, network, SEED, 1, ThreadTeam()))
     runtime.advance(TICKS)
     return runtime.blocks[0]
 

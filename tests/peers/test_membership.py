@@ -657,7 +657,7 @@ def overlay(name, names):
     return neighbours(name, names, 4)
 
 
-class World:
+class FaultContext:
     """Peers that exchange views of 16 lines with their overlay neighbours, twice a second, over links that may fail."""
 
     def __init__(self, n, seed=0, loss=0.0, view=16):
@@ -719,11 +719,11 @@ class World:
 @pytest.mark.parametrize("n", [8, 32, 128])
 def test_everyone_learns_of_everyone_from_one_seed(n):
     """O(log n) rounds as long as the news fits the views; 128 names in views of 16 lines need some more."""
-    assert World(n).until_agreed(3 * n.bit_length()) >= 2
+    assert FaultContext(n).until_agreed(3 * n.bit_length()) >= 2
 
 
 def test_a_crash_is_seen_by_all_and_told_once():
-    world = World(30)
+    world = FaultContext(30)
     world.until_agreed(20)
     world.round(20)
     del world.peers["p7"]
@@ -735,7 +735,7 @@ def test_a_crash_is_seen_by_all_and_told_once():
 
 def test_neighbours_cut_off_from_each_other_meet_by_calling_the_suspected():
     """The overlay of all names, cut down to the living, may fall apart before the dead are known."""
-    world = World(24)
+    world = FaultContext(24)
     world.until_agreed(20)
     for i in range(0, 24, 2):
         del world.peers[f"p{i}"]
@@ -746,7 +746,7 @@ def test_neighbours_cut_off_from_each_other_meet_by_calling_the_suspected():
 
 
 def test_a_partition_splits_the_world_and_heals():
-    world = World(24)
+    world = FaultContext(24)
     world.until_agreed(20)
     halves = [{f"p{i}" for i in range(24) if i % 2 == side} for side in (0, 1)]
     world.up = lambda a, b: (a in halves[0]) == (b in halves[0])
@@ -761,7 +761,7 @@ def test_a_partition_splits_the_world_and_heals():
 
 
 def test_a_late_joiner_is_known_to_all_soon():
-    world = World(40)
+    world = FaultContext(40)
     world.until_agreed(30)
     world.round(50)
     world.start("late")
@@ -769,7 +769,7 @@ def test_a_late_joiner_is_known_to_all_soon():
 
 
 def test_a_quick_restart_is_a_renewal_that_nobody_missed():
-    world = World(20)
+    world = FaultContext(20)
     world.until_agreed(20)
     world.round(10)
     world.start("p3", incarnation=2)
@@ -782,7 +782,7 @@ def test_a_quick_restart_is_a_renewal_that_nobody_missed():
 
 
 def test_a_goodbye_spreads_faster_than_silence():
-    world = World(40)
+    world = FaultContext(40)
     world.until_agreed(30)
     world.round(20)
     leaver = world.peers.pop("p5")
@@ -793,7 +793,7 @@ def test_a_goodbye_spreads_faster_than_silence():
 
 
 def test_a_fifth_of_the_messages_lost_kills_nobody():
-    world = World(24, loss=0.2)
+    world = FaultContext(24, loss=0.2)
     world.until_agreed(40)
     world.round(800)
     assert not world.left
@@ -801,7 +801,7 @@ def test_a_fifth_of_the_messages_lost_kills_nobody():
 
 
 def test_the_pause_of_one_is_seen_by_the_others_and_not_held_against_them():
-    world = World(16)
+    world = FaultContext(16)
     world.until_agreed(20)
     world.round(10)
     sleeper = world.peers.pop("p4")
@@ -815,7 +815,7 @@ def test_the_pause_of_one_is_seen_by_the_others_and_not_held_against_them():
 
 
 def test_the_older_of_two_doubles_stops_when_they_meet():
-    world = World(12)
+    world = FaultContext(12)
     world.until_agreed(20)
     older = world.peers.pop("p3")
     world.start("p3", incarnation=2)

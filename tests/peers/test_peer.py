@@ -16,10 +16,7 @@ pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 pytest.importorskip("pydantic")
 pytest.importorskip("prometheus_client")
-from kit import Caller, goes_on, letter, listening, living, refused, rows, until
-from sites import SITES, excess
-
-from gadget_svm.estimator.files import load_model
+from gadget_svm.estimator.model_file import load_model
 from gadget_svm.kernels.gossip import EPOCH
 from gadget_svm.peers import checkpoint, running, vault
 from gadget_svm.peers.calls import PeerError
@@ -38,6 +35,8 @@ from gadget_svm.peers.scale import Scale
 from gadget_svm.peers.scaling import Scaling
 from gadget_svm.peers.site import LEAST_ROWS, SiteError, load_site
 from gadget_svm.peers.turns import PATIENCE
+from support.peer_kit import Caller, goes_on, letter, listening, living, refused, rows, until
+from support.peer_sites import SITES, excess
 
 TERMS = Charter("test", "pdmm", 0.01, 12, "none", (-1.0, 1.0), True, "none")
 
@@ -46,7 +45,7 @@ def learner(terms=TERMS, seed=0, node=3, neighbours=(1, 9), n=40):
     X, y = rows(n, terms.features, seed)
     label = (y > 0).astype(np.int32) if terms.outputs == 1 else np.arange(n, dtype=np.int32) % terms.outputs
     found = Learner(X, label, terms, node, seed=seed)
-    found.relink(list(neighbours))
+    found.set_neighbours(list(neighbours))
     return found
 
 
@@ -168,7 +167,7 @@ def test_halves_of_a_tick_come_in_turns():
     with pytest.raises(RuntimeError, match="absorb follows solve"):
         found.absorb([])
     found.solve()
-    for act in (found.solve, found.state, lambda: found.relink([1])):
+    for act in (found.solve, found.state, lambda: found.set_neighbours([1])):
         with pytest.raises(RuntimeError, match="middle of a tick"):
             act()
 
@@ -232,7 +231,7 @@ def lived(peer, ticks=5):
 
 def test_gadget_waits_for_mail_if_there_are_neighbours_and_not_for_long(town):
     peer = town.peer("a", algorithm="gadget")
-    now, peer.relink = peer.study.ticked, False
+    now, peer.set_neighbours = peer.study.ticked, False
     assert not peer.study._waits(now)  # nobody to wait for
     peer.contacts["b"] = None
     assert not peer.study._waits(now)  # it may be written to
@@ -240,14 +239,14 @@ def test_gadget_waits_for_mail_if_there_are_neighbours_and_not_for_long(town):
     assert peer.study._waits(now)
     assert not peer.study._waits(now + PATIENCE * peer.config.pace.heartbeat)
     peer.received(letter("b", peer, seq=0), "b")
-    peer.relink, peer._meetings = False, peer.members.meetings
+    peer.set_neighbours, peer._meetings = False, peer.members.meetings
     assert not peer.study._waits(now)
     peer.mailbox.turns.wrote("b", now)
     assert peer.study._waits(now)
-    peer.relink = True  # neighbours to be found
+    peer.set_neighbours = True  # neighbours to be found
     assert not peer.study._waits(now)
     slow = town.peer("b", algorithm="pdmm")
-    slow.relink, slow.contacts["a"] = False, None
+    slow.set_neighbours, slow.contacts["a"] = False, None
     slow.mailbox.turns.wrote("a", now)
     assert not slow.study._waits(now)  # PDMM has a use for every tick
 
@@ -287,7 +286,7 @@ def test_one_who_goes_on_hears_a_neighbour_that_began_anew_while_it_was_down(tow
     """The number of the last letter it heard is of the neighbour's former life, and would hide all of the new one."""
     first = town.peer("a", algorithm=algorithm)
     first.go_on_from(None)
-    first.learner.relink([node_id("b")])
+    first.learner.set_neighbours([node_id("b")])
     first.received(letter("b", first, incarnation=1000, seq=90_000), "b")
     first.learner.solve()
     first.learner.absorb(list(first.mailbox.waiting.values()))
@@ -302,7 +301,7 @@ def test_one_who_goes_on_hears_a_neighbour_that_began_anew_while_it_was_down(tow
     second.received(letter("b", second, incarnation=1000 + anew, seq=3), "b")
     assert second.mailbox.renewed == ({"b"} if anew else set())
     for name in second.mailbox.renewed:
-        second.learner.renew(node_id(name))
+        second.learner.reset_edge(node_id(name))
     second.learner.solve()
     second.learner.absorb(list(second.mailbox.waiting.values()))
     assert last_heard(second.learner) == (3 if anew and algorithm == "pdmm" else 90_000 if not anew else -1)

@@ -17,7 +17,7 @@ pytest.importorskip("grpc", reason="needs the extra: pip install 'gadget-svm[pee
 pytest.importorskip("prometheus_client", reason="needs the extra: pip install 'gadget-svm[peer]'")
 pytest.importorskip("pydantic", reason="needs the extra: pip install 'gadget-svm[peer]'")
 
-from town import Hosts, Town
+from support.peer_hosts import Hosts, Town
 
 LAM = 1e-3
 LAM_OF_FEW_STEPS = 1e-2

@@ -14,14 +14,13 @@ pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 pytest.importorskip("pydantic")
 pytest.importorskip("prometheus_client")
-from kit import goes_on, living, rows, until
-
-from gadget_svm.estimator.files import load_model
+from gadget_svm.estimator.model_file import load_model
 from gadget_svm.peers import scale as scales
 from gadget_svm.peers import scaling
 from gadget_svm.peers.messages import Entry, Statistics
 from gadget_svm.peers.scale import Scale, ScalingError, common_scale, statistics
 from gadget_svm.peers.scaling import Scaling, digest_of
+from support.peer_kit import goes_on, living, rows, until
 
 
 def test_no_scaling_is_settled_at_once():

@@ -17,7 +17,6 @@ pytest.importorskip("cryptography")
 pytest.importorskip("pydantic")
 pytest.importorskip("prometheus_client")
 import grpc
-from kit import Caller, Town, free_port, goes_on, letter, living, refused, rows, until
 
 from gadget_svm.peers import arrivals, certs, identity, post
 from gadget_svm.peers.calls import PeerError
@@ -34,6 +33,7 @@ from gadget_svm.peers.identity import IdentityError
 from gadget_svm.peers.member import Member, State
 from gadget_svm.peers.membership import Changes
 from gadget_svm.peers.messages import METHODS, SERVICE, Hello, Notice, Statistics, Status
+from support.peer_kit import Caller, Town, free_port, goes_on, letter, living, refused, rows, until
 
 CODE = grpc.StatusCode
 DAY = 86_400.0

@@ -8,14 +8,13 @@ pytest.importorskip("grpc")
 pytest.importorskip("cryptography")
 pytest.importorskip("pydantic")
 pytest.importorskip("prometheus_client")
-from kit import living, until
-
 from gadget_svm.peers import checkpoint
 from gadget_svm.peers.calls import AT_ONCE
 from gadget_svm.peers.member import Member
 from gadget_svm.peers.membership import Changes
 from gadget_svm.peers.peer import Peer
 from gadget_svm.peers.seeds import CLAIMS, Seeds
+from support.peer_kit import living, until
 
 
 def places(count, host="10.0.0.1"):

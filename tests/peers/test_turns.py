@@ -4,11 +4,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from sites import LAM, SITES, excess
 
 from gadget_svm.peers.charter import Charter
 from gadget_svm.peers.learner import Learner
 from gadget_svm.peers.turns import FIRST, MOST, PATIENCE, Turns
+from support.peer_sites import LAM, SITES, excess
 
 
 def test_one_letter_for_each_that_comes():
@@ -60,7 +60,7 @@ def learner_of(i, name, algorithm="gadget"):
 def test_whom_a_node_draws(algorithm):
     learner = learner_of(0, "a", algorithm)
     learner.draw_from([])  # nobody there at all
-    learner.relink([1, 2, 3, 4])
+    learner.set_neighbours([1, 2, 3, 4])
 
     def drawn(others, ticks=200):
         found = Counter()
@@ -90,7 +90,7 @@ def play(names, *, late=0.0, slow=1, waiting=True, clock=3200):
     rng, names = np.random.default_rng(0), list(names)
     learners, turns = {name: learner_of(i, name) for i, name in enumerate(names)}, {name: Turns() for name in names}
     for i, learner in enumerate(learners.values()):
-        learner.relink([j for j in range(len(names)) if j != i])
+        learner.set_neighbours([j for j in range(len(names)) if j != i])
     under_way, behind, boxes = {}, {}, {name: {} for name in names}
 
     def post(now, ends, parcel):

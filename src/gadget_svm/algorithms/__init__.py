@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
-from gadget_svm.algorithms.automatic import Auto
+from gadget_svm.algorithms.auto import Auto
 from gadget_svm.algorithms.averaged_sgd import AveragedSgd
-from gadget_svm.algorithms.contract import Algorithm, Run
+from gadget_svm.algorithms.base import Algorithm, Run
 from gadget_svm.algorithms.gadget import GadgetRun
+from gadget_svm.algorithms.gadget_params import Gadget
 from gadget_svm.algorithms.mom_dsvm import MomDsvm
 from gadget_svm.algorithms.pdmm import Pdmm
-from gadget_svm.algorithms.settings import Gadget
 from gadget_svm.algorithms.two_push_sum import TwoPushSum
-from gadget_svm.names import lookup
+from gadget_svm.core.lookup import lookup
 
 ALGORITHMS: dict[str, Callable[[], Algorithm]] = {
     "auto": Auto,

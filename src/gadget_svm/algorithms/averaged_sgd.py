@@ -22,22 +22,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm import gossip
-from gadget_svm.algorithms.choices import Choices
 from gadget_svm.algorithms.gadget import GadgetRun, pick
-from gadget_svm.algorithms.settings import Gadget
-from gadget_svm.block import Block
-from gadget_svm.gossip.protocol import arranged
+from gadget_svm.algorithms.gadget_params import Gadget
+from gadget_svm.algorithms.params import Params
+from gadget_svm.core.block import Block
+from gadget_svm.core.messages import Delivery, MessageBatch
+from gadget_svm.core.network import Network
+from gadget_svm.core.rows import Rows
+from gadget_svm.core.types import Flags, Floats, Ints
+from gadget_svm.gossip.base import arranged
 from gadget_svm.kernels import add_row, compiled, dot_row, draw, scale, sq_norm, sq_norm_row
-from gadget_svm.kernels.draws import EXAMPLE
+from gadget_svm.kernels.counter_rng import EXAMPLE
 from gadget_svm.kernels.rows import side
 from gadget_svm.kernels.sgd import agree, lap_keys, remember, turn
-from gadget_svm.mail import Delivery, Mail
-from gadget_svm.network import Network
-from gadget_svm.rows import Rows
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 SAMPLE = 5000
 """Rows on which a node tries step sizes at most."""
@@ -185,12 +182,12 @@ class AveragedSgdRun(GadgetRun):
             min(t, LATEST) ** self.recency,
         )  # fmt: skip
 
-    def can_leap(self, block: Block) -> bool:  # noqa: ARG002
+    def supports_fused(self, block: Block) -> bool:  # noqa: ARG002
         """No: an iteration is long enough for Python not to matter."""
         return False
 
-    def leap(self, block: Block, count: int) -> tuple[int, int]:
-        """Refused, see `can_leap`."""
+    def advance_fused(self, block: Block, count: int) -> tuple[int, int]:
+        """Refused, see `supports_fused`."""
         raise NotImplementedError("averaged SGD has no compiled leap: call `iteration`")
 
     def _mix(self, block: Block, t: int) -> gossip.Round:
@@ -198,17 +195,17 @@ class AveragedSgdRun(GadgetRun):
         if self.eta0 is not None:
             yield from self._push_sum(block, t)
             return
-        rounds: Generator[Mail, Delivery, None] = self._push_sum(block, t)
-        mail, eta0 = next(rounds, None), block.edge["eta0"]
-        while mail is not None:
-            delivery = yield mail._replace(note=eta0[mail.sender - block.first])
-            heard = delivery.mail
+        rounds: Generator[MessageBatch, Delivery, None] = self._push_sum(block, t)
+        messages, eta0 = next(rounds, None), block.edge["eta0"]
+        while messages is not None:
+            delivery = yield messages._replace(note=eta0[messages.sender - block.first])
+            heard = delivery.messages
             if heard.note is not None:
                 agree(0, block.k, *arranged(block, heard), heard.note, eta0)
             try:
-                mail = rounds.send(delivery._replace(mail=heard._replace(note=None)))
+                messages = rounds.send(delivery._replace(messages=heard._replace(note=None)))
             except StopIteration:
-                mail = None
+                messages = None
 
     def _open(self, block: Block) -> None:
         eta0 = np.full(block.k, self.eta0 or 0.0)
@@ -221,7 +218,7 @@ class AveragedSgdRun(GadgetRun):
         block.edge["eta0"] = eta0
 
 
-class AveragedSgd(Choices):
+class AveragedSgd(Params):
     """Averaged stochastic gradient descent, with a pass of local steps between two exchanges of GADGET's Push-Sum.
 
     Parameters
@@ -285,9 +282,9 @@ class AveragedSgd(Choices):
         alike = self._alike(steps).bind(network, lam, radius, lossy, sizes)
         return AveragedSgdRun(**vars(alike), eta0=eta0, power=_positive(self.power, "power"), recency=int(self.recency))
 
-    def weigh(self, network: Network) -> Network:
+    def with_transition_of(self, network: Network) -> Network:
         """The network under the B this algorithm asks for."""
-        return self._alike(1).weigh(network)
+        return self._alike(1).with_transition_of(network)
 
     def _alike(self, steps: int) -> Gadget:
         """GADGET with the same choices."""

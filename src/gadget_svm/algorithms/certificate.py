@@ -33,20 +33,16 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gadget_svm.algorithms.contract import Certifiable, models
-from gadget_svm.block import Block
+from gadget_svm.algorithms.base import Certifiable, models
+from gadget_svm.core.block import Block
+from gadget_svm.core.messages import ENVELOPE, MessageBatch
+from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.gossip import Round
 from gadget_svm.kernels import certificate as moves
 from gadget_svm.kernels.compiler import interpreted
 from gadget_svm.kernels.dual import dual_rows, multiplicity
 from gadget_svm.kernels.gossip import arrange
-from gadget_svm.mail import ENVELOPE, Mail
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-Ints = NDArray[np.int64]
 
 BEGINNING, SPAN = -(2**62), 2**31
 """Mail of certificates is numbered below zero, each certificate in a span of its own: to learners it is old mail."""
@@ -109,14 +105,14 @@ class Certificate:
 
 
 @dataclass
-class Inquiry:
+class CertificateSession:
     """One block's part in a certificate. ``conversation`` goes on answering until whoever drives it is content."""
 
     run: Certifiable
     block: Block
     lam: float
     owner: int
-    here: Flags  # of all nodes in the network, which take part
+    live_mask: Flags  # of all nodes in the network, which take part
     serial: int  # how many certificates there were before
     time: int
     messages: int = 0
@@ -139,12 +135,12 @@ class Inquiry:
         _, model, sums, told = self._carried.tolist()
         self.since = BEGINNING + self.serial * SPAN
         self.nodes = moves.Nodes(
-            block.first, self.here[block.first : block.first + k], np.full(k, -1, dtype=np.int64),
+            block.first, self.live_mask[block.first : block.first + k], np.full(k, -1, dtype=np.int64),
             np.zeros((k, moves.KINDS), dtype=np.bool_), np.zeros((k, model)), np.zeros((k, sums)),
             np.zeros((k, told)), np.zeros(k, dtype=np.int64),
         )  # fmt: skip
         self.ends = moves.Ends(
-            block.links.indptr, block.links.target, self.here[block.links.target], np.zeros(ends, dtype=np.bool_),
+            block.links.indptr, block.links.target, self.live_mask[block.links.target], np.zeros(ends, dtype=np.bool_),
             np.zeros(ends, dtype=np.bool_), np.zeros(ends, dtype=np.bool_),
             np.zeros((ends, moves.KINDS), dtype=np.bool_), np.full((ends, moves.KINDS), -1, dtype=np.int64),
             np.full(ends, NEVER, dtype=np.int64),
@@ -166,14 +162,15 @@ class Inquiry:
         while True:
             self._compute()
             delivery = yield self._post()
-            mail, first, k = delivery.mail, self.block.first, self.block.k
+            messages, first, k = delivery.messages, self.block.first, self.block.k
             sort = interpreted(arrange) if self.interpret else arrange
-            order, start = sort(mail.receiver, mail.sender, mail.seq, first, k)
-            head = np.zeros(mail.n_messages) if mail.note is None else mail.note
+            order, start = sort(messages.receiver, messages.sender, messages.seq, first, k)
+            head = np.zeros(messages.n_messages) if messages.note is None else messages.note
             before = self.ends.added.copy()
             self._run(
                 moves.listen, k, int(self._carried[moves.SUM]), self.since, self.since + SPAN,
-                self.nodes, self.ends, order, start, mail.sender, mail.seq, mail.vector, mail.weight, head,
+                self.nodes, self.ends, order, start, messages.sender, messages.seq, messages.vector, messages.weight,
+                head,
                 self._carried,
             )  # fmt: skip
             for end in np.flatnonzero(self.ends.added & ~before).tolist():
@@ -228,7 +225,7 @@ class Inquiry:
         nodes = self.nodes
         moves.conclude(nodes.bound[i], nodes.model[i], nodes.total[i], self.lam, *self.block.w.shape[1:])
 
-    def _post(self) -> Mail:
+    def _post(self) -> MessageBatch:
         """A message along every edge that needs one, as wide as the longest; bytes are those of its own content."""
         ends, degree = self.ends, np.diff(self.ends.ptr)
         kind, missing = np.full(len(ends.target), -1, dtype=np.int64), np.zeros(len(ends.target), dtype=np.int64)
@@ -247,7 +244,7 @@ class Inquiry:
         seq = np.full(len(chosen), self.since + now, dtype=np.int64)
         parent = self.nodes.parent[senders].astype(np.float64)
         receivers = ends.target[chosen].astype(np.int64)
-        return Mail(self.time, senders + self.block.first, receivers, seq, vector, parent, head)
+        return MessageBatch(self.time, senders + self.block.first, receivers, seq, vector, parent, head)
 
 
 def own_sums(block: Block) -> moves.OwnSums:
@@ -269,7 +266,7 @@ def longest(block: Block) -> int:
     return max(moves.width(block.w.shape[2], block.w.shape[1]))
 
 
-def gather(inquiries: Sequence[Inquiry]) -> Certificate:
+def gather(inquiries: Sequence[CertificateSession]) -> Certificate:
     """What the nodes hold at the end, as one value."""
     first, (_, K, F) = inquiries[0], inquiries[0].block.w.shape
     messages, nbytes, vectors = np.sum([(part.messages, part.nbytes, part.vectors) for part in inquiries], axis=0)
@@ -284,11 +281,11 @@ def gather(inquiries: Sequence[Inquiry]) -> Certificate:
     rows, nodes = bound[2 * K :].tolist()
     return Certificate(
         model.reshape(K, F), first.owner, bound[:K].copy(), bound[K : 2 * K].copy(), rows, int(nodes), *cost,
-        nodes=np.flatnonzero(first.here),
+        nodes=np.flatnonzero(first.live_mask),
     )  # fmt: skip
 
 
-def _failure(inquiries: Sequence[Inquiry], bound: Floats) -> str:
+def _failure(inquiries: Sequence[CertificateSession], bound: Floats) -> str:
     for part in inquiries:
         if part.failure:
             return part.failure

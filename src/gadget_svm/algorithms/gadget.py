@@ -10,15 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm import gossip
-from gadget_svm.block import Block
+from gadget_svm.core.block import Block
+from gadget_svm.core.messages import message_bytes
+from gadget_svm.core.rows import Rows
+from gadget_svm.core.types import Floats, Ints
 from gadget_svm.kernels import add_row, compiled, dot_row, draw, scale, sq_norm, sq_norm_row
-from gadget_svm.kernels.draws import EXAMPLE
+from gadget_svm.kernels.counter_rng import EXAMPLE
 from gadget_svm.kernels.rows import side
-from gadget_svm.mail import letter_bytes
-from gadget_svm.rows import Rows
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 EVER = 2**62
 """A window that no run reaches: nothing is forgotten."""
@@ -161,36 +159,36 @@ class GadgetRun:
             radius if self.project_mixed else np.inf, self.average, self.most,
         )  # (h)  # fmt: skip
 
-    def leap(self, block: Block, count: int) -> tuple[int, int]:
+    def advance_fused(self, block: Block, count: int) -> tuple[int, int]:
         """``count`` iterations at once of a block that holds every node; the bits are those of `iteration`.
 
-        Returns the messages sent and their bytes. Only where `can_leap` says so: nothing can happen to mail on its way.
+        Returns the messages sent and their bytes. Called only where `supports_fused` is True: no message can be lost.
         """
-        from gadget_svm.algorithms.leap import leap
+        from gadget_svm.algorithms.gadget_fused import advance_fused
 
         inner, outer = (self.radius if on else np.inf for on in (self.project_local, self.project_mixed))
         links = block.links
-        sent = leap(
+        sent = advance_fused(
             count, block.exchanges, self.rounds, self.persist, self.local_steps, self.batch_size, self.implicit,
             self.lam, inner, outer, self.average, self.window, self.most, block.seed, block.alive, block.n,
             links.indptr, links.target, links.table, block.rows, block.w, block.flat, block.s, block.phi, block.held,
             block.w_sum, block.iterates, block.steps,
         )  # fmt: skip
         block.exchanges += count * self.rounds
-        return sent, sent * letter_bytes(block.s.shape[1], 1)
+        return sent, sent * message_bytes(block.s.shape[1], 1)
 
-    def can_leap(self, block: Block) -> bool:
-        """Whether `leap` knows this protocol and the block is too small for threads to help."""
+    def supports_fused(self, block: Block) -> bool:
+        """Whether `advance_fused` knows this protocol and the block is too small for threads to help."""
         small = block.team.size == 1 or block.s.size < block.team.worth_sharing
         return small and isinstance(self.protocol, gossip.PushSum) and self.still is None
 
-    def relink(self, block: Block, neighbours: Ints) -> None:
+    def set_neighbours(self, block: Block, neighbours: Ints) -> None:
         """Other neighbours for a block of one node; only running sums can do that."""
-        self._running_sums().relink(block, neighbours)
+        self._running_sums().set_neighbours(block, neighbours)
 
-    def renew(self, block: Block, other: int) -> None:
+    def reset_edge(self, block: Block, other: int) -> None:
         """A neighbour was started anew."""
-        self._running_sums().renew(block, other)
+        self._running_sums().reset_edge(block, other)
 
     def _running_sums(self) -> gossip.RunningSum:
         if not isinstance(self.protocol, gossip.RunningSum):

@@ -28,15 +28,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm import gossip, spectral
-from gadget_svm.algorithms.choices import Choices
-from gadget_svm.block import Block
-from gadget_svm.gossip.protocol import arranged, post
+from gadget_svm.algorithms.params import Params
+from gadget_svm.core.block import Block
+from gadget_svm.core.messages import MessageBatch
+from gadget_svm.core.network import Network
+from gadget_svm.core.types import Floats
+from gadget_svm.gossip.base import arranged, post
 from gadget_svm.kernels import mom_dsvm as moves
 from gadget_svm.kernels.dual import DualRows, multiplicity, primal
-from gadget_svm.mail import Mail
-from gadget_svm.network import Network
-
-Floats = NDArray[np.float64]
 
 EVERY, LAST_CHANGE = 4, 1024
 """In every fourth iteration up to this one: from then on it is plain ADMM, which converges."""
@@ -76,19 +75,29 @@ class MomDsvmRun:
             block.team.run(moves.strain, block.k, width, block.alive, ends, block.flat, f, U, edge["wish"])
         delivery = yield broadcast(block, t, ends)
         block.note_presence(delivery)
-        mail, (order, start) = delivery.mail, arranged(block, delivery.mail)
-        wish = mail.weight if mail.note is None else mail.note
+        messages, (order, start) = delivery.messages, arranged(block, delivery.messages)
+        wish = messages.weight if messages.note is None else messages.note
         block.team.run(
-            moves.listen, block.k, width, order, start, mail.sender, mail.seq, mail.vector, mail.weight, wish, ends
+            moves.listen,
+            block.k,
+            width,
+            order,
+            start,
+            messages.sender,
+            messages.seq,
+            messages.vector,
+            messages.weight,
+            wish,
+            ends,
         )
         block.iterates[block.alive] += 1
 
-    def can_leap(self, block: Block) -> bool:  # noqa: ARG002
+    def supports_fused(self, block: Block) -> bool:  # noqa: ARG002
         """No: an iteration is long enough for Python not to matter."""
         return False
 
-    def leap(self, block: Block, count: int) -> tuple[int, int]:
-        """Refused, see `can_leap`."""
+    def advance_fused(self, block: Block, count: int) -> tuple[int, int]:
+        """Refused, see `supports_fused`."""
         raise NotImplementedError("MoM-DSVM has no compiled leap: call `iteration`")
 
     def _open(self, block: Block, t: int) -> None:
@@ -134,7 +143,7 @@ def _rows(block: Block) -> DualRows:
     )
 
 
-def broadcast(block: Block, t: int, ends: moves.Ends) -> Mail:
+def broadcast(block: Block, t: int, ends: moves.Ends) -> MessageBatch:
     """One message along every edge. Not v_j as in the paper but the running sum of eta v_j, from which v_j follows.
 
     It is as long as v_j, and a lost one is made good by the next: with v_j itself every loss would leave the sum of
@@ -167,7 +176,7 @@ def lower_bound(blocks: Sequence[Block], lam: float) -> Floats:
     return value
 
 
-class MomDsvm(Choices):
+class MomDsvm(Params):
     """MoM-DSVM, the consensus SVM by the alternating direction method of multipliers.
 
     Parameters
@@ -192,7 +201,7 @@ class MomDsvm(Choices):
         self.passes = passes
         self.tol = tol
 
-    def weigh(self, network: Network) -> Network:
+    def with_transition_of(self, network: Network) -> Network:
         """The network as it is: broadcasting asks for no transition matrix."""
         return network
 

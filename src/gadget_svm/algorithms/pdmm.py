@@ -30,19 +30,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm import gossip, spectral
-from gadget_svm.algorithms import absence
-from gadget_svm.algorithms.choices import Choices
-from gadget_svm.block import Block, Links
-from gadget_svm.gossip.protocol import arranged, post
+from gadget_svm.algorithms import edge_liveness
+from gadget_svm.algorithms.params import Params
+from gadget_svm.core.block import Block, Links
+from gadget_svm.core.messages import MessageBatch, message_bytes
+from gadget_svm.core.network import Network
+from gadget_svm.core.types import Floats, Ints
+from gadget_svm.gossip.base import arranged, post
 from gadget_svm.kernels import pdmm as moves
-from gadget_svm.kernels import pdmm_leap as leaps
+from gadget_svm.kernels import pdmm_fused as leaps
 from gadget_svm.kernels.dual import NEVER, DualRows, dual_rows, multiplicity
 from gadget_svm.kernels.gossip import EPOCH
-from gadget_svm.mail import Mail, letter_bytes
-from gadget_svm.network import Network
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 AGAIN = 0.8
 """theta where a neighbour pushes in two ticks running: it has hardly heard an answer in between. Where every tick
@@ -56,7 +54,7 @@ SELDOM = 8
 LONGEST_CALL = 50_000_000
 """Numbers to touch before going back to the interpreter, which may have been told to stop."""
 _ENDS = (
-    "z", "rho", "strain", "open", "due", "agreed", "seen", "changes", "epoch", "since", "ease", *absence.ENDS,
+    "z", "rho", "strain", "open", "due", "agreed", "seen", "changes", "epoch", "since", "ease", *edge_liveness.ENDS,
 )  # fmt: skip
 """What is kept for every end of an edge."""
 FORMER = 8
@@ -94,8 +92,8 @@ class PdmmRun:
         nodes, edges = _nodes(block), _edges(block)
         self._solve(block, nodes, edges)
         delivery = yield self._push(block, t, nodes, edges)
-        self._listen(block, delivery.mail, nodes, edges, self.theta, self.again)
-        absence.note_absences(block, delivery, nodes, edges)
+        self._listen(block, delivery.messages, nodes, edges, self.theta, self.again)
+        edge_liveness.note_absences(block, delivery, nodes, edges)
         block.iterates[block.alive] += 1
 
     def _solve(self, block: Block, nodes: moves.Nodes, edges: moves.Edges) -> None:
@@ -107,18 +105,19 @@ class PdmmRun:
         if self.lone:
             _move_anchor(block, nodes)
 
-    def believe(self, block: Block, mail: Mail) -> None:
+    def apply_undamped(self, block: Block, messages: MessageBatch) -> None:
         """Take in letters all the way, whatever theta is: those after which none will come."""
-        self._listen(block, mail, _nodes(block), _edges(block), 1.0, 1.0)
+        self._listen(block, messages, _nodes(block), _edges(block), 1.0, 1.0)
 
     def _listen(
-        self, block: Block, mail: Mail, nodes: moves.Nodes, edges: moves.Edges, theta: float, again: float
+        self, block: Block, messages: MessageBatch, nodes: moves.Nodes, edges: moves.Edges, theta: float, again: float
     ) -> None:
-        order, start = arranged(block, mail)
-        note = mail.weight if mail.note is None else mail.note
+        order, start = arranged(block, messages)
+        note = messages.weight if messages.note is None else messages.note
         block.team.run(
-            moves.listen, block.k, block.s.shape[1], nodes, edges, order, start, mail.sender, mail.seq, mail.vector,
-            mail.weight, note, theta, again, self.rho is None,
+            moves.listen, block.k, block.s.shape[1], nodes, edges, order, start, messages.sender, messages.seq,
+            messages.vector,
+            messages.weight, note, theta, again, self.rho is None,
         )  # fmt: skip
 
     @property
@@ -126,11 +125,11 @@ class PdmmRun:
         """What is sent to whom, in a word."""
         return "broadcast" if self.everyone else "push"
 
-    def can_leap(self, block: Block) -> bool:
+    def supports_fused(self, block: Block) -> bool:
         """Whether no node is away or idle and no edge was ever dropped."""
         return bool(block.alive.all()) and not block.edge.get("epoch", np.zeros(0)).any()
 
-    def leap(self, block: Block, count: int) -> tuple[int, int]:
+    def advance_fused(self, block: Block, count: int) -> tuple[int, int]:
         """Ticks of a block that holds all nodes, without mail being made up, sorted and looked through."""
         self._open(block)
         if self.lone:
@@ -144,7 +143,7 @@ class PdmmRun:
         most, done = max(1, LONGEST_CALL // max(block.k * _work(block), 1)), 0
         while done < count:
             some = min(most, count - done)
-            block.team.together(
+            block.team.run_in_rounds(
                 leaps.broadcasts if self.everyone else leaps.pushes, block.k, width, nodes, edges, *solving,
                 block.seed, *hearing, block.exchanges, *said, some,
             )  # fmt: skip
@@ -152,7 +151,7 @@ class PdmmRun:
             done += some
         block.iterates += count
         sent = count * (ends if self.everyone else int((np.diff(edges.ptr) > 0).sum()))
-        return sent, sent * letter_bytes(block.s.shape[1], 2)
+        return sent, sent * message_bytes(block.s.shape[1], 2)
 
     def _shares(self, block: Block) -> bool:
         """Whether a tick is worth sharing among threads."""
@@ -168,13 +167,13 @@ class PdmmRun:
         block.iterates += count
         return 0, 0
 
-    def _letters(self, block: Block) -> moves.Letters:
+    def _letters(self, block: Block) -> moves.PushMessages:
         count = len(block.links.target) if self.everyone else block.k
-        return moves.Letters(
+        return moves.PushMessages(
             np.full(count, -1, dtype=np.int64), np.empty((count, block.s.shape[1])), np.zeros(count), np.zeros(count)
         )
 
-    def _push(self, block: Block, t: int, nodes: moves.Nodes, edges: moves.Edges) -> Mail:
+    def _push(self, block: Block, t: int, nodes: moves.Nodes, edges: moves.Edges) -> MessageBatch:
         letters, width = self._letters(block), block.s.shape[1]
         block.team.run(
             moves.push, block.k, width, nodes, edges, self.everyone, block.seed, block.exchanges, letters
@@ -182,21 +181,21 @@ class PdmmRun:
         senders = np.arange(block.k)
         if self.everyone:
             senders = np.repeat(senders, np.diff(edges.ptr))
-        mail = post(
+        messages = post(
             block, t, senders + block.first, letters.along, letters.vector, letters.rho, letters.tau
         )  # fmt: skip
-        return mail._replace(seq=mail.seq + (edges.epoch[letters.along[letters.along >= 0]] << EPOCH))
+        return messages._replace(seq=messages.seq + (edges.epoch[letters.along[letters.along >= 0]] << EPOCH))
 
     def _open(self, block: Block) -> None:
         """Begin, unless that was done: alpha = 0; every edge at its end's wish for a penalty and at the node's w."""
         if "dual" in block.edge:
-            absence.complete(block.edge)
+            edge_liveness.complete(block.edge)
             return
         links, rows, ends = block.links, _rows(block), len(block.links.target)
         rho, curve = moves.wishes(rows, multiplicity(block.rows.mass, rows.start), links.indptr, self.lam)
         if self.rho is not None:
             rho[:] = self.rho
-        counts = {name: np.zeros(ends, dtype=np.int64) for name in ("changes", "epoch", "since", *absence.ENDS)}
+        counts = {name: np.zeros(ends, dtype=np.int64) for name in ("changes", "epoch", "since", *edge_liveness.ENDS)}
         block.edge.update(
             dual=np.zeros((block.w.shape[1], len(rows.order))),
             rest=np.zeros((block.w.shape[1], len(rows.order)), dtype=np.uint8), curve=curve, R=np.zeros(block.k),
@@ -223,15 +222,15 @@ class PdmmRun:
         i, edges = node - block.first, _edges(block)
         mine = np.arange(edges.ptr[i], edges.ptr[i + 1])
         for e in mine[(edges.target[mine] == other) & edges.open[mine]].tolist():
-            absence.drop(_nodes(block), edges, i, e)
+            edge_liveness.drop(_nodes(block), edges, i, e)
 
-    def relink(self, block: Block, neighbours: Ints) -> None:
+    def set_neighbours(self, block: Block, neighbours: Ints) -> None:
         """Other neighbours for a block of one node. Edges to those of before are dropped, and their epochs kept."""
         before, links = block.links.target, Links.alone(np.union1d(block.links.target, neighbours).astype(np.int32))
         if "dual" not in block.edge:
             block.links = Links.alone(neighbours.astype(np.int32))
             return
-        absence.complete(block.edge)
+        edge_liveness.complete(block.edge)
         block.links, new = links, ~np.isin(links.target, before)
         rows = _rows(block)
         times = multiplicity(block.rows.mass, rows.start)
@@ -244,16 +243,16 @@ class PdmmRun:
         block.edge["seen"][new] = -2
         nodes, edges, wanted = _nodes(block), _edges(block), np.isin(links.target, neighbours)
         for e in np.flatnonzero(edges.open & ~wanted).tolist():
-            absence.drop(nodes, edges, 0, e)
+            edge_liveness.drop(nodes, edges, 0, e)
             block.edge["since"][e] = block.exchanges
         for e in np.flatnonzero(wanted & ~edges.open).tolist():
-            absence.reopen(nodes, edges, 0, e)
+            edge_liveness.reopen(nodes, edges, 0, e)
             edges.epoch[e] -= new[e]  # both ends begin at epoch 0
             edges.agreed[e] = self.rho is not None or not new[e]
             edges.ease[e] = 1.0 if new[e] else edges.ease[e]
         self._forget(block)
 
-    def renew(self, block: Block, other: int) -> None:
+    def reset_edge(self, block: Block, other: int) -> None:
         """A neighbour was started anew and counts from the beginning; what it says of its edge replaces what was."""
         if "dual" in block.edge:
             same = block.links.target == other
@@ -328,7 +327,7 @@ def _move_anchor(block: Block, nodes: moves.Nodes) -> None:
     anchor[:] = before
 
 
-class Pdmm(Choices):
+class Pdmm(Params):
     """The primal-dual method of multipliers over gossip push: every node at the optimum of the pooled rows.
 
     Parameters
@@ -348,7 +347,7 @@ class Pdmm(Choices):
 
     average = False  # the models are the last iterates
     certifies = True
-    spares_columns = True  # features that occur nowhere make no difference, to the last bit
+    omits_unused_columns = True  # features that occur nowhere make no difference, to the last bit
     whole_passes = True  # an iteration is a pass over all rows
 
     def __init__(
@@ -363,7 +362,7 @@ class Pdmm(Choices):
         self.neighbours = neighbours
         self.theta = theta
 
-    def weigh(self, network: Network) -> Network:
+    def with_transition_of(self, network: Network) -> Network:
         """The network as it is: neighbours take turns, whatever a transition matrix says."""
         return network
 

@@ -7,22 +7,18 @@ iteration costs twice the messages of GADGET's. Owns the local part and the orde
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gadget_svm import gossip
-from gadget_svm.algorithms.choices import Choices
 from gadget_svm.algorithms.gadget import GadgetRun, pick, settle
-from gadget_svm.algorithms.settings import Gadget
-from gadget_svm.block import Block
+from gadget_svm.algorithms.gadget_params import Gadget
+from gadget_svm.algorithms.params import Params
+from gadget_svm.core.block import Block
+from gadget_svm.core.network import Network
+from gadget_svm.core.rows import Rows
+from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.kernels import add_row, compiled, dot_row, draw
-from gadget_svm.kernels.draws import EXAMPLE
+from gadget_svm.kernels.counter_rng import EXAMPLE
 from gadget_svm.kernels.rows import side
-from gadget_svm.network import Network
-from gadget_svm.rows import Rows
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 
 @compiled
@@ -85,8 +81,8 @@ class TwoPushSumRun(GadgetRun):
             self.radius if self.project_mixed else np.inf, self.average, self.most,
         )  # fmt: skip
 
-    def can_leap(self, block: Block) -> bool:  # noqa: ARG002
-        """No: `leap` is GADGET's."""
+    def supports_fused(self, block: Block) -> bool:  # noqa: ARG002
+        """No: `advance_fused` is GADGET's."""
         return False
 
     def _mean(self, block: Block, t: int) -> gossip.Round:
@@ -98,7 +94,7 @@ class TwoPushSumRun(GadgetRun):
         gossip.estimate(block)
 
 
-class TwoPushSum(Choices):
+class TwoPushSum(Params):
     """The older GADGET, with one Push-Sum call for the models and one for the loss vectors.
 
     Parameters
@@ -148,9 +144,9 @@ class TwoPushSum(Choices):
             )
         return TwoPushSumRun(**vars(self._alike().bind(network, lam, radius, lossy, sizes)))
 
-    def weigh(self, network: Network) -> Network:
+    def with_transition_of(self, network: Network) -> Network:
         """The network under the B this algorithm asks for."""
-        return self._alike().weigh(network)
+        return self._alike().with_transition_of(network)
 
     def _alike(self) -> Gadget:
         """The newer GADGET with the same choices."""

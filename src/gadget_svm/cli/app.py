@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from gadget_svm.cli import options as o
+from gadget_svm.cli import train_options as o
 from gadget_svm.cli.certs import certs_app
 from gadget_svm.cli.errors import PlainErrors
-from gadget_svm.cli.peers import peer_app
+from gadget_svm.cli.peer import peer_app
 
 HELP = "Linear support vector machines learned by gossip: every node keeps its rows and shares only weights."
 app = typer.Typer(
@@ -103,8 +103,8 @@ def train(
 ) -> None:
     """Train a network of nodes. Ctrl-C and SIGTERM stop it cleanly and keep the models so far (exit codes 130, 143)."""
     order = dict(locals())  # every option under its own name
-    from gadget_svm.cli.order import Order
-    from gadget_svm.cli.training import run_training
+    from gadget_svm.cli.train import run_training
+    from gadget_svm.cli.train_request import Order
 
     raise typer.Exit(run_training(Order.of(**order)))
 
@@ -138,7 +138,7 @@ def predict(
     ] = False,
 ) -> None:
     """Predict with a trained model and, where rows have labels, say how many answers were right."""
-    from gadget_svm.cli.predicting import run_prediction
+    from gadget_svm.cli.predict import run_prediction
 
     run_prediction(model, data, node, out, label, no_label, positive, zero_based, data_dir, format, json)
 
@@ -153,7 +153,7 @@ def topology(
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Measure a network: degree, diameter, spectral gap, mixing time, rounds of Push-Sum."""
-    from gadget_svm.cli.graphs import show_topology
+    from gadget_svm.cli.topology import show_topology
 
     show_topology(name, nodes, transition, gamma, seed, json)
 
@@ -179,7 +179,7 @@ def reproduce(
     ] = None,
 ) -> None:
     """Regenerate the paper's evaluation beside its published numbers. Interrupted, it goes on where it stopped."""
-    from gadget_svm.cli.reproducing import run_reproduction
+    from gadget_svm.cli.reproduce import run_reproduction
 
     raise typer.Exit(run_reproduction(what, data, nodes, trials, out, quick, docs))
 
@@ -190,7 +190,7 @@ def list_data(
     json: Annotated[bool, typer.Option("--json", help="One JSON array on stdout.")] = False,
 ) -> None:
     """List the named data sets, and where each was found or comes from."""
-    from gadget_svm.cli.datasets import show_list
+    from gadget_svm.cli.data import show_list
 
     show_list(data_dir, json)
 
@@ -198,7 +198,7 @@ def list_data(
 @data_app.command("path")
 def data_path(name: DatasetName, data_dir: o.DataDir = None) -> None:
     """Print the folder that holds a named data set."""
-    from gadget_svm.cli.datasets import show_path
+    from gadget_svm.cli.data import show_path
 
     show_path(name, data_dir)
 
@@ -206,6 +206,6 @@ def data_path(name: DatasetName, data_dir: o.DataDir = None) -> None:
 @data_app.command("fetch")
 def fetch_data(name: DatasetName, data_dir: o.DataDir = None) -> None:
     """Download a named data set from its official home."""
-    from gadget_svm.cli.datasets import fetch_named
+    from gadget_svm.cli.data import fetch_named
 
     fetch_named(name, data_dir)

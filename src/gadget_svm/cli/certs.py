@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gadget_svm.cli.options import local_path
+from gadget_svm.cli.train_options import local_path
 
 certs_app = typer.Typer(
     help="Certificates for peers: an authority of your own, one certificate a site.", no_args_is_help=True

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from gadget_svm.cli.judging import Outsider
-from gadget_svm.cli.order import Order
+from gadget_svm.cli.evaluation import Outsider
 from gadget_svm.cli.tables import say
-from gadget_svm.cli.training import run_training
+from gadget_svm.cli.train import run_training
+from gadget_svm.cli.train_request import Order
 from gadget_svm.data import Dataset
 from gadget_svm.estimator import GadgetSVC
-from gadget_svm.report.words import number, percent
+from gadget_svm.report.formatting import number, percent
 
 
 def run_demo(out: Path, as_json: bool = False) -> int:

@@ -18,18 +18,18 @@ from rich.console import Console
 from rich.table import Table
 
 from gadget_svm.cli.errors import complain
-from gadget_svm.cli.files import MODEL, SUMMARY, check_targets, write_summary
-from gadget_svm.cli.judging import Judge
-from gadget_svm.cli.order import Order, lam_for
+from gadget_svm.cli.evaluation import Evaluator
+from gadget_svm.cli.output_files import MODEL, SUMMARY, check_targets, write_summary
+from gadget_svm.cli.peer import peers_table
 from gadget_svm.cli.peer_fleet import Ending, Fleet, FleetError, PeerProcess, Story
 from gadget_svm.cli.peer_sites import PACE, check_folder, check_rows, clear, locked, set_up, writing
 from gadget_svm.cli.peer_verdict import measure, show
-from gadget_svm.cli.peers import peers_table
 from gadget_svm.cli.tables import say
-from gadget_svm.cli.training import load
+from gadget_svm.cli.train import load
+from gadget_svm.cli.train_request import Order, lam_for
+from gadget_svm.core.lookup import lookup
 from gadget_svm.data import Dataset
-from gadget_svm.names import lookup
-from gadget_svm.report.words import number
+from gadget_svm.report.formatting import number
 
 ALGORITHMS = dict.fromkeys(("pdmm", "gadget"))
 START, EACH, HEAR = 120.0, 10.0, 90.0
@@ -51,7 +51,7 @@ def run_peer_demo(
     demo.check(order)
     rows = with_plain_labels(load(order, aside))
     check_rows(rows, peers)
-    judge = Judge.of(rows, lam_for(order, rows), intercept=False)
+    judge = Evaluator.of(rows, lam_for(order, rows), intercept=False)
     with locked(out), Ending() as ending:
         say(
             aside, f"{rows.name}: {len(rows.y):,} rows for {peers} peers in {out}, lam {judge.train.lam:g}, {algorithm}"

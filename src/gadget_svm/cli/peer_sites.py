@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from gadget_svm.cli.files import SUMMARY
+from gadget_svm.cli.output_files import SUMMARY
 from gadget_svm.data import Dataset
 from gadget_svm.data.partition import deal_evenly
 from gadget_svm.estimator.problem import as_csr

@@ -12,13 +12,13 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from gadget_svm.cli.judging import Judge
+from gadget_svm.cli.evaluation import Evaluator
 from gadget_svm.cli.peer_fleet import PeerProcess, Story
-from gadget_svm.cli.results import describe_data, plain
+from gadget_svm.cli.summary import describe_data, plain
 from gadget_svm.cli.tables import say
 from gadget_svm.data import Dataset
 from gadget_svm.estimator import load_model
-from gadget_svm.report.words import at_most, count, number, percent, size
+from gadget_svm.report.formatting import at_most, count, number, percent, size
 
 TIGHT, PATIENCE = 1e-6, 60.0
 """How closely the pooled optimum is enclosed, and the seconds after which a wider enclosure will do."""
@@ -29,7 +29,7 @@ REMARKS = {
 }
 
 
-def measure(story: Story, parameters: dict[str, Any], data: Dataset, judge: Judge) -> dict[str, Any]:
+def measure(story: Story, parameters: dict[str, Any], data: Dataset, judge: Evaluator) -> dict[str, Any]:
     """Everything about a demo, only what JSON can hold."""
     pooled = pooled_optimum(data, judge)
     entries = [_entry(peer, story, judge, pooled["bound"]) for peer in story.peers]
@@ -49,7 +49,7 @@ def measure(story: Story, parameters: dict[str, Any], data: Dataset, judge: Judg
     return dict(plain(summary))
 
 
-def _entry(peer: PeerProcess, story: Story, judge: Judge, bound: float) -> dict[str, Any]:
+def _entry(peer: PeerProcess, story: Story, judge: Evaluator, bound: float) -> dict[str, Any]:
     scores: dict[str, Any] = dict.fromkeys(("train_objective", "train_accuracy", "test_accuracy", "gap", "ticks"))
     trouble = None
     try:
@@ -73,9 +73,9 @@ def _entry(peer: PeerProcess, story: Story, judge: Judge, bound: float) -> dict[
     }
 
 
-def pooled_optimum(data: Dataset, judge: Judge) -> dict[str, Any]:
+def pooled_optimum(data: Dataset, judge: Evaluator) -> dict[str, Any]:
     """The optimum enclosed; of several classes the sum of each against the rest, as is the objective."""
-    from gadget_svm.experiments.baselines.optimum import Optimum, certified_optimum
+    from gadget_svm.reproduction.baselines.optimum import Optimum, certified_optimum
 
     label, outputs = judge.train.label, judge.train.n_outputs
     until = time.monotonic() + PATIENCE

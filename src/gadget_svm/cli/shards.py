@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from gadget_svm.cli.order import Order
-from gadget_svm.data.files import Raw
+from gadget_svm.cli.train_request import Order
+from gadget_svm.data.dataset_table import ENTRIES
 from gadget_svm.data.formats import agree, named, read_raw
-from gadget_svm.data.sources import ENTRIES
-from gadget_svm.estimator.places import scheme_of, shard_names, shown
+from gadget_svm.data.raw_files import Raw
+from gadget_svm.estimator.shard_uris import scheme_of, shard_names, shown
 from gadget_svm.estimator.shards import Agreed
 
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from gadget_svm.report.losses import entry, present
-from gadget_svm.report.words import absences, count, number, percent, size
+from gadget_svm.report.formatting import absences, count, number, percent, size
+from gadget_svm.report.lost_nodes import entry, present
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gadget_svm.data.paper import Parts
+from gadget_svm.data.paper_datasets import Parts
 
 
 def digits() -> Parts:

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from gadget_svm.data.files import COMPRESSIONS, Labels
+from gadget_svm.core.lookup import lookup, unknown
+from gadget_svm.data.dataset_table import ENTRIES, Entry, Layout
 from gadget_svm.data.formats import read_named
-from gadget_svm.data.paper import Parts
-from gadget_svm.data.sources import ENTRIES, Entry, Layout
+from gadget_svm.data.paper_datasets import Parts
+from gadget_svm.data.raw_files import COMPRESSIONS, Labels
 from gadget_svm.data.uris import file_name, place_of, shown
-from gadget_svm.names import lookup, unknown
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-    from gadget_svm.data.fetch import Progress
+    from gadget_svm.data.download import Progress
 
 Folder = str | os.PathLike[str] | None
 
@@ -108,7 +108,7 @@ def describe(data_dir: Folder = None) -> list[Listing]:
 
 def fetch_dataset(name: str, *, data_dir: Folder = None, progress: Progress | None = None) -> Path:
     """Download a named data set into ``data_dir`` (default: the user's cache); the folder it went to."""
-    from gadget_svm.data.fetch import fetch_first
+    from gadget_svm.data.download import fetch_first
 
     entry = lookup("data set", name, ENTRIES)
     if not entry.downloads:
@@ -201,7 +201,7 @@ def _note(entry: Entry, layout: Layout, rows: int) -> str:
 
 
 def _verify(paths: Sequence[Path]) -> None:
-    from gadget_svm.data.fetch import SUMS, verify
+    from gadget_svm.data.download import SUMS, verify
 
     for path in paths:
         if path.with_name(SUMS).exists():

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm.data.delimited import label_column
-from gadget_svm.data.files import (
+from gadget_svm.data.raw_files import (
     DataFileError,
     LabelColumn,
     NoLabel,

@@ -14,8 +14,8 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gadget_svm.data.fast_csv import Layout, read_plain
-from gadget_svm.data.files import DataFileError, LabelColumn, NoLabel, Raw, reading, stack_blocks
+from gadget_svm.data.arrow_csv import Layout, read_plain
+from gadget_svm.data.raw_files import DataFileError, LabelColumn, NoLabel, Raw, reading, stack_blocks
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gadget_svm.core.lookup import lookup
 from gadget_svm.data.columnar import read_npz, read_parquet
 from gadget_svm.data.delimited import read_csv
-from gadget_svm.data.files import (
+from gadget_svm.data.raw_files import (
     COMPRESSIONS,
     DataFileError,
     LabelColumn,
@@ -29,7 +30,6 @@ from gadget_svm.data.files import (
 )
 from gadget_svm.data.svmlight import looks_like_svmlight, read_svmlight
 from gadget_svm.data.uris import Place, local_copy, place_of, shown
-from gadget_svm.names import lookup
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

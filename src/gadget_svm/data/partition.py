@@ -13,12 +13,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from gadget_svm.core.lookup import in_order, lookup
+from gadget_svm.core.rows import Shares
+from gadget_svm.core.types import Floats, Ints
 from gadget_svm.kernels.rows import hash_rows
-from gadget_svm.names import in_order, lookup
-from gadget_svm.rows import Shares
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 ONCE = np.empty(0)
 
 

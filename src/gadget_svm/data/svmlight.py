@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from gadget_svm.data.files import DataFileError, LabelColumn, Raw, reading
+from gadget_svm.data.raw_files import DataFileError, LabelColumn, Raw, reading
 
 _LINE = re.compile(rb"\s*[-+.\deE]+(\s+(\d+|qid):\S+)+")
 

@@ -16,8 +16,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from gadget_svm.data.files import DataFileError
-from gadget_svm.scratch import Scratch
+from gadget_svm.core.temp_folders import Scratch
+from gadget_svm.data.raw_files import DataFileError
 
 Place = str | Path
 """A URI as text, or a local path."""
@@ -186,7 +186,7 @@ def _said(error: Exception, place: str) -> str:
 def _fetch(place: str, target: Any) -> None:
     """Copy what is there, all of it."""
     if scheme_of(place) in WEB:
-        from gadget_svm.data.web import fetch_web  # here: it takes long to import
+        from gadget_svm.data.http import fetch_web  # here: it takes long to import
 
         fetch_web(place, target)
         return

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gadget_svm.estimator.files import load_model, save_model
+    from gadget_svm.estimator.model_file import load_model, save_model
     from gadget_svm.estimator.svc import GadgetSVC
 
 __all__ = ["GadgetSVC", "load_model", "save_model"]
@@ -13,4 +13,4 @@ __all__ = ["GadgetSVC", "load_model", "save_model"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'gadget_svm.estimator' has no attribute {name!r}")
-    return getattr(import_module(f"gadget_svm.estimator.{'svc' if name == 'GadgetSVC' else 'files'}"), name)
+    return getattr(import_module(f"gadget_svm.estimator.{'svc' if name == 'GadgetSVC' else 'model_file'}"), name)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from gadget_svm.runtimes.stopping import stopping_rule
+from gadget_svm.simulation.stopping import stopping_rule
 
 UNEQUAL_FEATURES = 100.0
 """Typical sizes of features that differ by more than this factor slow the solver down."""

@@ -11,25 +11,24 @@ from numpy.typing import NDArray
 
 from gadget_svm import faults as faulty
 from gadget_svm.algorithms import Algorithm, Run
-from gadget_svm.block import Block
+from gadget_svm.core.block import Block
+from gadget_svm.core.network import Network
+from gadget_svm.core.rows import Rows, Shares
+from gadget_svm.core.types import Floats
 from gadget_svm.estimator.problem import Problem
 from gadget_svm.gossip import PROTOCOLS
-from gadget_svm.kernels import Team
-from gadget_svm.network import Network
-from gadget_svm.rows import Rows, Shares
-from gadget_svm.runtimes.contract import Judge, eventful
-from gadget_svm.runtimes.local import UNCERTIFIABLE, LocalRuntime, certifiable
-from gadget_svm.runtimes.stopping import Stopping
-from gadget_svm.runtimes.training import Limits, Observe, Outcome, certified, network_mean, train, unobserved
+from gadget_svm.kernels import ThreadTeam
+from gadget_svm.simulation.engine import UNCERTIFIABLE, LocalRuntime, certifiable
+from gadget_svm.simulation.runtime import Evaluator, eventful
+from gadget_svm.simulation.stopping import Stopping
+from gadget_svm.simulation.trainer import Limits, Observe, Outcome, certified, network_mean, no_observer, train
 
 if TYPE_CHECKING:
-    from gadget_svm.runtimes.ray_engine import RayRuntime
-
-Floats = NDArray[np.float64]
+    from gadget_svm.cluster.driver import RayRuntime
 
 
 @dataclass
-class Memory:
+class NodeState:
     """What the nodes remember between two batches of rows."""
 
     n: Floats  # the rows every node has seen: its weight in the network's average
@@ -56,12 +55,12 @@ class Plan:
     record_every: int | None = None
     faults: Any = None
     n_jobs: int | None = None
-    observe: Observe = unobserved
+    observe: Observe = no_observer
     engine: str = "local"
     engine_options: dict[str, Any] = field(default_factory=dict)
 
 
-class Posed(Protocol):
+class TrainingProblem(Protocol):
     """A problem as far as a fit looks at it: its rows are here, or with those who learn."""
 
     @property
@@ -80,10 +79,10 @@ class Posed(Protocol):
     def mean_cost(self) -> float:
         """The average of c_r over the rows."""
 
-    def occurring(self) -> "tuple[Posed, NDArray[np.intp]]":
+    def occurring(self) -> "tuple[TrainingProblem, NDArray[np.intp]]":
         """The same without the features that no row has, and which are left."""
 
-    def objective(self, lam: float, team: Team) -> Judge:
+    def objective(self, lam: float, team: ThreadTeam) -> Evaluator:
         """To measure by."""
 
 
@@ -96,11 +95,11 @@ class Fitted:
     mean: Floats  # the network average, outputs x features
     outcome: Outcome
     gossip: str  # the protocol it came down to
-    memory: Memory = field(repr=False)
+    memory: NodeState = field(repr=False)
     mass_left: float | None = None  # the share of the gossip protocol's mass that lost messages left; None: not known
 
 
-def fit_network(problem: Posed, plan: Plan, memory: Memory | None = None) -> Fitted:
+def fit_network(problem: TrainingProblem, plan: Plan, memory: NodeState | None = None) -> Fitted:
     """Train all nodes on the problem, from ``memory`` if they have one."""
     wrong = faulty.make_faults(plan.faults)
     radius = float(np.sqrt(problem.mean_cost / plan.lam))
@@ -115,7 +114,7 @@ def fit_network(problem: Posed, plan: Plan, memory: Memory | None = None) -> Fit
     if certifies and not certifiable(run):
         raise ValueError(f"no bound of the gap can be had here: {UNCERTIFIABLE}")
     width, columns = problem.X.shape[1], np.arange(problem.X.shape[1])
-    if memory is None and getattr(plan.algorithm, "spares_columns", False):
+    if memory is None and getattr(plan.algorithm, "omits_unused_columns", False):
         problem, columns = problem.occurring()
 
     def wide(models: Floats) -> Floats:
@@ -126,9 +125,9 @@ def fit_network(problem: Posed, plan: Plan, memory: Memory | None = None) -> Fit
         full[..., columns] = models
         return full
 
-    team = Team.of(plan.n_jobs)
+    team = ThreadTeam.of(plan.n_jobs)
     runtime = RUNTIMES[plan.engine](problem, plan, run, team, memory)
-    runtime.spared = problem.n_outputs * (width - len(columns))
+    runtime.omitted_columns = problem.n_outputs * (width - len(columns))
     try:
         outcome = train(
             runtime,
@@ -140,7 +139,7 @@ def fit_network(problem: Posed, plan: Plan, memory: Memory | None = None) -> Fit
             0 if plan.engine == "ray" and runtime.options.resume else None,
         )
         models = runtime.models().copy()
-        mean = network_mean(models, runtime.voices())
+        mean = network_mean(models, runtime.live_row_weights())
         if outcome.certificate is not None:  # it is this model that was certified, and every node has it
             models, mean = certified(models, outcome.certificate), outcome.certificate.model
         last = runtime.weights().copy()
@@ -155,28 +154,28 @@ def fit_network(problem: Posed, plan: Plan, memory: Memory | None = None) -> Fit
         team.close()
 
 
-def _here(problem: Any, plan: Plan, run: Run, team: Team, memory: Memory | None) -> LocalRuntime:
+def _here(problem: Any, plan: Plan, run: Run, team: ThreadTeam, memory: NodeState | None) -> LocalRuntime:
     """All nodes in this process."""
     wrong = faulty.make_faults(plan.faults)
     blocks = make_blocks(problem, plan.network, plan.seed, plan.engine_options.get("blocks", 1), team)
-    exchange = faulty.wrap_all(wrong, faulty.World(plan.network.n, plan.seed)) if wrong else None
+    exchange = faulty.wrap_all(wrong, faulty.FaultContext(plan.network.n, plan.seed)) if wrong else None
     runtime = LocalRuntime(run, blocks, exchange, lam=_lam_certified(plan))
     if memory is not None:
         _recall(runtime, memory)
     return runtime
 
 
-def _on_ray(problem: Any, plan: Plan, run: Run, team: Team, memory: Memory | None) -> "RayRuntime":  # noqa: ARG001
+def _on_ray(problem: Any, plan: Plan, run: Run, team: ThreadTeam, memory: NodeState | None) -> "RayRuntime":  # noqa: ARG001
     """The nodes in actors on a Ray cluster, which may have their rows already."""
-    from gadget_svm.runtimes import ray_cluster, ray_engine, ray_host
+    from gadget_svm.cluster import actor, connection, driver
 
     runtime = getattr(problem, "runtime", None)
     if runtime is None:
-        cluster = ray_cluster.Cluster(ray_cluster.RayOptions.of(plan.engine_options))
+        cluster = connection.Cluster(connection.RayOptions.of(plan.engine_options))
         try:
-            bounds = ray_engine.even_bounds(plan.network.n, cluster.actors(plan.network.n))
-            sources = [ray_host.Given(gathered(problem.rows, *pair)) for pair in pairwise(bounds.tolist())]
-            runtime = ray_engine.RayRuntime(cluster, bounds, sources)
+            bounds = driver.even_bounds(plan.network.n, cluster.actors(plan.network.n))
+            sources = [actor.Given(gathered(problem.rows, *pair)) for pair in pairwise(bounds.tolist())]
+            runtime = driver.RayRuntime(cluster, bounds, sources)
         except BaseException:
             cluster.close()
             raise
@@ -223,7 +222,7 @@ def _gossip(run: Run) -> str:
     return next((name for name, kind in PROTOCOLS.items() if kind is used), getattr(run, "pattern", "broadcast"))
 
 
-def make_blocks(problem: Problem, network: Network, seed: int, parts: int, team: Team) -> list[Block]:
+def make_blocks(problem: Problem, network: Network, seed: int, parts: int, team: ThreadTeam) -> list[Block]:
     """The network's nodes in ``parts`` blocks of consecutive nodes."""
     parts = max(1, min(parts, network.n))
     bounds = [network.n * part // parts for part in range(parts + 1)]
@@ -262,7 +261,7 @@ def _mass_left(runtime: "LocalRuntime | RayRuntime", lossy: bool) -> float | Non
     return float(sum(block.phi.sum() for block in runtime.blocks) / runtime.sizes().sum())
 
 
-def _remember(runtime: "LocalRuntime | RayRuntime", models: Floats, last: Floats) -> Memory:
+def _remember(runtime: "LocalRuntime | RayRuntime", models: Floats, last: Floats) -> NodeState:
     """What the nodes go on from. One that kept no average has its last iterate for one, and every row was a step. One
     that is lost goes on from the model it answers with, as if it had done as many iterations as the others."""
     names = ("w", "w_sum", "iterates", "steps")
@@ -272,19 +271,19 @@ def _remember(runtime: "LocalRuntime | RayRuntime", models: Floats, last: Floats
         w = last.copy()
     else:
         w, w_sum, iterates, steps = (runtime.gather(name) for name in names)
-        exchanges, here = runtime.exchanges(), runtime.here()
+        exchanges, here = runtime.exchanges(), runtime.live_mask()
         iterates[~here], steps[~here] = iterates[here].max(), steps[here].max()
         w[~here], w_sum[~here] = last[~here], models[~here] * iterates[~here, None, None]
     if not runtime.run.average:
         seen = np.minimum(iterates * runtime.sizes(), 2.0**62)
         w_sum, steps = w * iterates[:, None, None], np.maximum(steps, seen.astype(np.int64))
-    return Memory(
+    return NodeState(
         runtime.sizes(), w, w_sum, iterates, steps,
         exchanges, runtime.t, runtime.messages, runtime.nbytes,
     )  # fmt: skip
 
 
-def _recall(runtime: LocalRuntime, memory: Memory) -> None:
+def _recall(runtime: LocalRuntime, memory: NodeState) -> None:
     """Put the nodes back where they were. Gossip's mass starts anew, by all the rows a node has seen so far."""
     runtime.t, runtime.messages, runtime.nbytes = memory.t, memory.messages, memory.nbytes
     for block in runtime.blocks:

@@ -10,13 +10,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from gadget_svm.core.objective import Objective
+from gadget_svm.core.rows import NO_PAIRS, Rows, Shares
+from gadget_svm.core.types import Floats
 from gadget_svm.data.partition import are_counts, deal_by_sites, deal_evenly
 from gadget_svm.estimator.sites import check_labels, node_names
-from gadget_svm.kernels import Team
-from gadget_svm.objective import Objective
-from gadget_svm.rows import NO_PAIRS, Rows, Shares
+from gadget_svm.kernels import ThreadTeam
 
-Floats = NDArray[np.float64]
 WORTH_SPARING = 0.8
 """Features that occur nowhere are left out of the computation if so many or fewer are left."""
 
@@ -67,7 +67,7 @@ class Problem:
         narrow = (self.X.data, place[self.X.indices], self.X.indptr)
         return replace(self, X=sp.csr_matrix(narrow, shape=(self.X.shape[0], len(used)))), used
 
-    def objective(self, lam: float, team: Team) -> Objective:
+    def objective(self, lam: float, team: ThreadTeam) -> Objective:
         """The pooled problem, to measure by."""
         times = np.ones(len(self.label)) if self.times is None else self.times
         return Objective(self.X, self.label, self.cost, times, lam, self.n_outputs, team, self.pairs)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from gadget_svm.names import in_order
+from gadget_svm.core.lookup import in_order
 
 SHOWN = 10
 """Labels that an error lists at most, on each side."""

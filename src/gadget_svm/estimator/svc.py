@@ -20,19 +20,13 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from gadget_svm import algorithms, topologies
 from gadget_svm.algorithms import Algorithm
+from gadget_svm.core.network import Network
+from gadget_svm.core.types import Floats
 from gadget_svm.data.catalog import against_rest
-from gadget_svm.data.paper import Parts
+from gadget_svm.data.paper_datasets import Parts
 from gadget_svm.data.partition import deal_by_sites
 from gadget_svm.estimator.advice import mass_advice, not_converged, rest_advice
-from gadget_svm.estimator.checks import (
-    check_memory,
-    check_parameters,
-    lam_of,
-    require_classes,
-    require_one_kind,
-    rule_for,
-)
-from gadget_svm.estimator.fitting import Fitted, Memory, Plan, Posed, fit_network
+from gadget_svm.estimator.fitting import Fitted, NodeState, Plan, TrainingProblem, fit_network
 from gadget_svm.estimator.problem import (
     Problem,
     as_csr,
@@ -45,11 +39,17 @@ from gadget_svm.estimator.problem import (
 )
 from gadget_svm.estimator.shards import Agreed, are_places, is_dataset, require_list, stack_shards
 from gadget_svm.estimator.sites import in_names, name_shards, node_names, node_number
-from gadget_svm.network import Network
-from gadget_svm.runtimes.stopping import stopping_rule
-from gadget_svm.runtimes.training import Limits, Observe, Record, unobserved
+from gadget_svm.estimator.validation import (
+    check_memory,
+    check_parameters,
+    lam_of,
+    require_classes,
+    require_one_kind,
+    rule_for,
+)
+from gadget_svm.simulation.stopping import stopping_rule
+from gadget_svm.simulation.trainer import Limits, Observe, Record, no_observer
 
-Floats = NDArray[np.float64]
 SEEDS = 2**63 - 1
 
 
@@ -184,7 +184,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         sample_weight: ArrayLike | None = None,
         sites: ArrayLike | None = None,
-        observe: Observe = unobserved,
+        observe: Observe = no_observer,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> Self:
         """`fit` under observation: ``observe(record, mean_model)`` at every record; it ends when ``should_stop()``."""
@@ -269,7 +269,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sites: Sequence[Hashable] | None = None,
         format: str | None = None,
         agreed: Callable[[Agreed], None] | None = None,
-        observe: Observe = unobserved,
+        observe: Observe = no_observer,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> Self:
         """Learn from one (X, y) pair, or one data file, per node.
@@ -301,7 +301,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.fit_observed(stack.X, y, sites=owners, observe=observe, should_stop=should_stop)
 
     def _fit_remote(
-        self, shards: Any, label: str | None = None, observe: Observe = unobserved,
+        self, shards: Any, label: str | None = None, observe: Observe = no_observer,
         should_stop: Callable[[], bool] = lambda: False,
         positive: str | None = None, agreed: Callable[[Agreed], None] | None = None,
         names: list[Hashable] | None = None,
@@ -309,16 +309,16 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Learn from shards that the actors of a cluster read."""
         if self.engine != "ray":
             raise ValueError("a Ray Dataset is read by Ray's actors: use engine='ray'")
-        from gadget_svm.estimator import remote
+        from gadget_svm.estimator import remote_shards
 
         options = dict(self.engine_options or {})
         if is_dataset(shards):
-            runtime = remote.start_dataset(shards, self._nodes(), label, options)
+            runtime = remote_shards.start_dataset(shards, self._nodes(), label, options)
         else:
-            runtime = remote.start_files(remote.shard_names(shards), options, label)
+            runtime = remote_shards.start_files(remote_shards.shard_names(shards), options, label)
         try:
             settings = self.class_weight, self.fit_intercept, positive, self.multi_class
-            problem, self.classes_, known = remote.pose(runtime, *settings)
+            problem, self.classes_, known = remote_shards.pose(runtime, *settings)
             if agreed is not None:
                 agreed(known)
             self.n_features_in_ = problem.X.shape[1] - bool(self.fit_intercept)
@@ -373,11 +373,11 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         network = topologies.build(self.topology, len(self.sites_), seed=self._fit_seed)
         given = isinstance(self.topology, Network)  # it brings its own B
         self.algorithm_ = algorithm.for_network(network) if isinstance(algorithm, algorithms.Auto) else algorithm
-        self.network_ = network if given else self.algorithm_.weigh(network)
+        self.network_ = network if given else self.algorithm_.with_transition_of(network)
 
     def _forget(self, seed: int) -> None:
         self._fit_seed, self._asked_nodes = seed, self.n_nodes
-        self._memory: Memory | None = None
+        self._memory: NodeState | None = None
         self.history_: list[Record] = []
         self.n_iter_ = 0
 
@@ -410,7 +410,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _learn(
         self, X: Any, label: Any, times: Any, shares: Any, max_iter: int, stopping: str | None,
-        observe: Observe = unobserved, should_stop: Callable[[], bool] = lambda: False,
+        observe: Observe = no_observer, should_stop: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
         pairs = pairs_of(len(self.classes_), self.multi_class)
         outputs = len(pairs) or (1 if len(self.classes_) == 2 else len(self.classes_))
@@ -422,7 +422,12 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._solve(problem, max_iter, stopping, observe, should_stop)
 
     def _solve(
-        self, problem: Posed, max_iter: int, stopping: str | None, observe: Observe, should_stop: Callable[[], bool]
+        self,
+        problem: TrainingProblem,
+        max_iter: int,
+        stopping: str | None,
+        observe: Observe,
+        should_stop: Callable[[], bool],
     ) -> None:
         self.stopping_ = rule_for(self.algorithm_) if stopping == "auto" else stopping
         self.multi_class_ = self.multi_class

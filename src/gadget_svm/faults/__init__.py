@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
+from gadget_svm.core.lookup import lookup
+from gadget_svm.core.messages import Delivery, Exchange
+from gadget_svm.faults.base import Fault, FaultContext
 from gadget_svm.faults.links import Bounce, Delay, Loss, Partition
 from gadget_svm.faults.nodes import Asynchronous, Churn, Crash, Slow
-from gadget_svm.faults.wrapping import Fault, World
-from gadget_svm.mail import Delivery, Exchange
-from gadget_svm.names import lookup
 
 FAULTS: dict[str, type[Any]] = {
     "loss": Loss,
@@ -71,7 +71,7 @@ def _named(name: str, value: Any) -> Fault:
     return fault
 
 
-def wrap_all(faults: Iterable[Fault], world: World) -> Exchange:
+def wrap_all(faults: Iterable[Fault], world: FaultContext) -> Exchange:
     """An exchange in this process that suffers all the faults, mail meeting them in the order given."""
     exchange: Exchange = Delivery
     for fault in reversed(list(faults)):
@@ -80,6 +80,17 @@ def wrap_all(faults: Iterable[Fault], world: World) -> Exchange:
 
 
 __all__ = [
-    "FAULTS", "Asynchronous", "Bounce", "Churn", "Crash", "Delay", "Fault", "Loss", "Partition", "Slow", "World",
-    "make_faults", "wrap_all",
+    "FAULTS",
+    "Asynchronous",
+    "Bounce",
+    "Churn",
+    "Crash",
+    "Delay",
+    "Fault",
+    "FaultContext",
+    "Loss",
+    "Partition",
+    "Slow",
+    "make_faults",
+    "wrap_all",
 ]  # fmt: skip

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gadget_svm.faults.wrapping import World, bounced, chance, members, probability
-from gadget_svm.kernels.draws import BOUNCE, DELAY, LOSS
-from gadget_svm.mail import Delivery, Exchange, Mail
+from gadget_svm.core.messages import Delivery, Exchange, MessageBatch
+from gadget_svm.faults.base import FaultContext, bounced, chance, members, probability
+from gadget_svm.kernels.counter_rng import BOUNCE, DELAY, LOSS
 
 
 @dataclass(frozen=True)
@@ -17,10 +17,10 @@ class Loss:
     p: float
     loses: bool = True
 
-    def wrap(self, exchange: Exchange, world: World) -> Exchange:
+    def wrap(self, exchange: Exchange, world: FaultContext) -> Exchange:
         """The exchange with this fault."""
         p = probability(self.p, "loss")
-        return lambda mail: exchange(mail.select(chance(mail, world, LOSS) >= p))
+        return lambda messages: exchange(messages.select(chance(messages, world, LOSS) >= p))
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class Bounce:
     p: float
     loses: bool = False
 
-    def wrap(self, exchange: Exchange, world: World) -> Exchange:
+    def wrap(self, exchange: Exchange, world: FaultContext) -> Exchange:
         """The exchange with this fault."""
         p = probability(self.p, "bounce")
-        return lambda mail: exchange(bounced(mail, chance(mail, world, BOUNCE) < p))
+        return lambda messages: exchange(bounced(messages, chance(messages, world, BOUNCE) < p))
 
 
 @dataclass(frozen=True)
@@ -44,22 +44,22 @@ class Delay:
     least: float = 0
     loses: bool = False
 
-    def wrap(self, exchange: Exchange, world: World) -> Exchange:
+    def wrap(self, exchange: Exchange, world: FaultContext) -> Exchange:
         """The exchange with this fault."""
         least, most = int(self.least), int(self.most)
         if not 0 <= least <= most:
             raise ValueError(f"a delay is a number of exchanges, 0 <= least <= most; got {self.least} to {self.most}")
-        waiting: dict[int, list[Mail]] = {}
+        waiting: dict[int, list[MessageBatch]] = {}
         now = 0
 
-        def delayed(mail: Mail) -> Delivery:
+        def delayed(messages: MessageBatch) -> Delivery:
             nonlocal now
-            lag = least + np.floor(chance(mail, world, DELAY) * (most - least + 1)).astype(np.int64)
+            lag = least + np.floor(chance(messages, world, DELAY) * (most - least + 1)).astype(np.int64)
             for wait in np.unique(lag):
-                waiting.setdefault(now + int(wait), []).append(mail.select(lag == wait))
-            due = waiting.pop(now, [mail.select(np.zeros(mail.n_messages, dtype=np.bool_))])
+                waiting.setdefault(now + int(wait), []).append(messages.select(lag == wait))
+            due = waiting.pop(now, [messages.select(np.zeros(messages.n_messages, dtype=np.bool_))])
             now += 1
-            return exchange(Mail.merge(due)._replace(time=mail.time))
+            return exchange(MessageBatch.merge(due)._replace(time=messages.time))
 
         return delayed
 
@@ -82,7 +82,7 @@ class Partition:
         """Only if crossing mail is lost."""
         return self.lost
 
-    def wrap(self, exchange: Exchange, world: World) -> Exchange:
+    def wrap(self, exchange: Exchange, world: FaultContext) -> Exchange:
         """The exchange with this fault."""
         side = (np.arange(world.n_nodes) >= world.n_nodes // 2).astype(np.int64)
         if self.groups is not None:
@@ -90,10 +90,10 @@ class Partition:
         for number, group in enumerate(self.groups or []):
             side[members(group, world)] = number
 
-        def cut(mail: Mail) -> Delivery:
-            if mail.time < self.at or (self.heal is not None and mail.time >= self.heal):
-                return exchange(mail)
-            crossing = side[mail.sender] != side[mail.receiver]
-            return exchange(mail.select(~crossing) if self.lost else bounced(mail, crossing))
+        def cut(messages: MessageBatch) -> Delivery:
+            if messages.time < self.at or (self.heal is not None and messages.time >= self.heal):
+                return exchange(messages)
+            crossing = side[messages.sender] != side[messages.receiver]
+            return exchange(messages.select(~crossing) if self.lost else bounced(messages, crossing))
 
         return cut

@@ -11,13 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gadget_svm.faults.wrapping import World, bounced, members, probability
-from gadget_svm.kernels.draws import CHURN, WAKE, uniform
-from gadget_svm.mail import Delivery, Exchange, Mail
-
-Flags = NDArray[np.bool_]
+from gadget_svm.core.messages import Delivery, Exchange, MessageBatch
+from gadget_svm.core.types import Flags
+from gadget_svm.faults.base import FaultContext, bounced, members, probability
+from gadget_svm.kernels.counter_rng import CHURN, WAKE, uniform
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,7 @@ class Crash:
     back: int | None = None
     loses: bool = False
 
-    def wrap(self, exchange: Exchange, world: World) -> Exchange:
+    def wrap(self, exchange: Exchange, world: FaultContext) -> Exchange:
         """The exchange with this fault."""
         chosen = members(self.nodes, world)
 
@@ -37,7 +35,7 @@ class Crash:
             down = time >= self.at and (self.back is None or time < self.back)
             return chosen & down
 
-        return _absences(exchange, world, away, lambda mail: mail.time)
+        return _absences(exchange, world, away, lambda messages: messages.time)
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class Churn:
     join: float = 0.1
     loses: bool = False
 
-    def wrap(self, exchange: Exchange, world: World) -> Exchange:
+    def wrap(self, exchange: Exchange, world: FaultContext) -> Exchange:
         """The exchange with this fault."""
         leave, join = probability(self.leave, "leave"), probability(self.join, "join")
         nodes = np.arange(world.n_nodes)
@@ -68,7 +66,7 @@ class Slow:
     nodes: Sequence[int] = (0,)
     loses: bool = False
 
-    def wrap(self, exchange: Exchange, world: World) -> Exchange:
+    def wrap(self, exchange: Exchange, world: FaultContext) -> Exchange:
         """The exchange with this fault."""
         every = int(self.every)
         if every < 1:
@@ -85,7 +83,7 @@ class Asynchronous:
     p: float = 0.3
     loses: bool = False
 
-    def wrap(self, exchange: Exchange, world: World) -> Exchange:
+    def wrap(self, exchange: Exchange, world: FaultContext) -> Exchange:
         """The exchange with this fault."""
         p, nodes = probability(self.p, "async"), np.arange(world.n_nodes)
         return _idling(
@@ -93,50 +91,50 @@ class Asynchronous:
         )
 
 
-def _clock() -> Callable[[Mail], int]:
+def _clock() -> Callable[[MessageBatch], int]:
     """The time of mail: iterations, and exchanges of certificates, whose mail is numbered below zero."""
     certifying = 0
 
-    def now(mail: Mail) -> int:
+    def now(messages: MessageBatch) -> int:
         nonlocal certifying
-        certifying += bool(mail.n_messages and mail.seq[0] < 0)
-        return mail.time + certifying
+        certifying += bool(messages.n_messages and messages.seq[0] < 0)
+        return messages.time + certifying
 
     return now
 
 
 def _absences(
-    exchange: Exchange, world: World, away: Callable[[int, Flags], Flags], clock: Callable[[Mail], int]
+    exchange: Exchange, world: FaultContext, away: Callable[[int, Flags], Flags], clock: Callable[[MessageBatch], int]
 ) -> Exchange:
     """The exchange under absences: asked once per iteration who is away in the next one."""
     gone, time = np.zeros(world.n_nodes, dtype=np.bool_), -1
 
-    def absent(mail: Mail) -> Delivery:
+    def absent(messages: MessageBatch) -> Delivery:
         nonlocal gone, time
-        before, now = gone, clock(mail)
+        before, now = gone, clock(messages)
         if now != time:  # several exchanges may belong to one iteration
             gone, time = away(now, gone), now
-        inner = exchange(bounced(mail, gone[mail.receiver] | gone[mail.sender]))
+        inner = exchange(bounced(messages, gone[messages.receiver] | gone[messages.sender]))
         joined, left = np.flatnonzero(before & ~gone), np.flatnonzero(gone & ~before)
         return inner._replace(joined=(*inner.joined, *joined.tolist()), left=(*inner.left, *left.tolist()))
 
     return absent
 
 
-def _idling(exchange: Exchange, world: World, sits_out: Callable[[int], Flags]) -> Exchange:
+def _idling(exchange: Exchange, world: FaultContext, sits_out: Callable[[int], Flags]) -> Exchange:
     """The exchange with nodes that sit out some iterations: mail waits for them."""
     idle, time, clock = np.zeros(world.n_nodes, dtype=np.bool_), -1, _clock()
-    kept: list[Mail] = []
+    kept: list[MessageBatch] = []
 
-    def idling(mail: Mail) -> Delivery:
+    def idling(messages: MessageBatch) -> Delivery:
         nonlocal idle, time, kept
-        now = clock(mail)
+        now = clock(messages)
         if now != time:
             idle, time = sits_out(now), now
-        mail = Mail.merge([mail, *kept])
-        waits = idle[mail.receiver]
-        kept = [mail.select(waits)] if waits.any() else []
-        inner = exchange(mail.select(~waits))
+        messages = MessageBatch.merge([messages, *kept])
+        waits = idle[messages.receiver]
+        kept = [messages.select(waits)] if waits.any() else []
+        inner = exchange(messages.select(~waits))
         return inner._replace(idle=(*inner.idle, *np.flatnonzero(idle).tolist()))
 
     return idling

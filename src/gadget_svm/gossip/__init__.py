@@ -1,8 +1,8 @@
 """The gossip protocols, by name. A new one is a file here, a line in the table, and the tests of its kind."""
 
 from gadget_svm.gossip.average import average, carrier, rounds
+from gadget_svm.gossip.base import Gossip, Round, estimate
 from gadget_svm.gossip.pairwise import Pairwise
-from gadget_svm.gossip.protocol import Gossip, Round, estimate
 from gadget_svm.gossip.push_sum import Diffusion, PushSum
 from gadget_svm.gossip.running_sum import RunningSum
 from gadget_svm.gossip.stopping import until_still

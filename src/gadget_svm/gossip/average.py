@@ -4,23 +4,22 @@ from collections.abc import Iterator
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from gadget_svm import spectral
-from gadget_svm.block import Block
+from gadget_svm.core.block import Block
+from gadget_svm.core.messages import Delivery, Exchange
+from gadget_svm.core.network import Network
+from gadget_svm.core.rows import Rows, Shares
+from gadget_svm.core.types import Floats
+from gadget_svm.gossip.base import Gossip
+from gadget_svm.gossip.fused_averaging import FUSED
 from gadget_svm.gossip.pairwise import Pairwise
-from gadget_svm.gossip.protocol import Gossip
 from gadget_svm.gossip.push_sum import Diffusion
-from gadget_svm.gossip.swift import SWIFT
-from gadget_svm.kernels import Team
-from gadget_svm.mail import Delivery, Exchange
-from gadget_svm.network import Network
-from gadget_svm.rows import Rows, Shares
-
-Floats = NDArray[np.float64]
+from gadget_svm.kernels import ThreadTeam
 
 
-def carrier(network: Network, values: Floats, weights: Floats, seed: int = 0, team: Team | None = None) -> Block:
+def carrier(network: Network, values: Floats, weights: Floats, seed: int = 0, team: ThreadTeam | None = None) -> Block:
     """A block that holds vectors to average and no rows."""
     none = Rows.of(
         sp.csr_matrix((0, values.shape[1])), np.empty(0, np.int32), np.empty(0),
@@ -39,10 +38,10 @@ def rounds(gossip: Gossip, block: Block, exchange: Exchange = Delivery) -> Itera
     while True:
         time += 1
         party = gossip.round(block, time, since=0)
-        mail = next(party)
+        messages = next(party)
         while True:
             try:
-                mail = party.send(exchange(mail))
+                messages = party.send(exchange(messages))
             except StopIteration:
                 break
         yield block
@@ -76,10 +75,10 @@ def average(
         raise ValueError(f"weights must be {network.n} numbers, none negative and not all zero")
     if weights is not None and isinstance(gossip, Pairwise):
         raise ValueError("pairwise averaging knows no weights: use Push-Sum, or leave weights out")
-    believe = _in_compiled_rounds if type(gossip) in SWIFT else _by_mail
-    team = Team.of(n_jobs)
+    apply_undamped = _in_compiled_rounds if type(gossip) in FUSED else _by_mail
+    team = ThreadTeam.of(n_jobs)
     try:
-        believed = believe(
+        believed = apply_undamped(
             start.reshape(network.n, -1), mass, network, gossip, _rounds(n_rounds, network, gossip), seed, team
         )
     finally:
@@ -88,17 +87,17 @@ def average(
 
 
 def _in_compiled_rounds(
-    values: Floats, mass: Floats, network: Network, gossip: Gossip, count: int, seed: int, team: Team
+    values: Floats, mass: Floats, network: Network, gossip: Gossip, count: int, seed: int, team: ThreadTeam
 ) -> Floats:
     state = np.empty((network.n, values.shape[1] + 1))
     np.multiply(values, mass[:, None], out=state[:, :-1])
     state[:, -1] = mass
-    state = SWIFT[type(gossip)](network, state, count, seed, team)
+    state = FUSED[type(gossip)](network, state, count, seed, team)
     return _estimates(state[:, :-1], state[:, -1])
 
 
 def _by_mail(
-    values: Floats, mass: Floats, network: Network, gossip: Gossip, count: int, seed: int, team: Team
+    values: Floats, mass: Floats, network: Network, gossip: Gossip, count: int, seed: int, team: ThreadTeam
 ) -> Floats:
     block = carrier(network, values, mass, seed, team)
     running = rounds(gossip, block)

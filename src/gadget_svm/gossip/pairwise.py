@@ -9,13 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gadget_svm.block import Block
-from gadget_svm.gossip.protocol import Round, arranged, draw_edges
+from gadget_svm.core.block import Block
+from gadget_svm.core.messages import MessageBatch
+from gadget_svm.core.types import Ints
+from gadget_svm.gossip.base import Round, arranged, draw_edges
 from gadget_svm.kernels import gossip as moves
-from gadget_svm.kernels.draws import ROLE, uniform
-from gadget_svm.mail import Mail
-
-Ints = NDArray[np.int64]
+from gadget_svm.kernels.counter_rng import ROLE, uniform
 
 
 @dataclass(frozen=True)
@@ -41,35 +40,37 @@ class Pairwise:
         calling = _letters(block, time, callers, block.links.target[edges[callers]].astype(np.int64))
         delivery = yield calling
         block.note_presence(delivery)
-        taken = _one_each(block, delivery.mail, since, ~calls & block.alive)
+        taken = _one_each(block, delivery.messages, since, ~calls & block.alive)
         hosts = np.flatnonzero(taken >= 0)
-        answers = _letters(block, time, hosts, delivery.mail.sender[taken[hosts]])
-        _meet(block, taken, delivery.mail)
+        answers = _letters(block, time, hosts, delivery.messages.sender[taken[hosts]])
+        _meet(block, taken, delivery.messages)
         delivery = yield answers
         block.note_presence(delivery)
-        _take_back(block, delivery.mail)
-        _meet(block, _one_each(block, delivery.mail, since, calls & block.alive), delivery.mail)
+        _take_back(block, delivery.messages)
+        _meet(block, _one_each(block, delivery.messages, since, calls & block.alive), delivery.messages)
 
 
-def _letters(block: Block, time: int, nodes: Ints, to: Ints) -> Mail:
+def _letters(block: Block, time: int, nodes: Ints, to: Ints) -> MessageBatch:
     seq = np.full(len(nodes), block.exchanges, dtype=np.int64)
     block.exchanges += 1
-    return Mail(time, nodes + block.first, to, seq, block.s[nodes], np.empty((len(nodes), 0)))  # no weight is sent
+    return MessageBatch(
+        time, nodes + block.first, to, seq, block.s[nodes], np.empty((len(nodes), 0))
+    )  # no weight is sent
 
 
-def _one_each(block: Block, mail: Mail, since: int, willing: NDArray[np.bool_]) -> Ints:
+def _one_each(block: Block, messages: MessageBatch, since: int, willing: NDArray[np.bool_]) -> Ints:
     """For every willing node one message to it, drawn from those of this round; -1 where there is none."""
-    order, start = arranged(block, mail)
+    order, start = arranged(block, messages)
     since = max(since, block.exchanges - 1)
-    return moves.pick_one(block.first, order, start, mail.seq, since, willing, block.seed, block.exchanges)
+    return moves.pick_one(block.first, order, start, messages.seq, since, willing, block.seed, block.exchanges)
 
 
-def _take_back(block: Block, mail: Mail) -> None:
+def _take_back(block: Block, messages: MessageBatch) -> None:
     """A host whose answer came back goes on with what it said there: what it had before."""
-    mine = (mail.sender >= block.first) & (mail.sender < block.first + block.k)
-    returned = mine & (mail.sender == mail.receiver) & (mail.seq == block.exchanges - 1)
-    block.s[mail.sender[returned] - block.first] = mail.vector[returned]
+    mine = (messages.sender >= block.first) & (messages.sender < block.first + block.k)
+    returned = mine & (messages.sender == messages.receiver) & (messages.seq == block.exchanges - 1)
+    block.s[messages.sender[returned] - block.first] = messages.vector[returned]
 
 
-def _meet(block: Block, partner: Ints, mail: Mail) -> None:
-    block.team.run(moves.meet, block.k, block.s.shape[1], partner, mail.vector, block.s)
+def _meet(block: Block, partner: Ints, messages: MessageBatch) -> None:
+    block.team.run(moves.meet, block.k, block.s.shape[1], partner, messages.vector, block.s)

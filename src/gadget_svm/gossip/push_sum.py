@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gadget_svm.block import Block
-from gadget_svm.gossip.protocol import Floats, Ints, Round, arranged, draw_edges, post, take_in
+from gadget_svm.core.block import Block
+from gadget_svm.core.messages import MessageBatch
+from gadget_svm.core.types import Floats, Ints
+from gadget_svm.gossip.base import Round, arranged, draw_edges, post, take_in
 from gadget_svm.kernels import gossip as moves
-from gadget_svm.mail import Mail
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class PushSum:
         edges = draw_edges(block)
         delivery = yield post(block, time, None, edges, *_halves(block, edges))
         block.note_presence(delivery)
-        absorb(block, delivery.mail, since)
+        absorb(block, delivery.messages, since)
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Diffusion:
         note = None if flag is None else flag[senders]
         delivery = yield post(block, time, senders + block.first, edges, *_shares(block), note)
         block.note_presence(delivery)
-        absorb(block, delivery.mail, since)
+        absorb(block, delivery.messages, since)
 
 
 def _halves(block: Block, edges: Ints) -> tuple[Floats, Floats]:
@@ -71,13 +72,13 @@ def _shares(block: Block) -> tuple[Floats, Floats]:
     return vector, weight
 
 
-def absorb(block: Block, mail: Mail, since: int) -> None:
+def absorb(block: Block, messages: MessageBatch, since: int) -> None:
     """Add what was sent to every node to what it kept, and take the largest note it heard into its flag."""
-    order, start = arranged(block, mail)
+    order, start = arranged(block, messages)
     block.team.run(
-        moves.absorb, block.k, block.s.shape[1], order, start, mail.seq, since, mail.vector, mail.weight,
+        moves.absorb, block.k, block.s.shape[1], order, start, messages.seq, since, messages.vector, messages.weight,
         block.s, block.phi,
     )  # fmt: skip
-    if mail.note is not None:
+    if messages.note is not None:
         receivers = np.repeat(np.arange(block.k), np.diff(start))
-        np.maximum.at(block.edge["flag"], receivers, mail.note[order])
+        np.maximum.at(block.edge["flag"], receivers, messages.note[order])

@@ -10,14 +10,12 @@ Nobody's vector moves, the mass is that of those who are here, and messages of o
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gadget_svm.block import Block, Links
-from gadget_svm.gossip.protocol import Round, arranged, draw_edges, post, take_in
+from gadget_svm.core.block import Block, Links
+from gadget_svm.core.messages import MessageBatch
+from gadget_svm.core.types import Ints
+from gadget_svm.gossip.base import Round, arranged, draw_edges, post, take_in
 from gadget_svm.kernels import gossip as moves
-from gadget_svm.mail import Mail
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -45,20 +43,23 @@ class RunningSum:
             moves.halve_running, block.k, block.s.shape[1], edges, block.s, block.phi, edge["sigma"], edge["sigma_phi"],
             vector, weight,
         )  # fmt: skip
-        mail = post(block, time, None, edges, vector, weight)
+        messages = post(block, time, None, edges, vector, weight)
         if edge["epoch"].any():
-            mail = mail._replace(seq=mail.seq + (edge["epoch"][mail.sender - block.first] << moves.EPOCH))
-        delivery = yield mail
+            messages = messages._replace(
+                seq=messages.seq + (edge["epoch"][messages.sender - block.first] << moves.EPOCH)
+            )
+        delivery = yield messages
         block.note_presence(delivery)
-        mail, (order, start) = delivery.mail, arranged(block, delivery.mail)
-        _keep_up(block, delivery.mail)
+        messages, (order, start) = delivery.messages, arranged(block, delivery.messages)
+        _keep_up(block, delivery.messages)
         block.team.run(
-            moves.absorb_running, block.k, block.s.shape[1], order, start, mail.sender, mail.seq, mail.vector,
-            mail.weight, block.links.in_ptr, block.links.source, edge["seen"], edge["seen_phi"], edge["seen_seq"],
+            moves.absorb_running, block.k, block.s.shape[1], order, start, messages.sender, messages.seq,
+            messages.vector,
+            messages.weight, block.links.in_ptr, block.links.source, edge["seen"], edge["seen_phi"], edge["seen_seq"],
             block.s, block.phi,
         )  # fmt: skip
 
-    def relink(self, block: Block, neighbours: Ints) -> None:
+    def set_neighbours(self, block: Block, neighbours: Ints) -> None:
         """Other neighbours for a block of one node; where one is missing, a new epoch."""
         before, kept = block.links.target, np.isin(block.links.target, neighbours)
         block.links = Links.alone(neighbours.astype(np.int32))
@@ -72,7 +73,7 @@ class RunningSum:
         if not kept.all():
             _rebase(block, 0, int(block.edge["epoch"][0]) + 1)
 
-    def renew(self, block: Block, other: int) -> None:
+    def reset_edge(self, block: Block, other: int) -> None:
         """A neighbour that begins anew took what it held with it: a new epoch."""
         if "sigma" in block.edge and other in block.links.target:
             _rebase(block, 0, int(block.edge["epoch"][0]) + 1)
@@ -87,13 +88,13 @@ class RunningSum:
 _SUMS = ("sigma", "sigma_phi", "seen", "seen_phi", "seen_seq")
 
 
-def _keep_up(block: Block, mail: Mail) -> None:
+def _keep_up(block: Block, messages: MessageBatch) -> None:
     """Take over the highest epoch heard of."""
-    own, heard = block.edge["epoch"], mail.seq >> moves.EPOCH
+    own, heard = block.edge["epoch"], messages.seq >> moves.EPOCH
     if not heard.any():
         return
-    for m in np.flatnonzero((mail.receiver >= block.first) & (mail.receiver < block.first + block.k)).tolist():
-        i = int(mail.receiver[m]) - block.first
+    for m in np.flatnonzero((messages.receiver >= block.first) & (messages.receiver < block.first + block.k)).tolist():
+        i = int(messages.receiver[m]) - block.first
         if heard[m] > own[i]:
             _rebase(block, i, int(heard[m]))
 

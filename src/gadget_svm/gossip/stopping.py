@@ -5,8 +5,8 @@ The technique of Kempe, Dobra and Gehrke (2003) that the paper mentions: no node
 
 import numpy as np
 
-from gadget_svm.block import Block
-from gadget_svm.gossip.protocol import Gossip, Round
+from gadget_svm.core.block import Block
+from gadget_svm.gossip.base import Gossip, Round
 
 
 def until_still(gossip: Gossip, block: Block, time: int, diameter: int, gamma: float, most: int) -> Round:

@@ -1,25 +1,24 @@
 """Threads inside one compiled call that wait for each other: a round of all nodes ends before the next one begins.
 
 Going back to the interpreter for every round takes tens of microseconds, and rounds of small networks take no longer.
-Owns the counting gate; who the threads are is for `threads.Team` to say.
+Owns the counting gate; who the threads are is for `threads.ThreadTeam` to say.
 """
 
 import os
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gadget_svm.core.types import Ints
 from gadget_svm.kernels.compiler import DISABLED, LowLevel, compiled
 
-Ints = NDArray[np.int64]
 SPINS = 4000
 """Looks at the gate before a thread offers its core to others: longer than a round that is shared evenly is uneven."""
 POSSIBLE = not DISABLED
 """Without a compiler nothing is atomic, and threads take turns anyway."""
 
 
-class Party(NamedTuple):
+class BarrierGroup(NamedTuple):
     """A thread among those of one call."""
 
     gate: Ints  # where they count themselves; wider than a line of cache, which nothing else is to share
@@ -27,10 +26,10 @@ class Party(NamedTuple):
     size: int = 1
 
 
-def parties(size: int) -> list[Party]:
+def barrier_groups(size: int) -> list[BarrierGroup]:
     """Threads for one call."""
     gate = np.zeros(16, dtype=np.int64)
-    return [Party(gate, number, size) for number in range(size)]
+    return [BarrierGroup(gate, number, size) for number in range(size)]
 
 
 def _atomic_add() -> Any:
@@ -90,7 +89,7 @@ _offer: Any = LowLevel(_sched_yield) if POSSIBLE and os.name == "posix" else _no
 
 
 @compiled
-def meet(party: Party, times: int) -> None:
+def wait_at_barrier(party: BarrierGroup, times: int) -> None:
     """Wait until all of the party have come here ``times`` times, this one among them."""
     if party.size == 1:
         return
@@ -103,6 +102,6 @@ def meet(party: Party, times: int) -> None:
 
 
 @compiled
-def let_go(party: Party) -> None:
+def let_go(party: BarrierGroup) -> None:
     """Nobody is to wait any more: one of the party will not come."""
     _add(party.gate, 1 << 60)

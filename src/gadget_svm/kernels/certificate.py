@@ -9,16 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.kernels.compiler import compiled, interpreted
 from gadget_svm.kernels.dual import DualRows
 from gadget_svm.kernels.gossip import find
 from gadget_svm.kernels.rows import sides
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 HELLO, MODEL, SUM, BOUND = range(4)
 """What a message carries: nothing but its head, the candidate, a subtree's sums, the bound."""

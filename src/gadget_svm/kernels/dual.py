@@ -10,14 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from gadget_svm.core.types import Floats, Ints
 from gadget_svm.kernels.compiler import compiled
-from gadget_svm.kernels.draws import EXAMPLE, draw
+from gadget_svm.kernels.counter_rng import EXAMPLE, draw
 from gadget_svm.kernels.rows import side
 from gadget_svm.kernels.vectors import add_row, add_sorted_row, ask_for_sparse_row, dot_row, dot_sorted_row
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
 
 LONG = 32
 """Entries of a row, on average, from which on it does not pay to lay a node's rows side by side."""
@@ -48,7 +45,7 @@ class DualRows(NamedTuple):
 
     @classmethod
     def of(cls, rows: Any, top: float) -> "DualRows":
-        """The rows of a block (see `gadget_svm.rows.Rows`), each bounded by top * its cost * its multiplicity."""
+        """The rows of a block (see `gadget_svm.core.rows.Rows`), each bounded by top * its cost * its multiplicity."""
         norm2 = sq_norms(rows)[rows.order] if len(rows.order) else np.empty(0)
         upper = top * rows.cost[rows.order] * multiplicity(rows.mass, rows.start)
         return cls(rows.indptr, rows.indices, rows.data, rows.label, rows.order, rows.start, upper, norm2, rows.pairs)

@@ -5,13 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.kernels.compiler import compiled
-from gadget_svm.kernels.draws import ANSWER, NEIGHBOUR, draw
+from gadget_svm.kernels.counter_rng import ANSWER, NEIGHBOUR, draw
 from gadget_svm.kernels.prefetch import AHEAD, ask_for, ask_for_row
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 Places = NDArray[Any]
 """Places of messages in a batch, 32 bits each."""
 

@@ -7,17 +7,13 @@ that cannot move.
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.kernels.compiler import compiled
 from gadget_svm.kernels.dual import DualRows, primal, shuffle
 from gadget_svm.kernels.gossip import find
 from gadget_svm.kernels.rows import side
 from gadget_svm.kernels.vectors import add_row, dot_row, sq_norm
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 UNITS = 10.0
 """eta="auto" starts with 2 eta |B_j|, what U_j adds to the curvature 1, at so many mean squared row norms."""

@@ -17,14 +17,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.kernels.compiler import compiled
-from gadget_svm.kernels.draws import NEIGHBOUR, draw
+from gadget_svm.kernels.counter_rng import NEIGHBOUR, draw
 from gadget_svm.kernels.dual import NEVER, DualRows, rested_pass, waking
 from gadget_svm.kernels.gossip import EPOCH, find
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 UNITS = 14.0
 """A node wishes its edges' penalties to add up to so many times lam sum |x_r|^2."""
@@ -79,7 +76,7 @@ class Nodes(NamedTuple):
     anchor: Floats  # nodes x outputs: the intercept after the last solve
 
 
-class Letters(NamedTuple):
+class PushMessages(NamedTuple):
     """Messages: along which edge of the sender (-1: none), the vector y, and what rides with it."""
 
     along: Ints
@@ -243,7 +240,7 @@ def choose(nodes: Nodes, edges: Edges, i: int, seed: int, clock: int) -> int:
 
 
 @compiled
-def write(nodes: Nodes, edges: Edges, i: int, e: int, m: int, letters: Letters) -> None:
+def write(nodes: Nodes, edges: Edges, i: int, e: int, m: int, letters: PushMessages) -> None:
     """y_ij = z_ij + 2 rho_ij A_ij w_i into place m. A closed edge has z_ij = -rho_ij A_ij w_i, as if just reopened."""
     letters.along[m] = e
     if e < 0:
@@ -261,7 +258,9 @@ def write(nodes: Nodes, edges: Edges, i: int, e: int, m: int, letters: Letters) 
 
 
 @compiled
-def push(lo: int, hi: int, nodes: Nodes, edges: Edges, everyone: bool, seed: int, clock: int, letters: Letters) -> None:
+def push(
+    lo: int, hi: int, nodes: Nodes, edges: Edges, everyone: bool, seed: int, clock: int, letters: PushMessages
+) -> None:
     """What every node sends: place i of ``letters`` is node i's, or place e is that of the edge e."""
     for i in range(lo, hi):
         if not everyone:

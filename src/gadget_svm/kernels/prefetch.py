@@ -3,12 +3,9 @@ of a round. Owns the hint to the processor; it changes no value and no order."""
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from gadget_svm.core.types import Floats
 from gadget_svm.kernels.compiler import DISABLED, LowLevel, compiled
 
-Floats = NDArray[np.float64]
 LINE = 8
 """Doubles in a line of cache."""
 MOST = 256

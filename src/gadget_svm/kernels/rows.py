@@ -10,10 +10,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from gadget_svm.core.types import Floats
 from gadget_svm.kernels.compiler import compiled, interpreted
-from gadget_svm.kernels.draws import mix_all, mix_bits
+from gadget_svm.kernels.counter_rng import mix_all, mix_bits
 
-Floats = NDArray[np.float64]
 _GOLDEN, _ONE = np.uint64(0x9E3779B97F4A7C15), np.uint64(1)
 PIECE = 1 << 16
 """Entries that are hashed at a time, so that memory stays bounded."""

@@ -3,12 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.kernels.compiler import compiled
-from gadget_svm.kernels.draws import EXAMPLE, draw, mix_bits
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+from gadget_svm.kernels.counter_rng import EXAMPLE, draw, mix_bits
 
 _ROUNDS = 3
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from gadget_svm.kernels.barrier import POSSIBLE, Party, let_go, parties
+from gadget_svm.kernels.barrier import POSSIBLE, BarrierGroup, barrier_groups, let_go
 
 WORTH_SHARING = 100_000
 """Below so many numbers touched, handing work to another thread costs more than it saves."""
@@ -59,7 +59,7 @@ def _limits_of_pools() -> list[int]:
     return openmp or [pool["num_threads"] for pool in pools]
 
 
-class Team:
+class ThreadTeam:
     """Some threads that share the nodes of a block. Which thread does a node never changes its bits."""
 
     def __init__(self, size: int = 1, worth_sharing: int = WORTH_SHARING) -> None:
@@ -69,7 +69,7 @@ class Team:
         self._meeting = threading.Lock()
 
     @classmethod
-    def of(cls, n_jobs: int | None) -> "Team":
+    def of(cls, n_jobs: int | None) -> "ThreadTeam":
         """None is as many as `allowed_threads`; -1 is every core, -2 all but one, else that many."""
         cores = _cores()
         if n_jobs is None:
@@ -86,7 +86,7 @@ class Team:
             return
         self._share(kernel, count, [args] * parts)
 
-    def together(self, kernel: Callable[..., Any], count: int, width: int, *args: Any) -> None:
+    def run_in_rounds(self, kernel: Callable[..., Any], count: int, width: int, *args: Any) -> None:
         """``kernel(lo, hi, party, *args)`` over 0..count: of many rounds, in which the threads of a party `meet`.
 
         Threads that wait for each other must all be at work, so there are no more of them than cores, and one such call
@@ -94,17 +94,17 @@ class Team:
         """
         parts, worth = min(self.size, count, _cores()), min(self.worth_sharing, WORTH_MEETING)
         if parts < 2 or not POSSIBLE or count * width < worth or not self._meeting.acquire(blocking=False):
-            kernel(0, count, *parties(1), *args)
+            kernel(0, count, *barrier_groups(1), *args)
             return
 
-        def safely(lo: int, hi: int, party: Party, *given: Any) -> None:
+        def safely(lo: int, hi: int, party: BarrierGroup, *given: Any) -> None:
             try:
                 kernel(lo, hi, party, *given)
             except BaseException:
                 let_go(party)
                 raise
 
-        party = parties(parts)
+        party = barrier_groups(parts)
         try:
             self._share(safely, count, [(one, *args) for one in party])
         except BaseException:  # such as Ctrl-C before this thread was there

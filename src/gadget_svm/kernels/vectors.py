@@ -2,19 +2,17 @@
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from gadget_svm.core.types import Floats, Indices
 from gadget_svm.kernels.compiler import compiled
 from gadget_svm.kernels.prefetch import LINE, hint
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int32]
 ONE, TWO, THREE, FOUR, FIVE, SIX, SEVEN = (np.uint64(number) for number in range(1, 8))
 """Of a type that compiled code knows not to count from the end, and need not check."""
 
 
 @compiled
-def dot_row(w: Floats, indices: Ints, data: Floats, lo: int, hi: int) -> float:
+def dot_row(w: Floats, indices: Indices, data: Floats, lo: int, hi: int) -> float:
     """<w, x> for the sparse row stored in lo:hi."""
     total = 0.0
     for p in range(lo, hi):
@@ -23,7 +21,7 @@ def dot_row(w: Floats, indices: Ints, data: Floats, lo: int, hi: int) -> float:
 
 
 @compiled
-def dot_sorted_row(w: Floats, indices: Ints, data: Floats, lo: int, hi: int) -> float:
+def dot_sorted_row(w: Floats, indices: Indices, data: Floats, lo: int, hi: int) -> float:
     """`dot_row` for a row whose features are in ascending order, each once: faster, above all if none is left out.
 
     Running sums of fixed order need not wait for each other, and give the same bits every time.
@@ -66,7 +64,7 @@ def dot_run(w: Floats, data: Floats, first: int, lo: int, count: int) -> float:
 
 
 @compiled
-def add_sorted_row(w: Floats, factor: float, indices: Ints, data: Floats, lo: int, hi: int) -> None:
+def add_sorted_row(w: Floats, factor: float, indices: Indices, data: Floats, lo: int, hi: int) -> None:
     """`add_row` for a row whose features are in ascending order, each once; the same bits."""
     if hi > lo and indices[hi - 1] - indices[lo] == hi - lo - 1:
         first = np.uint64(indices[lo])
@@ -77,7 +75,7 @@ def add_sorted_row(w: Floats, factor: float, indices: Ints, data: Floats, lo: in
 
 
 @compiled
-def add_row(w: Floats, factor: float, indices: Ints, data: Floats, lo: int, hi: int) -> None:
+def add_row(w: Floats, factor: float, indices: Indices, data: Floats, lo: int, hi: int) -> None:
     """w += factor * x for the sparse row stored in lo:hi."""
     p, end = np.uint64(lo), np.uint64(hi)
     while p < end:
@@ -86,7 +84,7 @@ def add_row(w: Floats, factor: float, indices: Ints, data: Floats, lo: int, hi: 
 
 
 @compiled
-def ask_for_sparse_row(indices: Ints, data: Floats, lo: int, hi: int) -> None:
+def ask_for_sparse_row(indices: Indices, data: Floats, lo: int, hi: int) -> None:
     """Have the sparse row stored in lo:hi brought near."""
     for p in range(lo, hi, LINE):
         hint(data, (p,))

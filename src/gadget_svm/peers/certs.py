@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from gadget_svm.names import unknown
+from gadget_svm.core.lookup import unknown
 from gadget_svm.peers.issued import (
     CA,
     CA_KEY,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from gadget_svm import locks
+from gadget_svm.core import file_lock
 from gadget_svm.peers.statefile import Array, Damaged, Preamble, fill, glance, header_of, read
 from gadget_svm.peers.statefile import CheckpointError as CheckpointError  # part of this interface
 
@@ -89,13 +89,13 @@ class Lock:
         """Take the folder, made if missing; if another process has it, the error says which."""
         try:
             _make(folder)
-            descriptor = locks.seize(folder / "lock")
+            descriptor = file_lock.seize(folder / "lock")
             try:
                 _clean(folder)
             except BaseException:
                 os.close(descriptor)
                 raise
-        except locks.InUse as error:
+        except file_lock.InUse as error:
             raise CheckpointError(
                 f"the state in {folder} is in use by {error}: stop that peer, or give this one its own [peer] state "
                 "folder"

@@ -60,7 +60,7 @@ class Company:
         self.absorbed: list[Parcel] = []  # what the learner took in last
         self.unsaved = False  # whether there is something that should not wait for the next checkpoint
         self.former: dict[str, str] = {}  # neighbours of before a restart, and where they were
-        self.relink = True  # see `links_due`
+        self.set_neighbours = True  # see `links_due`
         self._linked: dict[str, float] = {}  # since when somebody is a neighbour
         self._cut: dict[str, tuple[float, float]] = {}  # here by hearsay only: when to call, and the wait
         self._meetings = 0  # of the membership, when links were tended last
@@ -128,7 +128,7 @@ class Company:
     @property
     def links_due(self) -> bool:
         """Whether somebody came, went or changed its mind since links were tended."""
-        return self.relink or self._meetings != self.members.meetings
+        return self.set_neighbours or self._meetings != self.members.meetings
 
     async def tend_links(self) -> None:
         """Between two ticks: gossip with whom the members now here make neighbours, and with those who ask for it.
@@ -137,10 +137,10 @@ class Company:
         """
         assert self.learner is not None
         while self.mailbox.renewed:
-            self.learner.renew(node_id(self.mailbox.renewed.pop()))
+            self.learner.reset_edge(node_id(self.mailbox.renewed.pop()))
         if not self.links_due:
             return
-        self.relink, self._meetings = False, self.members.meetings
+        self.set_neighbours, self._meetings = False, self.members.meetings
         met = set(self.members.met())
         here = {name: self.members.get(name).address for name in self.members.alive() if name != self.name}
         if self.former and time.monotonic() < self.started + self.config.pace.suspect + self.config.pace.dead:
@@ -163,7 +163,7 @@ class Company:
         self.learner.kept = self.legacies.numbers
         numbers = sorted({*map(node_id, wanted), *self.learner.kept})
         if numbers != sorted(self.learner.neighbours):
-            self.learner.relink(numbers)
+            self.learner.set_neighbours(numbers)
             if self.discretion is not None:
                 self.discretion.forget(set(numbers))
             log.info("neighbours", extra=fields(names=sorted(wanted)))
@@ -192,21 +192,21 @@ class Company:
     def watch_link(self, name: str, now: float) -> None:
         """An edge counts only while its ends hear each other, whatever third ones say: else it pulls for nothing."""
         if name not in self._chosen:
-            self.relink |= not self._asks(name)
+            self.set_neighbours |= not self._asks(name)
             return
         pace = self.config.pace
         heard = self.mailbox.heard.get(name)
         patience = pace.suspect + pace.dead + 3 * pace.heartbeat  # the dead are gone first
         if now - max(self._linked.get(name, now), heard.at if heard else -math.inf) > patience:
             wait = 2 * self._cut[name][1] if name in self._cut else patience
-            self._cut[name], self.relink = (now + wait, min(wait, 30 * patience)), True
+            self._cut[name], self.set_neighbours = (now + wait, min(wait, 30 * patience)), True
             if not self.identity.expired:  # else nobody writes, and it is known why
                 self.complain("links", f"{name} is said to be here, but sends no letter: can it reach {self.address}?")
 
     def _mend(self, name: str) -> None:
         """Somebody believed to be out of reach was heard."""
         if self._cut.pop(name, None) is not None:
-            self.relink = True
+            self.set_neighbours = True
             if not self._cut:
                 self.trouble.pop("links", None)
 
@@ -265,7 +265,7 @@ class Company:
             self.members.hear(member, direct=member.name == speaker)
         if any(member.name == speaker for member in members):  # else it is no view, but what it says of some
             self.calls.strangers.named(speaker, filter(self.members.is_strange, members))
-        self.relink |= self.legacies.outdated
+        self.set_neighbours |= self.legacies.outdated
 
     def received(self, letter: Letter, name: str) -> Ack:
         """A letter of this run, well-formed and in its sender's name."""
@@ -281,11 +281,11 @@ class Company:
         else:
             self.members.spoke(name, letter.incarnation)
         heard, first = self.mailbox.listen(name, letter.incarnation)
-        self.relink |= first
+        self.set_neighbours |= first
         if name in self._cut:
             self._mend(name)
         if heard.wanted != letter.wanted:
-            heard.wanted, self.relink = letter.wanted, True
+            heard.wanted, self.set_neighbours = letter.wanted, True
         news = () if letter.last else self._compare(letter.kept, name)
         if letter.vector is None:
             return self._ack(name, Status.OK, news=news)
@@ -315,7 +315,7 @@ class Company:
 
     def changed_legacies(self, changed: bool) -> None:
         """Edges to those whose legacies were dropped end, and no restart brings them back."""
-        self.relink |= changed
+        self.set_neighbours |= changed
         self.unsaved |= changed
 
     def _compare(self, theirs: tuple[Kept, ...], name: str) -> tuple[Member, ...]:
@@ -333,7 +333,7 @@ class Company:
         """Somebody itself said that it goes."""
         self.members.leave(name, incarnation)
         self.former.pop(name, None)
-        self.relink = True  # who came and went between two ticks of the membership is in none of its changes
+        self.set_neighbours = True  # who came and went between two ticks of the membership is in none of its changes
 
     def _sensible(self, letter: Letter) -> bool:
         if self.charter.algorithm == "pdmm":

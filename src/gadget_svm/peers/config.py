@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 from pydantic_core import ErrorDetails, PydanticUndefined
 
-from gadget_svm.names import unknown
+from gadget_svm.core.lookup import unknown
 from gadget_svm.peers.naming import check_endpoint, check_name
 
 WILDCARDS = ("0.0.0.0", "[::]", "*")

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm.estimator import GadgetSVC
-from gadget_svm.estimator.files import save_model
+from gadget_svm.estimator.model_file import save_model
 from gadget_svm.peers.charter import Charter
 from gadget_svm.peers.scale import Scale
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from gadget_svm.block import Block
+from gadget_svm.core.block import Block
 
 Floats = NDArray[np.float64]
 

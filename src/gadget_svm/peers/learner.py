@@ -9,17 +9,17 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gadget_svm.algorithms import Gadget, GadgetRun, Pdmm
-from gadget_svm.algorithms.contract import Elastic, models
+from gadget_svm.algorithms.base import Elastic, models
 from gadget_svm.algorithms.pdmm import PdmmRun
-from gadget_svm.block import Block, Links
+from gadget_svm.core.block import Block, Links
+from gadget_svm.core.messages import Delivery, MessageBatch
+from gadget_svm.core.network import Network
+from gadget_svm.core.rows import Rows, Shares
 from gadget_svm.estimator.problem import as_csr
 from gadget_svm.gossip import Round, RunningSum
-from gadget_svm.mail import Delivery, Mail
-from gadget_svm.network import Network
 from gadget_svm.peers.charter import Charter
 from gadget_svm.peers.held import held, pulled, spare_turns
 from gadget_svm.peers.recency import Recency
-from gadget_svm.rows import Rows, Shares
 from gadget_svm.topologies import build
 
 Floats = NDArray[np.float64]
@@ -74,7 +74,7 @@ class Learner:
         # Elastic runs ask nothing of a network but that there is one; a peer's own is made of links alone.
         whole = build("complete", 2) if network is None else network
         chosen = algorithm_of(charter, n) if algorithm is None else algorithm
-        whole = chosen.weigh(whole)
+        whole = chosen.with_transition_of(whole)
         run: Any = chosen.bind(whole, charter.lam, 1.0 / np.sqrt(charter.lam), lossy=True, sizes=np.array([float(n)]))
         self.run: Elastic = run
         shares = Shares(np.arange(n, dtype=np.int64), np.array([0, n], dtype=np.int64), np.empty(0))
@@ -103,21 +103,21 @@ class Learner:
         dual = self.block.edge.get("dual")
         return None if dual is None else np.asarray(dual, dtype=np.float64)
 
-    def relink(self, neighbours: Sequence[int]) -> None:
+    def set_neighbours(self, neighbours: Sequence[int]) -> None:
         """From now on the node gossips with these."""
         self._between()
         new = set(neighbours).difference(self.block.links.target.tolist())
         linked = self.duals is not None and bool(self.neighbours)
         with held(self.block, self.kept):
-            self.run.relink(self.block, np.array(sorted(neighbours), dtype=np.int64))
+            self.run.set_neighbours(self.block, np.array(sorted(neighbours), dtype=np.int64))
         self._bereft = (linked or self._bereft) and not self.neighbours
         if new and isinstance(self.run, GadgetRun):
-            self.run.renew(self.block, min(new))  # a new epoch: all are to hear of it, see `recency`
+            self.run.reset_edge(self.block, min(new))  # a new epoch: all are to hear of it, see `recency`
 
-    def renew(self, other: int) -> None:
+    def reset_edge(self, other: int) -> None:
         """A neighbour was started anew."""
         self._between()
-        self.run.renew(self.block, other)
+        self.run.reset_edge(self.block, other)
 
     def settle(self, in_time: Callable[[], bool]) -> int:
         """Who has just lost the last neighbour solves the problem of its own rows, in time; in how many repeats.
@@ -166,13 +166,13 @@ class Learner:
         self.t += 1
         spare_turns(self.block, self.kept, self.t)
         self._running = self.run.iteration(self.block, self.t)
-        mail = next(self._running)
+        messages = next(self._running)
         return [
             Parcel(
-                int(mail.receiver[m]), int(mail.seq[m]), mail.vector[m], float(mail.weight[m]),
-                None if mail.note is None else float(mail.note[m]),
+                int(messages.receiver[m]), int(messages.seq[m]), messages.vector[m], float(messages.weight[m]),
+                None if messages.note is None else float(messages.note[m]),
             )
-            for m in range(mail.n_messages)
+            for m in range(messages.n_messages)
         ]  # fmt: skip
 
     def absorb(self, parcels: Sequence[Parcel]) -> None:
@@ -187,7 +187,7 @@ class Learner:
             except StopIteration:
                 if last:
                     assert isinstance(self.run, PdmmRun)  # nobody else has edges that outlive their other end
-                    self.run.believe(self.block, self._mail(last))
+                    self.run.apply_undamped(self.block, self._mail(last))
                 return
         raise RuntimeError("an algorithm of several rounds cannot run on a clock of its own")
 
@@ -299,13 +299,13 @@ class Learner:
         if self._running is not None:
             raise RuntimeError("in the middle of a tick: absorb first")
 
-    def _mail(self, parcels: Sequence[Parcel]) -> Mail:
+    def _mail(self, parcels: Sequence[Parcel]) -> MessageBatch:
         count, width = len(parcels), self.block.s.shape[1]
         vector = np.empty((count, width))
         for m, parcel in enumerate(parcels):
             vector[m] = parcel.vector
         note = np.array([0.0 if parcel.note is None else parcel.note for parcel in parcels])
-        return Mail(
+        return MessageBatch(
             self.t,
             np.array([parcel.other for parcel in parcels], dtype=np.int64),
             np.full(count, self.node, dtype=np.int64),

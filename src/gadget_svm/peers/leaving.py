@@ -85,7 +85,7 @@ def _heirs(peer: Peer) -> list[str]:
 async def _hand_to(peer: Peer, learner: Learner, discretion: Discretion, name: str) -> str:
     """Empty if it keeps what we have taught, or why not."""
     contact, number = peer.contacts[name], node_id(name)
-    learner.relink(sorted({number, *learner.kept}))
+    learner.set_neighbours(sorted({number, *learner.kept}))
     parcel = await asyncio.to_thread(_last_word, learner, discretion, number)
     if parcel is None:
         return "every letter would have said too much of a row"

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from gadget_svm.names import lookup
+from gadget_svm.core.lookup import lookup
 
 LONGEST = 2000  # characters of one text
 MOST = 100  # entries of one list or table

@@ -174,7 +174,7 @@ class Peer(Company):
 
     # What survives
 
-    def go_on_from(self, memory: vault.Memory | None) -> None:
+    def go_on_from(self, memory: vault.NodeState | None) -> None:
         """What was saved, if there is anything that fits; else begin."""
         if memory is not None:
             for warning in memory.warnings:
@@ -228,7 +228,7 @@ class Peer(Company):
                 now = time.monotonic()
                 await self._apply(self.members.tick())
                 if self.former and now > self.started + pace.suspect + pace.dead:
-                    self.former, self.relink = {}, True
+                    self.former, self.set_neighbours = {}, True
                 if now >= beat_at:
                     beat_at = now + pace.heartbeat
                     self._beat(now)
@@ -253,7 +253,7 @@ class Peer(Company):
                 self.send(name, None)
             self.watch_link(name, now)
         if self.verifier.reload():  # whoever is on it now has a connection that was made before
-            self.relink = True
+            self.set_neighbours = True
             for contact in self.contacts.values():
                 contact.regreet()
         self._desk.count_turned_away()
@@ -267,7 +267,7 @@ class Peer(Company):
             if name in self.contacts:
                 self.contacts[name].regreet()
         if changes.joined or changes.left or changes.renewed:
-            self.relink = True
+            self.set_neighbours = True
             self.trouble.pop("join", None)
             log.info("members", extra=fields(joined=changes.joined, left=changes.left, renewed=changes.renewed))
         if changes.raised is not None:

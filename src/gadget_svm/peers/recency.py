@@ -6,7 +6,7 @@ learned with one who has crashed, or before one joined, would count for as long 
 
 import numpy as np
 
-from gadget_svm.block import Block
+from gadget_svm.core.block import Block
 
 RECENT = 3
 """Iterate t counts for t ** RECENT in the model (Shamir and Zhang 2013): the first half for a sixteenth."""

@@ -82,7 +82,7 @@ class Study:
         peer.learner, peer.discretion = learner, discretion
         peer.mailbox.restart()
         peer.legacies.restart(kept)
-        peer.relink = True
+        peer.set_neighbours = True
 
     async def go_on(self) -> None:
         """Ticks, no faster than the pace; everything that changes the learner happens between two of them."""
@@ -217,7 +217,7 @@ class Study:
         learner.restore(memory.arrays, memory.learner)
         return learner, memory.kept
 
-    def _recalled(self) -> vault.Memory | None:
+    def _recalled(self) -> vault.NodeState | None:
         """What was saved, if it is of use. If not it is set aside: the next checkpoint must not take its place."""
         peer = self.peer
         try:

@@ -23,7 +23,7 @@ class VaultError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Memory:
+class NodeState:
     """What a peer goes on from."""
 
     path: Path
@@ -88,7 +88,7 @@ def _spoilt(arrays: Mapping[str, Any]) -> str:
     return ", ".join(name for name, array in arrays.items() if array.dtype.kind == "f" and not np.isfinite(array).all())
 
 
-def recall(folder: Path, charter: Charter, rows: str) -> Memory | None:
+def recall(folder: Path, charter: Charter, rows: str) -> NodeState | None:
     """The last state saved in the folder; None if there is none, a VaultError if it is of other terms or rows,
     or if it is not made of numbers: no step leads from there to a model."""
     found = checkpoint.load(folder)
@@ -101,7 +101,7 @@ def recall(folder: Path, charter: Charter, rows: str) -> Memory | None:
         learned = bool(about["learner"] and about["learner"]["t"]) or "statistics" in found.arrays
         if not learned and (differing or about["rows"] != rows):  # as by one that was refused: only who it is counts
             who = int(about["incarnation"])
-            return Memory(found.path, who, {}, None, "", {}, None, {}, {}, {}, tuple(found.warnings))
+            return NodeState(found.path, who, {}, None, "", {}, None, {}, {}, {}, tuple(found.warnings))
         if differing:
             raise VaultError(f"the state in {folder} is of another run: {'; '.join(differing)}; {fresh}")
         if about["rows"] != rows:
@@ -116,7 +116,7 @@ def recall(folder: Path, charter: Charter, rows: str) -> Memory | None:
             )
         kept = found.arrays.get("statistics")
         statistics = None if kept is None else decode_statistics(kept.tobytes(), charter.features)
-        return Memory(
+        return NodeState(
             found.path, int(about["incarnation"]), dict(about["addresses"]), statistics, str(about["scaling"]),
             found.arrays, about["learner"], _legacies(about["kept"]),
             {str(name): int(number) for name, number in about["numbers"].items()},
@@ -134,7 +134,7 @@ def _legacies(kept: Mapping[str, Any]) -> dict[str, Legacy]:
     }
 
 
-def recall_sent(memory: Memory, discretion: Discretion) -> None:
+def recall_sent(memory: NodeState, discretion: Discretion) -> None:
     """Take up what was sent before; a state of a version that did not keep it has nothing to say."""
     if "discretion.sent" in memory.arrays:
         discretion.restore({name: memory.arrays[f"discretion.{name}"] for name in ("sent", "sent_to")})

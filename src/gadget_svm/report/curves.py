@@ -6,8 +6,8 @@ Every figure carries all its horizontal axes in ``layout.meta``, so that the pag
 from collections.abc import Sequence
 from typing import Any
 
+from gadget_svm.report.formatting import finite
 from gadget_svm.report.needs import require_plotly
-from gadget_svm.report.words import finite
 
 Record = dict[str, Any]
 Values = list[float | None]

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from gadget_svm.network import Network
+from gadget_svm.core.network import Network
 from gadget_svm.report.curves import BLUE, dressed
-from gadget_svm.report.losses import absence, entry, present
+from gadget_svm.report.formatting import finite
+from gadget_svm.report.lost_nodes import absence, entry, present
 from gadget_svm.report.needs import require_plotly
-from gadget_svm.report.words import finite
 
 MOST_DRAWN = 300
 MOST_NAMED = 60

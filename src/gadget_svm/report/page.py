@@ -7,14 +7,14 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from gadget_svm.core.network import Network
 from gadget_svm.data.uris import place_of, write
-from gadget_svm.network import Network
 from gadget_svm.report import curves, graph
-from gadget_svm.report.losses import entry, present
+from gadget_svm.report.assets import CSS, SCRIPT
+from gadget_svm.report.formatting import absences, at_most, count, number, percent, size
+from gadget_svm.report.lost_nodes import entry, present
 from gadget_svm.report.machine import machine
 from gadget_svm.report.needs import require_plotly
-from gadget_svm.report.style import CSS, SCRIPT
-from gadget_svm.report.words import absences, at_most, count, number, percent, size
 
 CONFIG = {"displaylogo": False, "responsive": True, "displayModeBar": False}
 

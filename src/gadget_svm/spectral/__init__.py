@@ -12,13 +12,7 @@ from gadget_svm.spectral.connectivity import (
     period,
 )
 from gadget_svm.spectral.eigen import contraction, second_eigenvalue, spectral_gap, stationary, tau_mix
-from gadget_svm.spectral.rounds import (
-    RANDOMISED_FACTOR,
-    push_sum_error_factor,
-    randomised_rounds,
-    rounds_to,
-    summary,
-)
+from gadget_svm.spectral.rounds import RANDOMISED_FACTOR, push_sum_error_factor, randomised_rounds, rounds_to, summary
 
 __all__ = [
     "RANDOMISED_FACTOR", "TooLarge", "check_connected", "check_diffusion", "contraction", "diameter", "diameter_bound",

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from gadget_svm.network import Network, hops
+from gadget_svm.core.network import Network, hops
 
 DIAMETER_LIMIT = 4_000
 

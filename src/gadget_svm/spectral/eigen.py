@@ -6,9 +6,10 @@ from collections.abc import Callable
 import numpy as np
 import scipy.sparse as sp
 
-from gadget_svm.network import Network, Sparse
+from gadget_svm.core.network import Network, Sparse
+from gadget_svm.core.transitions import DOUBLY_STOCHASTIC
+from gadget_svm.core.types import Floats
 from gadget_svm.spectral.connectivity import TooLarge, check_connected, period, swept_bound
-from gadget_svm.transitions import DOUBLY_STOCHASTIC, Floats
 
 EIGEN_LIMIT = 100_000
 DENSE = 300  # below this a dense eigensolver is quicker, and never fails to converge

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gadget_svm.network import Network
+from gadget_svm.core.network import Network
 from gadget_svm.spectral.connectivity import DIAMETER_LIMIT, check_diffusion, diameter_bound, period
 from gadget_svm.spectral.eigen import contraction, spectral_gap, stationary, tau_mix
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gadget_svm.transitions import Ints, Nodes
+from gadget_svm.core.transitions import Nodes
+from gadget_svm.core.types import Ints
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from gadget_svm.topologies.edges import (
-    Graph,
-    from_keys,
-    from_pairs,
-    from_rows,
-    integer,
-    pair_keys,
-    probability,
-)
+from gadget_svm.core.transitions import Nodes
+from gadget_svm.core.types import Ints
+from gadget_svm.topologies.edges import Graph, from_keys, from_pairs, from_rows, integer, pair_keys, probability
 from gadget_svm.topologies.structured import complete, line, refuse_dense
-from gadget_svm.transitions import Ints, Nodes
 
 Rng = np.random.Generator
 LARGE = 100_000  # above, networkx takes seconds to minutes

@@ -10,8 +10,8 @@ from typing import Any, TypeGuard
 import numpy as np
 import scipy.sparse as sp
 
-from gadget_svm.names import in_order, lookup
-from gadget_svm.network import Network
+from gadget_svm.core.lookup import in_order, lookup
+from gadget_svm.core.network import Network
 from gadget_svm.spectral import check_connected
 from gadget_svm.topologies import randomised, structured
 from gadget_svm.topologies.edges import Graph

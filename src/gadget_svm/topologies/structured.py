@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
+from gadget_svm.core.types import Ints
 from gadget_svm.topologies.edges import Graph, from_pairs, from_rows, integer
-from gadget_svm.transitions import Ints
 
 COMPLETE_LIMIT = 20_000
 

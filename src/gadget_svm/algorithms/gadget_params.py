@@ -1,0 +1,150 @@
+"""The choices GADGET leaves open, by name: what a user writes, a grid search turns, and `bind` makes definite."""
+
+from typing import Any
+
+from gadget_svm import gossip, spectral
+from gadget_svm.algorithms.gadget import EVER, GadgetRun
+from gadget_svm.algorithms.params import Params
+from gadget_svm.core.lookup import lookup
+from gadget_svm.core.network import Network
+from gadget_svm.core.types import Floats
+
+SOLVERS = {"pegasos": False, "implicit": True}
+"""Whether the step of (e) is bounded."""
+FEW = 6
+"""Neighbours a node may have on average for a message to each of them to be cheap."""
+PROJECTIONS = {"both": (True, True), "local": (True, False), "mixed": (False, True), "none": (False, False)}
+
+
+class Gadget(Params):
+    """GADGET SVM, the paper's Algorithm 2.
+
+    Parameters
+    ----------
+    solver : "pegasos" or "implicit"
+        The local step, (a)-(f): as printed, or implicit (Kulis and Bartlett 2010), which goes no farther than
+        the example asks for, y<w,x> = 1. With a small lam the printed step throws the first iterates across the ball.
+    gossip : "auto", "push-sum", "diffusion", "pairwise", "running-sum"
+        How the vectors are averaged (g). "auto" is Push-Sum in its randomised form, one neighbour a round. Where the
+        run has faults that lose messages it is running sums. On sparse graphs where that form starves some nodes
+        (the leaves of a star or a tree send in every round and are rarely sent to) it is diffusion.
+    gossip_rounds : int, "mix" or "diameter"
+        Rounds of gossip in an iteration: a number; as many as bring Push-Sum within ``gamma``, computed from B;
+        or, in the diffusion form, until no estimate moves by more than ``gamma`` in a diameter's worth of rounds.
+    persist : bool or None
+        Whether Push-Sum's mass persists across iterations, which keeps the n_i weights exactly, or starts anew in
+        each, as Algorithm 2 is printed. None: it persists for a fixed number of rounds, and starts anew for "mix"
+        and "diameter".
+    gamma : float
+        The relative error asked of Push-Sum.
+    transition : "lazy", "random-walk", "metropolis", "max-degree"
+        The matrix B on the graph, unless ``topology`` is itself such a matrix.
+    batch_size, local_steps : int
+        Examples in a step, and steps between gossips.
+    project : bool, "local" or "mixed"
+        Which of the optional projections into the ball are done: (f) and (h), (f) only, (h) only, or neither.
+    average : bool
+        Answer with the average of the iterates, of which the theorem speaks, or with the last one.
+    window : int or None
+        About how many of its latest examples a node learns from, for rows that change over time (concept drift) and
+        `partial_fit`. The step size 1/(lam t) falls no further than at t = window / batch_size, and the average of the
+        iterates becomes an exponential moving average of that length. A few thousand examples, or a few passes over the
+        rows a node has, is a start: shorter follows changes faster, longer is more accurate between them. None, as in
+        the paper: all examples count, for ever.
+    """
+
+    def __init__(
+        self,
+        solver: str = "pegasos",
+        gossip: str = "auto",
+        gossip_rounds: int | str = 1,
+        persist: bool | None = None,
+        gamma: float = 0.01,
+        transition: str = "lazy",
+        batch_size: int = 1,
+        local_steps: int = 1,
+        project: bool | str = True,
+        average: bool = True,
+        window: int | None = None,
+    ) -> None:
+        self.solver = solver
+        self.gossip = gossip
+        self.gossip_rounds = gossip_rounds
+        self.persist = persist
+        self.gamma = gamma
+        self.transition = transition
+        self.batch_size = batch_size
+        self.local_steps = local_steps
+        self.project = project
+        self.average = average
+        self.window = window
+
+    def bind(
+        self,
+        network: Network,
+        lam: float,
+        radius: float,
+        lossy: bool = False,
+        sizes: Floats | None = None,  # noqa: ARG002 - part of every algorithm's contract
+    ) -> GadgetRun:
+        """The algorithm on this network, with every choice made and checked."""
+        implicit = lookup("solver", self.solver, SOLVERS)
+        protocol = self._protocol(network, lossy)
+        rounds, still = self._rounds(network, protocol)
+        persist = not isinstance(self.gossip_rounds, str) if self.persist is None else self.persist
+        if protocol.loss_proof and not persist:
+            raise ValueError(
+                "gossip='running-sum' carries mass from one iteration to the next: it cannot start anew. "
+                "Use a fixed gossip_rounds with persist=None or True, or gossip='push-sum'"
+            )
+        spectral.check_connected(network)
+        if isinstance(protocol, gossip.Diffusion):
+            spectral.check_diffusion(network)
+        inner, outer = self._projections()
+        batch, steps = _count(self.batch_size, "batch_size"), _count(self.local_steps, "local_steps")
+        window = EVER if self.window is None else max(1, _count(self.window, "window") // batch)
+        return GadgetRun(
+            lam, radius, protocol, rounds, persist, batch, steps, implicit, inner, outer, self.average, still, window
+        )
+
+    def with_transition_of(self, network: Network) -> Network:
+        """The network under the B this algorithm asks for."""
+        return network.with_transition(self.transition)
+
+    def _protocol(self, network: Network, lossy: bool) -> gossip.Gossip:
+        name = self.gossip
+        if name == "auto":
+            starved = not network.balanced and network.n_edges <= FEW * network.n
+            name = "running-sum" if lossy else "diffusion" if starved else "push-sum"
+        return lookup("gossip protocol", name, gossip.PROTOCOLS)()
+
+    def _rounds(self, network: Network, protocol: gossip.Gossip) -> tuple[int, tuple[int, float] | None]:
+        """How many rounds, and what `until_still` needs where it decides."""
+        if not isinstance(self.gossip_rounds, str):
+            return _count(self.gossip_rounds, "gossip_rounds"), None
+        if self.gossip_rounds not in ("mix", "diameter"):
+            raise ValueError(
+                f"gossip_rounds must be a whole number of at least 1, 'mix' or 'diameter', got {self.gossip_rounds!r}"
+            )
+        if not 0 < self.gamma < 1:
+            raise ValueError(f"gamma is a relative error between 0 and 1, got {self.gamma}")
+        if self.gossip_rounds == "mix":
+            needed = spectral.rounds_to if isinstance(protocol, gossip.Diffusion) else spectral.randomised_rounds
+            return max(1, needed(network, self.gamma)), None
+        if not isinstance(protocol, gossip.Diffusion):
+            raise ValueError(
+                "gossip_rounds='diameter' floods a flag to every neighbour, so it needs gossip='diffusion'; "
+                "with another protocol use a number or 'mix'"
+            )
+        diameter = spectral.diameter_bound(network)
+        return 1000 * max(1, diameter), (diameter, self.gamma)
+
+    def _projections(self) -> tuple[bool, bool]:
+        name = {True: "both", False: "none"}.get(self.project) if isinstance(self.project, bool) else self.project
+        return lookup("projection", str(name), PROJECTIONS)
+
+
+def _count(value: Any, name: str) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+    return int(value)

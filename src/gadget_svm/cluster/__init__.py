@@ -1,0 +1,1 @@
+"""The nodes as actors of a Ray cluster."""

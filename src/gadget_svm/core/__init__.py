@@ -1,0 +1,1 @@
+"""Plain arrays and values: the state of nodes, messages, networks, rows and the objective."""

@@ -1,0 +1,68 @@
+"""The rows a block's nodes own, as the plain arrays the kernels read. Owns no file and no policy of who gets what."""
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from gadget_svm.core.types import Floats
+
+NO_PAIRS = np.empty((0, 2), dtype=np.int32)
+
+
+class Shares(NamedTuple):
+    """Who owns which rows: node i owns rows ``order[start[i]:start[i+1]]``, each ``times`` over.
+
+    An empty ``times`` means once each. A row of integer weight may be dealt to several nodes, a part to each.
+    """
+
+    order: NDArray[np.int64]
+    start: NDArray[np.int64]
+    times: Floats
+
+    @property
+    def sizes(self) -> Floats:
+        """n_i: the rows of every node, counted with their multiplicity; each sum is over the node's own rows alone."""
+        if not len(self.times):
+            return np.diff(self.start).astype(np.float64)
+        pairs = zip(self.start[:-1], self.start[1:], strict=True)
+        return np.array([np.cumsum(self.times[lo:hi])[-1] if hi > lo else 0.0 for lo, hi in pairs], dtype=np.float64)
+
+
+class Rows(NamedTuple):
+    """CSR rows with their class index and cost, and which node owns them; ``mass`` is cumulative within a node.
+
+    The features of a row are in ascending order, each once.
+    ``pairs`` has, one against one, the two classes of every output, +1 first; it is empty one against the rest.
+    If ``intercept_unit`` is positive, the last entry of every row is the 1 of the last feature, whose weight is the
+    intercept. An algorithm may hold that weight in units in which the feature is ``intercept_unit``.
+    """
+
+    indptr: NDArray[np.int32]
+    indices: NDArray[np.int32]
+    data: Floats
+    label: NDArray[np.int32]
+    cost: Floats
+    order: NDArray[np.int64]
+    start: NDArray[np.int64]
+    mass: Floats
+    pairs: NDArray[np.int32] = NO_PAIRS
+    intercept_unit: float = 0.0
+
+    @classmethod
+    def of(
+        cls, X: sp.csr_matrix, label: NDArray[np.int32], cost: Floats, shares: Shares,
+        pairs: NDArray[np.int32] = NO_PAIRS, intercept_unit: float = 0.0,
+    ) -> "Rows":  # fmt: skip
+        """Rows of X dealt out by ``shares``. X is not copied."""
+        mass = np.empty(len(shares.times))
+        if len(mass):
+            for lo, hi in zip(shares.start[:-1], shares.start[1:], strict=True):
+                mass[lo:hi] = np.cumsum(shares.times[lo:hi])
+        return cls(X.indptr, X.indices, X.data, label, cost, shares.order, shares.start, mass, pairs, intercept_unit)
+
+    def of_nodes(self, first: int, last: int) -> "Rows":
+        """The same for the nodes first:last alone; the CSR arrays are shared, not copied."""
+        lo, hi = self.start[first], self.start[last]
+        return self._replace(order=self.order[lo:hi], start=self.start[first : last + 1] - lo, mass=self.mass[lo:hi])

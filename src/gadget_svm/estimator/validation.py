@@ -1,0 +1,145 @@
+"""What a constructor's parameters may be, where no other part checks them: numbers in their range, known engines."""
+
+import numbers
+import os
+from typing import Any
+
+import numpy as np
+
+from gadget_svm import algorithms
+from gadget_svm.core.lookup import lookup
+
+
+def _local(options: dict[str, Any], model: Any) -> None:  # noqa: ARG001
+    for name, value in options.items():
+        lookup("option of engine 'local'", name, {"blocks": 1})
+        _whole(value, f"engine option {name}", 1)
+
+
+def _ray(options: dict[str, Any], model: Any) -> None:
+    from gadget_svm.cluster.connection import RayOptions
+
+    RayOptions.of(options)
+    if model.faults:
+        raise ValueError(
+            "faults are made by the simulator: use engine='local' with them, or engine='ray' without; on a cluster "
+            "things go wrong by themselves"
+        )
+
+
+ENGINES = {"local": _local, "ray": _ray}
+"""The engines, and who checks the options of each."""
+
+
+DEFAULT_LAM = 1e-4
+LEAST_LAM = 1e-60
+
+
+def check_parameters(model: Any) -> None:
+    """What no other part checks: numbers in their range, and an engine that exists."""
+    check_options = lookup("engine", model.engine, ENGINES)
+    if not isinstance(model.engine_options, dict | None):
+        raise ValueError(f"engine_options must be a dictionary such as {{'actors': 4}}, got {model.engine_options!r}")
+    check_options(model.engine_options or {}, model)
+    lam_of(model, 1.0)
+    lookup("multi_class", model.multi_class, {"ovr": 1, "ovo": 1})
+    if model.n_jobs is not None and (isinstance(model.n_jobs, bool) or not isinstance(model.n_jobs, numbers.Integral)):
+        raise ValueError(f"n_jobs must be a whole number of threads, -1 for every core, or None, got {model.n_jobs!r}")
+    if isinstance(model.random_state, numbers.Integral):
+        _whole(int(model.random_state), "random_state", 0)
+    _whole(model.max_iter, "max_iter", 1)
+    if not isinstance(model.fit_intercept, bool | np.bool_):
+        raise ValueError(f"fit_intercept must be True or False, got {model.fit_intercept!r}")
+    if model.tol is not None:
+        _positive(model.tol, "tol", "a tolerance, or None for the stopping rule's own")
+    if model.max_seconds is not None:
+        _positive(model.max_seconds, "max_seconds", "a time budget in seconds, or None")
+    if model.record_every is not None:
+        _whole(model.record_every, "record_every", 0)
+    if model.stopping == "average" and getattr(algorithms.resolve(model.algorithm), "average", True) is False:
+        raise ValueError(
+            f"stopping='average' watches the averaged iterates, which {algorithms.resolve(model.algorithm)!r} does not "
+            "keep: use stopping='auto', 'weights', 'objective' or None"
+        )
+
+
+def lam_of(model: Any, weight: float) -> float:
+    """The lam of the problem: as given, or 1 / (C * weight) where ``weight`` is that of all rows together."""
+    _positive(model.lam, "lam", "the regulariser's weight, for example 1e-4")
+    if model.C is not None:
+        _positive(model.C, "C", "the weight of the losses, as LinearSVC's, or None to use lam")
+        if model.lam != DEFAULT_LAM:
+            raise ValueError(
+                f"lam={model.lam!r} and C={model.C!r} both set the regularisation: give one of them, and leave lam at "
+                f"its default, {DEFAULT_LAM:g}, with C"
+            )
+    lam = float(model.lam) if model.C is None else 1.0 / (float(model.C) * weight)
+    if not LEAST_LAM <= lam <= 1 / LEAST_LAM:
+        given = f"lam={model.lam!r}" if model.C is None else f"C={model.C!r}"
+        if model.C is not None and weight != 1:
+            given += f" times the sum of the rows' weights, {weight:g},"
+        raise ValueError(
+            f"{given} is beyond what numbers of double precision can tell apart: it must be between "
+            f"{LEAST_LAM:g} and {1 / LEAST_LAM:g}"
+        )
+    return lam
+
+
+def require_one_kind(labels: Any, name: str) -> None:
+    """Refuse labels of which some are text and others are not: they have no order, and 1 and "1" may mean the same."""
+    if not isinstance(labels, list | tuple) and str(getattr(labels, "dtype", None)) != "object":
+        return
+    firsts = {isinstance(label, str): label for label in np.ravel(np.asarray(labels, dtype=object))[::-1]}
+    if len(firsts) == 2:
+        text, other = firsts[True], firsts[False]
+        raise ValueError(
+            f"{name} has text, such as {text!r}, and other labels, such as {other!r} ({type(other).__name__}): make "
+            f"all of them text, np.asarray({name}, dtype=str), or all numbers, and drop rows without a label"
+        )
+
+
+AS_TEXT = "y.astype(str) makes every value a class"
+CHOOSE = "label= names another column, positive=VALUE makes this value +1 and all others -1"
+
+
+def require_classes(labels: Any, advice: str = AS_TEXT) -> None:
+    """Refuse labels that are measurements, in words that say what to do. scikit-learn's checks want the first three."""
+    from sklearn.utils.multiclass import check_classification_targets  # here, as actors do without scikit-learn
+
+    values: Any = np.asarray(labels)
+    whole = values.dtype.kind != "f" or (values == np.rint(values)) | ~np.isfinite(values)
+    if not np.all(whole):
+        first = f"{values[~whole][0]:g}"
+        raise ValueError(
+            f"Unknown label type: the label {first} is a measurement and not a class (classes are whole numbers or "
+            f"text): {advice.replace('VALUE', first)}"
+        )
+    check_classification_targets(labels)
+
+
+def check_memory(ends: int, nodes: int, outputs: int, features: int, rows: int) -> None:
+    """Refuse outputs, one for every two classes, that this machine cannot hold: weights, edges and dual variables."""
+    need = 8 * outputs * (features * (4 * nodes + ends) + 2 * rows)
+    have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else need
+    if need > have:
+        raise ValueError(
+            f"multi_class='ovo' trains {outputs:,} outputs at each of {nodes:,} nodes, about {need / 1e9:.0f} GB, and "
+            f"this machine has {have / 1e9:.0f} GB: use multi_class='ovr', fewer nodes or fewer features"
+        )
+
+
+def rule_for(algorithm: Any) -> str:
+    """What stopping="auto" is: a certified model where the algorithm keeps a dual, else what it can be seen to do."""
+    if getattr(algorithm, "certifies", False):
+        return "gap"
+    return "average" if getattr(algorithm, "average", True) else "objective"
+
+
+def _whole(value: Any, name: str, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+
+
+def _positive(value: Any, name: str, meaning: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) < np.inf:
+        raise ValueError(f"{name} must be a positive number ({meaning}), got {value!r}")

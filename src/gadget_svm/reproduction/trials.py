@@ -1,0 +1,101 @@
+"""One trial of one data set: rows and test rows dealt out to the nodes, the graph, and how models are judged."""
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from gadget_svm.core.network import Network
+from gadget_svm.core.objective import Objective
+from gadget_svm.core.rows import Shares
+from gadget_svm.core.types import Floats
+from gadget_svm.data import Dataset
+from gadget_svm.data.partition import deal_evenly
+from gadget_svm.estimator.problem import Problem
+from gadget_svm.kernels import ThreadTeam
+from gadget_svm.topologies import build
+
+Evaluator = Callable[[Floats], tuple[float, float]]
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """The paper's method: "the train and test sets are split into k different files" and dealt to k nodes."""
+
+    data: Any  # a Dataset with a test part
+    lam: float
+    n_nodes: int
+    seed: int
+    topology: str = "random-regular"
+
+    @cached_property
+    def label(self) -> NDArray[np.int32]:
+        """Class numbers of the training rows: 1 is the positive class."""
+        return np.asarray(self.data.y > 0, dtype=np.int32)
+
+    @cached_property
+    def shares(self) -> Shares:
+        """Who owns which training rows."""
+        return deal_evenly(self.data.X, self.label, self.n_nodes, self.seed)
+
+    @cached_property
+    def network(self) -> Network:
+        """The graph of this trial."""
+        return build(self.topology, self.n_nodes, seed=self.seed)
+
+    @cached_property
+    def problem(self) -> Problem:
+        """What the nodes solve."""
+        ones = np.ones(len(self.label))
+        return Problem(self.data.X, self.label, ones, None, self.shares, list(range(self.n_nodes)), 1)
+
+    def shard(self, i: int) -> tuple[sp.csr_matrix, NDArray[Any]]:
+        """Node i's rows and their labels."""
+        mine = self.shares.order[self.shares.start[i] : self.shares.start[i + 1]]
+        return self.data.X[mine], self.data.y[mine]
+
+    @cached_property
+    def _objective(self) -> Objective:
+        return self.problem.objective(self.lam, ThreadTeam.of(None))
+
+    @cached_property
+    def _test_shares(self) -> Shares:
+        return deal_evenly(self.data.X_test, (self.data.y_test > 0).astype(np.int32), self.n_nodes, self.seed)
+
+    def objectives(self, models: Floats) -> list[float]:
+        """F of every model (m x features) on all training rows."""
+        return [float(value) for value in self._objective(models[:, None, :]).objective]
+
+    def accuracies(self, models: Floats) -> tuple[list[float], list[float]]:
+        """Per cent of right answers of every node: on its own share of the test rows, and on all of them."""
+        right = np.where(self.data.X_test @ models.T > 0, 1, -1) == self.data.y_test[:, None]
+        whole = [100 * float(column.mean()) for column in right.T]
+        if len(models) != self.n_nodes:  # one model for all
+            return whole, whole
+        order, start = self._test_shares.order, self._test_shares.start
+        own = [100 * float(right[order[start[i] : start[i + 1]], i].mean()) for i in range(self.n_nodes)]
+        return own, whole
+
+    def judge(self, w: Floats) -> tuple[float, float]:
+        """Objective on all training rows and zero-one error on all test rows of one model."""
+        wrong = np.where(self.data.X_test @ w > 0, 1, -1) != self.data.y_test
+        return self.objectives(w[None])[0], float(wrong.mean())
+
+    def judge_all(self, models: Floats) -> tuple[list[float], list[float]]:
+        """The same for every node's model."""
+        return self.objectives(models), [1 - whole / 100 for whole in self.accuracies(models)[1]]
+
+
+def fingerprint(data: Dataset) -> str:
+    """What the rows are, in eight digits: a cell computed from others is not taken for one of these."""
+    total = 0
+    parts: list[tuple[Any, Any]] = [(data.X, data.y), (data.X_test, data.y_test)]
+    for X, y in parts:
+        for part in (X.data, X.indices, X.indptr, np.asarray(y, dtype=np.int64)):
+            total = zlib.crc32(np.ascontiguousarray(part).tobytes(), total)
+    return f"{total:08x}"

@@ -1,0 +1,36 @@
+"""Parts by name, from this package and from others."""
+
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from gadget_svm.core import registry
+from gadget_svm.core.lookup import lookup
+from gadget_svm.core.registry import Registry
+
+
+@pytest.fixture
+def table(monkeypatch):
+    points = [EntryPoint("ours", "math:inf", "example.parts"), EntryPoint("theirs", "math:pi", "example.parts")]
+    monkeypatch.setattr(registry, "entry_points", lambda group: points if group == "example.parts" else [])
+    return Registry("example.parts", {"ours": 1.0})
+
+
+def test_a_part_of_another_package_is_found_by_name(table):
+    assert table["theirs"] == pytest.approx(3.14159, abs=1e-5)
+    assert "theirs" in table
+    assert sorted(table) == ["ours", "theirs"]
+    assert len(table) == 2
+
+
+def test_an_entry_point_replaces_no_member(table):
+    assert table["ours"] == 1.0
+
+
+def test_an_unknown_name_lists_parts_of_both(table):
+    with pytest.raises(ValueError, match=r"unknown part 'their'. Did you mean 'theirs'\? Known: ours, theirs"):
+        lookup("part", "their", table)
+
+
+def test_a_registry_without_entry_points_is_its_members():
+    assert dict(Registry("example.none", {"a": 1})) == {"a": 1}

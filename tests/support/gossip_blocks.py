@@ -1,0 +1,29 @@
+"""Blocks and rounds of gossip without any learning, for the tests of protocols and faults."""
+
+from itertools import islice
+
+import numpy as np
+
+from gadget_svm.core.messages import Delivery
+from gadget_svm.gossip import carrier, rounds
+
+
+def mass(block):
+    """All sums and weights there are: at the nodes, and under way in running sums (sigma less what was seen)."""
+    s, phi = block.s.sum(axis=0), block.phi.sum()
+    if "sigma" in block.edge:
+        s = s + block.edge["sigma"].sum(axis=0) - block.edge["seen"].sum(axis=0)
+        phi = phi + block.edge["sigma_phi"].sum() - block.edge["seen_phi"].sum()
+    return s, phi
+
+
+def gossiped(protocol, block, steps, exchange=Delivery):
+    """The block after each of so many rounds."""
+    return islice(rounds(protocol, block, exchange), 1, steps + 1)
+
+
+def some_block(network, width, seed, zeros=False):
+    rng = np.random.default_rng(seed)
+    n = rng.integers(0 if zeros else 1, 50, network.n).astype(float)
+    n[0] = max(n[0], 1.0)
+    return carrier(network, rng.normal(size=(network.n, width)) * 10, n, seed)
