@@ -1,4 +1,9 @@
-"""GADGET SVM: linear support vector machines learned by gossip. Public names are imported on use."""
+"""GADGET SVM: linear support vector machines learned by gossip. Public names are imported on use.
+
+>>> import gadget_svm
+>>> gadget_svm.GadgetSVC(n_nodes=4)
+GadgetSVC(n_nodes=4)
+"""
 
 from importlib import import_module
 from typing import Any
@@ -11,6 +16,11 @@ _HOMES = {
     "save_model": "gadget_svm.estimator",
     "Gadget": "gadget_svm.algorithms",
     "Pdmm": "gadget_svm.algorithms",
+    "BaseAlgorithm": "gadget_svm.algorithms",
+    "BaseRun": "gadget_svm.algorithms",
+    "Observer": "gadget_svm.simulation.observers",
+    "NodeRecords": "gadget_svm.simulation.observers",
+    "BaseStoppingRule": "gadget_svm.simulation.stopping",
     "load_dataset": "gadget_svm.data",
     "assign_sites": "gadget_svm.data.partition",
     "build_network": "gadget_svm.topologies",

@@ -58,13 +58,13 @@ def trained(tmp_path_factory, train_file, test_file):
 
 def test_what_others_print_while_nodes_learn_is_not_on_stdout(train_file, monkeypatch):
     """Ray does, of actors that it has lost."""
-    real = GadgetSVC.fit_observed
+    real = GadgetSVC.fit
 
     def chatty(*args, **options):
         print("(raylet) a worker died")
         return real(*args, **options)
 
-    monkeypatch.setattr(GadgetSVC, "fit_observed", chatty)
+    monkeypatch.setattr(GadgetSVC, "fit", chatty)
     result = gadget("train", train_file, *QUICK, "--json")
     assert json.loads(result.stdout)["events"] == []
     assert "a worker died" in result.stderr
@@ -74,7 +74,7 @@ def test_a_cluster_that_cannot_go_on_says_so_in_a_line(train_file, monkeypatch):
     def lost(*_, **__):
         raise ClusterError("all actors are lost: see Ray's logs")
 
-    monkeypatch.setattr(GadgetSVC, "fit_observed", lost)
+    monkeypatch.setattr(GadgetSVC, "fit", lost)
     result = gadget("train", train_file, *QUICK)
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (1, "error: all actors are lost: see Ray's logs")
 
@@ -151,7 +151,7 @@ def test_many_nodes_are_shown_as_a_span(train_file):
 @pytest.fixture
 def bereft(monkeypatch):
     """Trainings that lose nodes 1 and 2 at iteration 40, as a cluster would tell."""
-    real = GadgetSVC.fit_observed
+    real = GadgetSVC.fit
 
     def losing(model, *args, **options):
         real(model, *args, **options)
@@ -159,7 +159,7 @@ def bereft(monkeypatch):
         model.history_[-1]["events"] = [event]
         return model
 
-    monkeypatch.setattr(GadgetSVC, "fit_observed", losing)
+    monkeypatch.setattr(GadgetSVC, "fit", losing)
 
 
 def test_lost_nodes_are_marked_in_the_table_and_the_average_has_the_rows_of_the_others(bereft, train_file, test_file):  # noqa: ARG001

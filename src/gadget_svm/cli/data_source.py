@@ -25,9 +25,6 @@ from gadget_svm.estimator.shard_uris import shown
 from gadget_svm.estimator.shards import Agreed, stack_shards
 from gadget_svm.estimator.validation import CHOOSE, lam_of, require_classes
 from gadget_svm.peers.scale import Scale
-from gadget_svm.simulation.trainer import Observe
-
-ShouldStop = Callable[[], bool]
 
 
 @dataclass(frozen=True)
@@ -58,7 +55,7 @@ class Source(Protocol):
     def n_nodes(self) -> int | None:
         """As many as it has sites; None: as many as asked for."""
 
-    def fit(self, model: GadgetSVC, ready: Callable[[Known], None], observe: Observe, should_stop: ShouldStop) -> None:
+    def fit(self, model: GadgetSVC, ready: Callable[[Known], None]) -> None:
         """Train on it; ``ready`` is told of the rows, once, before anything is learned."""
 
 
@@ -88,14 +85,14 @@ class Pooled:
         """One a site."""
         return None if self.sites is None else int(self.sites.max()) + 1
 
-    def fit(self, model: GadgetSVC, ready: Callable[[Known], None], observe: Observe, should_stop: ShouldStop) -> None:
+    def fit(self, model: GadgetSVC, ready: Callable[[Known], None]) -> None:
         """Measured on all rows."""
         about = describe_data(self.data) | ({"shards": list(self.shards)} if self.shards else {})
         settings = model.fit_intercept, model.n_jobs, model.multi_class
         judge = Evaluator.of(self.data, lam_of(model, len(self.data.y)), *settings)
         columns = self.data.columns
         ready(Known(about, judge, sites=self.sites, data=self.data, scale=self.scale, columns=columns))
-        model.fit_observed(self.data.X, self.data.y, sites=self.sites, observe=observe, should_stop=should_stop)
+        model.fit(self.data.X, self.data.y, sites=self.sites)
 
 
 @dataclass(frozen=True)
@@ -111,15 +108,13 @@ class Remote:
         """One a shard."""
         return len(self.order.shards)
 
-    def fit(self, model: GadgetSVC, ready: Callable[[Known], None], observe: Observe, should_stop: ShouldStop) -> None:
+    def fit(self, model: GadgetSVC, ready: Callable[[Known], None]) -> None:
         """Measured by the actors, and on the test rows."""
         model.fit_shards(
             self.order.shards,
             label=self.order.label,
             positive=self.order.positive,
             agreed=lambda agreed: ready(self._known(agreed, model)),
-            observe=observe,
-            should_stop=should_stop,
         )
 
     def _known(self, agreed: Agreed, model: GadgetSVC) -> Known:

@@ -31,6 +31,7 @@ from gadget_svm.data.uris import join, shown
 from gadget_svm.estimator import GadgetSVC, save_model
 from gadget_svm.faults import make_faults
 from gadget_svm.report.lost_nodes import lost_nodes
+from gadget_svm.simulation.observers import Observer, View
 
 MENTIONED = 5
 """At most so many lost nodes are named in a message."""
@@ -168,21 +169,21 @@ def fit(model: GadgetSVC, source: Source, aside: Console, progress: Meter, inter
         known.append(found)
         remark(found.about, model, aside)
 
-    def observe(record: dict[str, Any], mean: Any) -> None:
-        error = known[0].judge.test_error(mean)
-        if error is not None:
-            record["test_error"] = error
-        progress.record(record)
+    class Watch(Observer):
+        def on_record(self, record: dict[str, Any], view: View) -> None:
+            error = known[0].judge.test_error(view.average)
+            if error is not None:
+                record["test_error"] = error
+            progress.record(record)
 
-    with progress, warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # said in words below the table
-
-        def should_stop() -> bool:
+        def should_stop(self) -> bool:
             interruption.heeded = True
             progress.tick()
             return interruption.asked
 
-        source.fit(model, ready, observe, should_stop)
+    with progress, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # said in words below the table
+        source.fit(model.set_params(observers=[Watch()]), ready)
     return known[0]
 
 

@@ -20,8 +20,7 @@ from gadget_svm.cli.train_request import (
 from gadget_svm.core.lookup import lookup
 from gadget_svm.data.raw_files import require_file
 from gadget_svm.estimator.problem import checked_nodes
-from gadget_svm.estimator.svc import SEEDS
-from gadget_svm.estimator.validation import ENGINES, check_parameters
+from gadget_svm.estimator.validation import ENGINES, MAX_SEED, check_parameters
 from gadget_svm.faults import FaultContext, make_faults, wrap_all
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.simulation.engine import UNCERTIFIABLE
@@ -87,7 +86,7 @@ def _network(order: Order) -> "Network":
     with naming(f"--topology {order.topology}"):
         topologies.check_name(order.topology)
         if 0 < (nodes := nodes_of(order)) <= LARGEST_BUILT:
-            return topologies.build(order.topology, nodes, seed=order.seed & SEEDS)
+            return topologies.build(order.topology, nodes, seed=order.seed & MAX_SEED)
     return topologies.build("complete", 5)
 
 
