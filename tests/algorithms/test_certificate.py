@@ -25,7 +25,7 @@ from gadget_svm.kernels import ThreadTeam
 from gadget_svm.kernels import certificate as moves
 from gadget_svm.report.formatting import at_most
 from gadget_svm.simulation import LocalRuntime, engine
-from gadget_svm.simulation.channel import Wire
+from gadget_svm.simulation.channel import Channel
 from gadget_svm.simulation.engine import MAX_IDLE_EXCHANGES, REJOIN_GRACE_ITERATIONS
 from gadget_svm.simulation.stopping import GapBelow
 from gadget_svm.topologies import build
@@ -471,7 +471,7 @@ def test_what_reaches_learners_during_a_certificate_is_kept_for_them():
             7, one, one, np.array([seq]), np.full((1, width), float(seq)), np.ones(1), np.ones(1) if note else None
         )
 
-    wire = Wire(Delay(most=1, least=1).wrap(Delivery, FaultContext(3, 0)), width=5)
+    wire = Channel(Delay(most=1, least=1).wrap(Delivery, FaultContext(3, 0)), width=5)
     assert wire.learn(messages(3, 2, note=False)).messages.n_messages == 0
     assert wire.certify(messages(-9, 4, note=True)).messages.n_messages == 0
     arrived = wire.certify(messages(-8, 5, note=True)).messages
