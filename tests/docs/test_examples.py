@@ -6,6 +6,7 @@ marked as text, it is the expected output. ``<!-- not run: reason -->`` on the l
 
 import contextlib
 import io
+import runpy
 import warnings
 
 import pytest
@@ -39,3 +40,12 @@ def test_examples_run(name, tmp_path, monkeypatch):
 def test_blocks_that_are_not_run_say_why():
     reasons = {block.not_run for name in NAMES for block in python_blocks(name)}
     assert reasons <= {"", "needs a Ray cluster", "needs rows of your own"}
+
+
+def test_the_figure_of_the_readme_is_drawn(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib", reason="needs the extra 'paper'")
+    plot_run = runpy.run_path(str(ROOT / "examples" / "plot_run.py"))
+    monkeypatch.setitem(plot_run["main"].__globals__, "ITERATIONS", 8)
+    plot_run["main"](tmp_path / "run.svg")
+    drawn = (tmp_path / "run.svg").read_text()
+    assert all(name in drawn for name, _ in plot_run["LINES"].values())
