@@ -627,23 +627,45 @@ def test_the_protocol_in_python_and_compiled_agree_to_the_bit(monkeypatch, topol
         assert getattr(compiled, name) == getattr(python, name)
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("shape", ["ring", "complete", "random-regular:4", "tree"])
-def test_a_repeated_certificate_has_the_bits_and_the_cost_of_its_messages(shape, n_classes):
-    problem = make_problem(n_nodes=9, n_classes=n_classes)
-    network = build(shape, 9, seed=4)
-    repeats, sends = (make_runtime(problem, network=network) for _ in range(2))
+def compare_with_messages(network, n_classes):
+    """Three certificates that are computed, and those that an exchange of messages gives."""
+    problem = make_problem(n_nodes=network.n, n_classes=n_classes)
+    repeats, sends = (make_runtime(problem, network=network, exchange=exchange) for exchange in (None, Delivery))
     for _ in range(3):
         for runtime in (repeats, sends):
             runtime.advance(7)
-        sends._echo = None  # so that every certificate is one of messages
         ours, theirs = vars(repeats.certify()), vars(sends.certify())
         assert {name: np.asarray(value).tobytes() for name, value in ours.items()} == {
             name: np.asarray(value).tobytes() for name, value in theirs.items()
         }
-        assert ours["messages"] > 0
+        assert (ours["messages"] > 0) == (network.n > 1)
         assert (repeats.messages, repeats.nbytes) == (sends.messages, sends.nbytes)
     assert repeats._echo is not None
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("shape", ["ring", "complete", "random-regular:4", "tree", "star"])
+def test_a_computed_certificate_has_the_bits_and_the_cost_of_its_messages(shape, n_classes):
+    compare_with_messages(build(shape, 9, seed=4), n_classes)
+
+
+@settings(max_examples=50)
+@given(networks(directed=False, most=9))
+def test_it_has_on_any_graph(network):
+    compare_with_messages(network, 2)
+
+
+def test_it_has_where_messages_take_so_long_that_nodes_ask_again():
+    compare_with_messages(build("line", 60), 2)
+
+
+def test_a_computed_certificate_sends_no_vectors_to_find_out_how_it_would_go(problem, monkeypatch):
+    widths = []
+    monkeypatch.setattr(
+        engine, "Delivery", lambda messages: (widths.append(messages.vector.shape[1]), Delivery(messages))[1]
+    )
+    assert make_runtime(problem).certify().vectors == 10
+    assert set(widths) == {0}
 
 
 def test_a_lone_node_repeats_its_certificate_too():

@@ -582,6 +582,8 @@ def test_format_and_stdin(tmp_path):
     assert piped.exit_code == 0, piped.stderr
     same = [load_model(folder / "model.safetensors").coef_ for folder in (out, tmp_path / "piped")]
     assert np.array_equal(*same)
+    assert "reading stdin\nstdin: 60 rows" in piped.stderr
+    assert json.loads((tmp_path / "piped" / "summary.json").read_text())["dataset"]["note"] == "read from stdin"
     predicted = CliRunner().invoke(app, ["predict", str(out), "-", *options], input=text)
     assert "of 60 rows" in predicted.stdout, predicted.output
 

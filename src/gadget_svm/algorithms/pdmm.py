@@ -62,7 +62,7 @@ FORMER = 8
 STIR = 0.25
 """By how much margins are taken to be off before a pass has shown it."""
 PROXIMAL_UNITS = 0.1
-"""The penalty of a lone node's proximal term, as a multiple of lam sum |x_r|^2."""
+"""The penalty of a lone node's proximal term, as a multiple of lam sum |x_r|^2; bounded like the edges' first ones."""
 
 
 @dataclass(frozen=True)
@@ -212,9 +212,10 @@ class PdmmRun:
         before = block.flat.copy()
         moves.begin(_nodes(block), _edges(block))
         if self.lone:  # w = (v + R anchor) / (n lam + R), and v is 0 here
-            R = PROXIMAL_UNITS * self.lam * float(rows.norm2 @ multiplicity(block.rows.mass, rows.start))
+            length2 = np.array([float(rows.norm2 @ multiplicity(block.rows.mass, rows.start))])
+            R = moves.in_scale(PROXIMAL_UNITS * self.lam * length2, length2, curve, PROXIMAL_UNITS)
             block.edge["anchor"], block.edge["R"][:] = before, R
-            block.flat[:] = before * (R / (curve + R))[:, None] if R > 0.0 else 0.0
+            block.flat[:] = before * (R / (curve + R))[:, None] if R.any() else 0.0
 
     def drop(self, block: Block, node: int, other: int) -> None:
         """``node`` takes ``other`` for dead, whether or not it is: what a failure detector of its own would tell it."""

@@ -123,3 +123,5 @@ def naming(typed: str) -> Iterator[None]:
         yield
     except (ValueError, TypeError) as error:
         raise ValueError(f"{typed}: {error}") from error
+    except ImportError as error:
+        raise ImportError(f"{typed}: {error}") from error

@@ -102,7 +102,8 @@ def _seen(model: Any) -> str:
     tol = np.inf if rule is None else rule.tol
     if model.stopping_ == "gap":
         return f" (the last certified bound was {_percent(model.movement_)}, tol is {_percent(tol)})"
-    return f" (last value {model.movement_:.3g}, tol is {tol:g})"
+    often = ", and the value must be at most tol in three checks in a row" if model.movement_ <= tol else ""
+    return f" (last value {model.movement_:.3g}, tol is {tol:g}{often})"
 
 
 def _refused(model: Any) -> str:

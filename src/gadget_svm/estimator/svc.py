@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model._base import LinearClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import _ovr_decision_function, check_classification_targets
+from sklearn.utils.multiclass import _ovr_decision_function
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from gadget_svm import algorithms, topologies
@@ -39,7 +39,14 @@ from gadget_svm.estimator.problem import (
 )
 from gadget_svm.estimator.shards import Agreed, are_places, is_dataset, require_list, stack_shards
 from gadget_svm.estimator.sites import in_names, name_shards, node_names, node_number
-from gadget_svm.estimator.validation import check_memory, check_parameters, lam_of, require_one_kind, rule_for
+from gadget_svm.estimator.validation import (
+    check_memory,
+    check_parameters,
+    lam_of,
+    require_classes,
+    require_one_kind,
+    rule_for,
+)
 from gadget_svm.simulation.stopping import stopping_rule
 from gadget_svm.simulation.trainer import Limits, Observe, Record, no_observer
 
@@ -380,12 +387,12 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """X as CSR with its constant feature, class numbers, and weights; sets ``classes_`` on the first look."""
         require_one_kind(y, "y")
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, reset=reset, accept_large_sparse=True)
-        check_classification_targets(y)
+        require_classes(y)
         if reset:
             require_one_kind(classes, "classes")
             self.classes_ = np.unique(y if classes is None else classes)
-        strangers = np.setdiff1d(y, self.classes_)
-        if len(strangers):
+        known = reset and classes is None
+        if not known and len(strangers := np.setdiff1d(y, self.classes_)):
             raise ValueError(f"label {strangers.tolist()[0]!r} is not among the classes {self.classes_.tolist()}")
         label = np.searchsorted(self.classes_, y).astype(np.int32)
         times = None
@@ -394,6 +401,11 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         times = row_weights(self.class_weight, self.classes_, label, times)
         if times is not None and not times.any():
             raise ValueError("all weights are zero: no row is left to learn from")
+        if times is not None and not 1e-150 <= times.max() <= 1e150:
+            raise ValueError(
+                f"the largest weight, sample weight times class weight, is {times.max():.3g}; beyond 1e150 or below "
+                "1e-150 sums of squares overflow: divide all weights by their mean, which changes nothing with lam"
+            )
         return as_csr(X, self.fit_intercept), label, times
 
     def _learn(

@@ -1,7 +1,7 @@
 """The simulator: all nodes in this process, in one block or several, with mail handed over in memory."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
 import numpy as np
@@ -133,13 +133,20 @@ class LocalRuntime:
     def _inquire(self, parts: list[CertificateSession], counted: Flags) -> None:
         """Exchanges until every node knows the bound, or nobody learns anything any more.
 
-        Where all messages arrive, the second certificate of the same nodes is computed without them.
+        Where all messages arrive, certificates of the same nodes go alike: how is found out once, by empty messages.
         """
-        alike = self.exchange is None and len(parts) == 1
         who = parts[0].owner, counted.tobytes()
-        if alike and self._echo is not None and self._echo[0] == who:
-            parts[0].repeat(self._echo[1])
-            return
+        if self.exchange is None and len(parts) == 1:
+            if self._echo is None or self._echo[0] != who:
+                trial = replace(parts[0], empty=True)
+                self._echo = (who, trial.echo) if self._converse([trial]) else None
+            if self._echo is not None:
+                parts[0].repeat(self._echo[1])
+                return
+        self._converse(parts)
+
+    def _converse(self, parts: list[CertificateSession]) -> bool:
+        """Whether all nodes came to know the bound."""
         exchange = self._wire.certify if self._wire is not None else Delivery
         barrier_groups = [part.conversation() for part in parts]
         outgoing, known, quiet = [next(party) for party in barrier_groups], 0, 0
@@ -148,8 +155,7 @@ class LocalRuntime:
             outgoing = [party.send(delivery) for party in barrier_groups]
             news = sum(part.news for part in parts)
             known, quiet = news, quiet + 1 if news == known else 0
-        if alike and quiet < PATIENCE:
-            self._echo = who, parts[0].echo
+        return quiet < PATIENCE
 
     def _count(self, messages: int, nbytes: int, vectors: int | None = None) -> None:
         """``vectors``: how many of the messages carry a vector; None: all. Omitted columns count in those alone."""
