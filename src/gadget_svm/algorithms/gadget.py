@@ -151,7 +151,7 @@ class GadgetRun:
             local_steps, block.k, width, block.alive, block.first, block.w, block.rows, block.steps, self.local_steps,
             self.batch_size, self.implicit, self.lam, radius if self.project_local else np.inf, block.seed, self.window,
         )  # (a)-(f)  # fmt: skip
-        self.protocol.take_in(block, self.persist)  # (g) w-hat <- PS(B, w-tilde)
+        self.protocol.load_vectors(block, self.persist)  # (g) w-hat <- PS(B, w-tilde)
         yield from self._push_sum(block, t)  # (g)
         gossip.estimate(block)  # (g)
         block.team.run(
@@ -198,7 +198,7 @@ class GadgetRun:
     def _push_sum(self, block: Block, t: int) -> gossip.Round:
         if self.still is not None:
             diameter, gamma = self.still
-            yield from gossip.until_still(self.protocol, block, t, diameter, gamma, self.rounds)
+            yield from gossip.until_converged(self.protocol, block, t, diameter, gamma, self.rounds)
             return
         since = 0 if self.persist else block.exchanges
         for _ in range(self.rounds):

@@ -119,7 +119,7 @@ class Gadget(Params):
         return lookup("gossip protocol", name, gossip.PROTOCOLS)()
 
     def _rounds(self, network: Network, protocol: gossip.Gossip) -> tuple[int, tuple[int, float] | None]:
-        """How many rounds, and what `until_still` needs where it decides."""
+        """How many rounds, and what `until_converged` needs where it decides."""
         if not isinstance(self.gossip_rounds, str):
             return _count(self.gossip_rounds, "gossip_rounds"), None
         if self.gossip_rounds not in ("mix", "diameter"):

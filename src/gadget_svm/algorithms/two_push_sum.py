@@ -89,7 +89,7 @@ class TwoPushSumRun(GadgetRun):
         """Push-Sum, from the start, of the vectors in ``block.w``."""
         away = ~block.alive
         block.s[away], block.phi[away] = 0.0, 0.0  # sums of the other call must not come back with their node
-        self.protocol.take_in(block, persist=False)
+        self.protocol.load_vectors(block, persist=False)
         yield from self._push_sum(block, t)
         gossip.estimate(block)
 

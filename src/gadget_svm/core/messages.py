@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 from gadget_svm.core.types import Floats, Ints
 
-ENVELOPE = 24
+HEADER_BYTES = 24
 """Bytes of a message beside its numbers: sender, receiver and sequence number, eight each."""
 
 
 def message_bytes(width: int, beside: int) -> int:
     """What one message takes on a wire: a vector of ``width`` numbers, and those beside it."""
-    return ENVELOPE + 8 * (width + beside)
+    return HEADER_BYTES + 8 * (width + beside)
 
 
 class MessageBatch(NamedTuple):
@@ -37,7 +37,7 @@ class MessageBatch(NamedTuple):
     def nbytes(self) -> int:
         """What the batch would take on a wire, as float64. Sent is sent: what is lost, or comes back, counts too."""
         notes = 0 if self.note is None else self.note.nbytes
-        return self.n_messages * ENVELOPE + self.vector.nbytes + self.weight.nbytes + notes
+        return self.n_messages * HEADER_BYTES + self.vector.nbytes + self.weight.nbytes + notes
 
     def select(self, which: NDArray[np.bool_] | Ints) -> "MessageBatch":
         """Some of the messages, in the order given."""

@@ -19,7 +19,9 @@ from gadget_svm.gossip.push_sum import Diffusion
 from gadget_svm.kernels import ThreadTeam
 
 
-def carrier(network: Network, values: Floats, weights: Floats, seed: int = 0, team: ThreadTeam | None = None) -> Block:
+def averaging_block(
+    network: Network, values: Floats, weights: Floats, seed: int = 0, team: ThreadTeam | None = None
+) -> Block:
     """A block that holds vectors to average and no rows."""
     none = Rows.of(
         sp.csr_matrix((0, values.shape[1])), np.empty(0, np.int32), np.empty(0),
@@ -32,7 +34,7 @@ def carrier(network: Network, values: Floats, weights: Floats, seed: int = 0, te
 
 def rounds(gossip: Gossip, block: Block, exchange: Exchange = Delivery) -> Iterator[Block]:
     """The block with its sums set up, then after each round of gossip, without end."""
-    gossip.take_in(block, persist=True)
+    gossip.load_vectors(block, persist=True)
     yield block
     time = 0
     while True:
@@ -99,7 +101,7 @@ def _in_compiled_rounds(
 def _by_mail(
     values: Floats, mass: Floats, network: Network, gossip: Gossip, count: int, seed: int, team: ThreadTeam
 ) -> Floats:
-    block = carrier(network, values, mass, seed, team)
+    block = averaging_block(network, values, mass, seed, team)
     running = rounds(gossip, block)
     for _ in range(count + 1):
         next(running)

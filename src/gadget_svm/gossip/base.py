@@ -1,4 +1,4 @@
-"""What every gossip protocol offers, and the few moves they share. Refuses to know why anything is averaged."""
+"""What every gossip protocol offers, and the few steps they share. Refuses to know why anything is averaged."""
 
 from collections.abc import Generator
 from typing import Protocol
@@ -8,7 +8,7 @@ import numpy as np
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, MessageBatch
 from gadget_svm.core.types import Floats, Ints
-from gadget_svm.kernels import gossip as moves
+from gadget_svm.kernels import gossip as kernels
 
 Round = Generator[MessageBatch, Delivery, None]
 """One round of gossip: yields what the block sends, is sent what reaches it. May do so more than once."""
@@ -21,17 +21,17 @@ class Gossip(Protocol):
     def loss_proof(self) -> bool:
         """Whether lost messages do no lasting harm."""
 
-    def take_in(self, block: Block, persist: bool) -> None:
+    def load_vectors(self, block: Block, persist: bool) -> None:
         """Let the vectors in ``block.w`` into the sums."""
 
     def round(self, block: Block, time: int, since: int) -> Round:
         """Send, and absorb what arrives; mail sequenced before ``since`` is stale."""
 
 
-def take_in(block: Block, persist: bool) -> None:
+def load_vectors(block: Block, persist: bool) -> None:
     """s += n (w - s/phi): a step with mass that persists, s = n w with mass that starts anew."""
     block.team.run(
-        moves.take_in,
+        kernels.load_vectors,
         block.k,
         block.s.shape[1],
         block.alive,
@@ -46,16 +46,16 @@ def take_in(block: Block, persist: bool) -> None:
 
 def estimate(block: Block) -> None:
     """w = s/phi at every node that has mass."""
-    block.team.run(moves.estimate, block.k, block.s.shape[1], block.alive, block.s, block.phi, block.flat)
+    block.team.run(kernels.estimate, block.k, block.s.shape[1], block.alive, block.s, block.phi, block.flat)
 
 
 def draw_edges(block: Block) -> Ints:
     """The out-edge every node draws for its next message."""
     links = block.links
-    return moves.draw_edges(block.alive, block.first, links.indptr, links.table, block.seed, block.exchanges)
+    return kernels.draw_edges(block.alive, block.first, links.indptr, links.table, block.seed, block.exchanges)
 
 
-def post(
+def make_messages(
     block: Block,
     time: int,
     senders: Ints | None,
@@ -74,6 +74,6 @@ def post(
     return messages if len(edges) == 0 or edges.min() >= 0 else messages.select(edges >= 0)
 
 
-def arranged(block: Block, messages: MessageBatch) -> tuple[Ints, Ints]:
+def message_order(block: Block, messages: MessageBatch) -> tuple[Ints, Ints]:
     """The block's part of the mail in the fixed order of absorption."""
-    return moves.arrange(messages.receiver, messages.sender, messages.seq, block.first, block.k)
+    return kernels.order_messages(messages.receiver, messages.sender, messages.seq, block.first, block.k)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import MessageBatch
 from gadget_svm.core.types import Ints
-from gadget_svm.gossip.base import Round, arranged, draw_edges
-from gadget_svm.kernels import gossip as moves
+from gadget_svm.gossip.base import Round, draw_edges, message_order
+from gadget_svm.kernels import gossip as kernels
 from gadget_svm.kernels.counter_rng import ROLE, uniform
 
 
@@ -23,7 +23,7 @@ class Pairwise:
 
     loss_proof: bool = False
 
-    def take_in(self, block: Block, persist: bool) -> None:  # noqa: ARG002 - the mean has no mass to persist
+    def load_vectors(self, block: Block, persist: bool) -> None:  # noqa: ARG002 - the mean has no mass to persist
         """The sums are the vectors themselves, all of weight one."""
         block.phi[:] = 1.0
         block.s[block.alive] = block.flat[block.alive]
@@ -43,11 +43,11 @@ class Pairwise:
         taken = _one_each(block, delivery.messages, since, ~calls & block.alive)
         hosts = np.flatnonzero(taken >= 0)
         answers = _letters(block, time, hosts, delivery.messages.sender[taken[hosts]])
-        _meet(block, taken, delivery.messages)
+        _average_with(block, taken, delivery.messages)
         delivery = yield answers
         block.note_presence(delivery)
         _take_back(block, delivery.messages)
-        _meet(block, _one_each(block, delivery.messages, since, calls & block.alive), delivery.messages)
+        _average_with(block, _one_each(block, delivery.messages, since, calls & block.alive), delivery.messages)
 
 
 def _letters(block: Block, time: int, nodes: Ints, to: Ints) -> MessageBatch:
@@ -60,9 +60,9 @@ def _letters(block: Block, time: int, nodes: Ints, to: Ints) -> MessageBatch:
 
 def _one_each(block: Block, messages: MessageBatch, since: int, willing: NDArray[np.bool_]) -> Ints:
     """For every willing node one message to it, drawn from those of this round; -1 where there is none."""
-    order, start = arranged(block, messages)
+    order, start = message_order(block, messages)
     since = max(since, block.exchanges - 1)
-    return moves.pick_one(block.first, order, start, messages.seq, since, willing, block.seed, block.exchanges)
+    return kernels.pick_message(block.first, order, start, messages.seq, since, willing, block.seed, block.exchanges)
 
 
 def _take_back(block: Block, messages: MessageBatch) -> None:
@@ -72,5 +72,5 @@ def _take_back(block: Block, messages: MessageBatch) -> None:
     block.s[messages.sender[returned] - block.first] = messages.vector[returned]
 
 
-def _meet(block: Block, partner: Ints, messages: MessageBatch) -> None:
-    block.team.run(moves.meet, block.k, block.s.shape[1], partner, messages.vector, block.s)
+def _average_with(block: Block, partner: Ints, messages: MessageBatch) -> None:
+    block.team.run(kernels.average_with, block.k, block.s.shape[1], partner, messages.vector, block.s)

@@ -14,8 +14,8 @@ import numpy as np
 from gadget_svm.core.block import Block, Links
 from gadget_svm.core.messages import MessageBatch
 from gadget_svm.core.types import Ints
-from gadget_svm.gossip.base import Round, arranged, draw_edges, post, take_in
-from gadget_svm.kernels import gossip as moves
+from gadget_svm.gossip.base import Round, draw_edges, load_vectors, make_messages, message_order
+from gadget_svm.kernels import gossip as kernels
 
 
 @dataclass(frozen=True)
@@ -24,14 +24,14 @@ class RunningSum:
 
     loss_proof: bool = True
 
-    def take_in(self, block: Block, persist: bool) -> None:
+    def load_vectors(self, block: Block, persist: bool) -> None:
         """Let the vectors in ``block.w`` into the sums."""
         if not persist:
             raise ValueError(
                 "running sums carry mass from one iteration to the next: they cannot restart. "
                 "Use a fixed gossip_rounds with persist=True, or gossip='push-sum'"
             )
-        take_in(block, persist)
+        load_vectors(block, persist)
 
     def round(self, block: Block, time: int, since: int) -> Round:  # noqa: ARG002
         """One running sum from every node; ``since`` is not needed, every message says all there is to say."""
@@ -40,20 +40,20 @@ class RunningSum:
         edge, edges = block.edge, draw_edges(block)
         vector, weight = np.empty_like(block.s), np.empty(block.k)
         block.team.run(
-            moves.halve_running, block.k, block.s.shape[1], edges, block.s, block.phi, edge["sigma"], edge["sigma_phi"],
-            vector, weight,
+            kernels.halve_running, block.k, block.s.shape[1], edges, block.s, block.phi, edge["sigma"],
+            edge["sigma_phi"], vector, weight,
         )  # fmt: skip
-        messages = post(block, time, None, edges, vector, weight)
+        messages = make_messages(block, time, None, edges, vector, weight)
         if edge["epoch"].any():
             messages = messages._replace(
-                seq=messages.seq + (edge["epoch"][messages.sender - block.first] << moves.EPOCH)
+                seq=messages.seq + (edge["epoch"][messages.sender - block.first] << kernels.EPOCH_SHIFT)
             )
         delivery = yield messages
         block.note_presence(delivery)
-        messages, (order, start) = delivery.messages, arranged(block, delivery.messages)
+        messages, (order, start) = delivery.messages, message_order(block, delivery.messages)
         _keep_up(block, delivery.messages)
         block.team.run(
-            moves.absorb_running, block.k, block.s.shape[1], order, start, messages.sender, messages.seq,
+            kernels.absorb_running, block.k, block.s.shape[1], order, start, messages.sender, messages.seq,
             messages.vector,
             messages.weight, block.links.in_ptr, block.links.source, edge["seen"], edge["seen_phi"], edge["seen_seq"],
             block.s, block.phi,
@@ -90,7 +90,7 @@ _SUMS = ("sigma", "sigma_phi", "seen", "seen_phi", "seen_seq")
 
 def _keep_up(block: Block, messages: MessageBatch) -> None:
     """Take over the highest epoch heard of."""
-    own, heard = block.edge["epoch"], messages.seq >> moves.EPOCH
+    own, heard = block.edge["epoch"], messages.seq >> kernels.EPOCH_SHIFT
     if not heard.any():
         return
     for m in np.flatnonzero((messages.receiver >= block.first) & (messages.receiver < block.first + block.k)).tolist():
@@ -107,7 +107,7 @@ def _rebase(block: Block, i: int, epoch: int) -> None:
     into = slice(block.links.in_ptr[i], block.links.in_ptr[i + 1])
     for name, ends in (("sigma", out), ("sigma_phi", out), ("seen", into), ("seen_phi", into)):
         block.edge[name][ends] = 0.0
-    block.edge["seen_seq"][into] = (epoch << moves.EPOCH) - 1
+    block.edge["seen_seq"][into] = (epoch << kernels.EPOCH_SHIFT) - 1
 
 
 def _open_edges(block: Block) -> None:
@@ -118,5 +118,5 @@ def _open_edges(block: Block) -> None:
         sigma_phi=np.zeros(out),
         seen=np.zeros((into, width)),
         seen_phi=np.zeros(into),
-        seen_seq=np.full(into, (int(block.edge["epoch"].max(initial=0)) << moves.EPOCH) - 1, dtype=np.int64),
+        seen_seq=np.full(into, (int(block.edge["epoch"].max(initial=0)) << kernels.EPOCH_SHIFT) - 1, dtype=np.int64),
     )

@@ -9,7 +9,7 @@ from gadget_svm.core.block import Block
 from gadget_svm.gossip.base import Gossip, Round
 
 
-def until_still(gossip: Gossip, block: Block, time: int, diameter: int, gamma: float, most: int) -> Round:
+def until_converged(gossip: Gossip, block: Block, time: int, diameter: int, gamma: float, most: int) -> Round:
     """Rounds in epochs of ``diameter``, until no node's estimate moved by more than gamma of itself in an epoch.
 
     In each epoch every node floods the largest movement it knows of the epoch before; after ``diameter`` rounds
