@@ -219,7 +219,7 @@ def test_shards_of_unequal_size_come_to_the_pooled_optimum(gossip):
     """Mass that persists keeps the n_i weights; s_i = phi_i w_i would let them diffuse away."""
     X, y, sites = unequal()
     model = GadgetSVC(
-        lam=LAM, algorithm=Gadget(gossip=gossip, persist=True, local_steps=5), fit_intercept=False, max_iter=8000,
+        lam=LAM, algorithm=Gadget(gossip=gossip, mass="persistent", local_steps=5), fit_intercept=False, max_iter=8000,
         stopping=None, topology="line", random_state=1,
     ).fit(X, y, sites=sites)  # fmt: skip
     right, _ = pooled(X, y)

@@ -233,7 +233,7 @@ class AveragedSgd(Params):
         Local steps between gossips, as a part of the mean number of rows of a node. All nodes take equally many.
     recency : 0, 1 or 2
         The iterate of iteration t counts t**recency in the average that a node answers with: 0 is the plain mean.
-    gossip : "auto", "push-sum", "diffusion", "pairwise", "running-sum"
+    gossip : str or Gossip, default "auto"
         How the vectors are averaged, as in `Gadget`.
     gossip_rounds : int or "mix"
         Rounds of gossip in an iteration, as in `Gadget`.
@@ -251,7 +251,7 @@ class AveragedSgd(Params):
         power: float = 1.0,
         passes: float = 1.0,
         recency: int = 2,
-        gossip: str = "auto",
+        gossip: "str | gossip.Gossip" = "auto",
         gossip_rounds: int | str = 1,
         transition: str = "lazy",
         average: bool = True,

@@ -180,20 +180,15 @@ class GadgetRun:
     def supports_fused(self, block: Block) -> bool:
         """Whether `advance_fused` knows this protocol and the block is too small for threads to help."""
         small = block.team.size == 1 or block.s.size < block.team.worth_sharing
-        return small and isinstance(self.protocol, gossip.PushSum) and self.still is None
+        return small and self.protocol.fused_in_gadget and self.still is None
 
     def set_neighbours(self, block: Block, neighbours: Ints) -> None:
-        """Other neighbours for a block of one node; only running sums can do that."""
-        self._running_sums().set_neighbours(block, neighbours)
+        """Change the neighbours of a block of one node; only some gossip protocols support it."""
+        self.protocol.set_neighbours(block, neighbours)
 
     def reset_edge(self, block: Block, other: int) -> None:
-        """A neighbour was started anew."""
-        self._running_sums().reset_edge(block, other)
-
-    def _running_sums(self) -> gossip.RunningSum:
-        if not isinstance(self.protocol, gossip.RunningSum):
-            raise ValueError("neighbours may come and go with gossip='running-sum' only")
-        return self.protocol
+        """Note that a neighbour restarted."""
+        self.protocol.reset_edge(block, other)
 
     def _push_sum(self, block: Block, t: int) -> gossip.Round:
         if self.still is not None:

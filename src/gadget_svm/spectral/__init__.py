@@ -16,6 +16,6 @@ from gadget_svm.spectral.rounds import RANDOMISED_FACTOR, push_sum_error_factor,
 
 __all__ = [
     "RANDOMISED_FACTOR", "TooLargeError", "check_connected", "check_diffusion", "contraction", "diameter",
-    "diameter_bound", "period", "push_sum_error_factor", "randomised_rounds", "rounds_to", "second_eigenvalue", "spectral_gap",
-    "stationary", "summary", "tau_mix",
+    "diameter_bound", "period", "push_sum_error_factor", "randomised_rounds", "rounds_to", "second_eigenvalue",
+    "spectral_gap", "stationary", "summary", "tau_mix",
 ]  # fmt: skip
