@@ -16,7 +16,6 @@ from gadget_svm.core.network import Network
 from gadget_svm.core.rows import Rows, Shares
 from gadget_svm.core.types import Floats
 from gadget_svm.estimator.problem import Problem
-from gadget_svm.gossip import PROTOCOLS
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.simulation.engine import UNCERTIFIABLE, LocalRuntime, certifiable
 from gadget_svm.simulation.runtime import Evaluator, eventful
@@ -218,8 +217,8 @@ def gathered(rows: Rows, first: int, last: int) -> Rows:
 
 
 def _gossip(run: Run) -> str:
-    used = type(getattr(run, "protocol", None))
-    return next((name for name, kind in PROTOCOLS.items() if kind is used), getattr(run, "pattern", "broadcast"))
+    protocol = getattr(run, "protocol", None)
+    return str(getattr(run, "pattern", "broadcast") if protocol is None else protocol.name)
 
 
 def make_blocks(problem: Problem, network: Network, seed: int, parts: int, team: ThreadTeam) -> list[Block]:
