@@ -5,7 +5,7 @@ from typing import Any
 
 from gadget_svm.algorithms.auto import Auto
 from gadget_svm.algorithms.averaged_sgd import AveragedSgd
-from gadget_svm.algorithms.base import Algorithm, Run
+from gadget_svm.algorithms.base import Algorithm, BaseAlgorithm, BaseRun, Run
 from gadget_svm.algorithms.gadget import GadgetRun
 from gadget_svm.algorithms.gadget_params import Gadget, gadget_as_printed
 from gadget_svm.algorithms.mom_dsvm import MomDsvm
@@ -48,6 +48,8 @@ __all__ = [
     "Algorithm",
     "Auto",
     "AveragedSgd",
+    "BaseAlgorithm",
+    "BaseRun",
     "Gadget",
     "GadgetRun",
     "MomDsvm",

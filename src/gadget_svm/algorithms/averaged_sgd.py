@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm import gossip
+from gadget_svm.algorithms.base import BaseAlgorithm
 from gadget_svm.algorithms.gadget import GadgetRun, pick
 from gadget_svm.algorithms.gadget_params import Gadget
-from gadget_svm.algorithms.params import Params
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, MessageBatch
 from gadget_svm.core.network import Network
@@ -218,7 +218,7 @@ class AveragedSgdRun(GadgetRun):
         block.edge["eta0"] = eta0
 
 
-class AveragedSgd(Params):
+class AveragedSgd(BaseAlgorithm):
     """Averaged stochastic gradient descent, with a pass of local steps between two exchanges of GADGET's Push-Sum.
 
     Parameters
@@ -242,8 +242,6 @@ class AveragedSgd(Params):
     average : bool
         Answer with the average of the iterates or with the last one.
     """
-
-    whole_passes = True  # an iteration is a pass over all rows
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gadget_svm.algorithms.base import Certifiable, models
+from gadget_svm.algorithms.base import Run, models
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import HEADER_BYTES, MessageBatch
 from gadget_svm.core.types import Flags, Floats, Ints
@@ -108,7 +108,7 @@ class Certificate:
 class CertificateSession:
     """One block's part in a certificate. ``conversation`` goes on answering until whoever drives it is content."""
 
-    run: Certifiable
+    run: Run
     block: Block
     lam: float
     owner: int

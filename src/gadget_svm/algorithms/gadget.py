@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm import gossip
+from gadget_svm.algorithms.base import BaseRun
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import message_bytes
 from gadget_svm.core.rows import Rows
@@ -118,7 +119,7 @@ def settle(
 
 
 @dataclass(frozen=True)
-class GadgetRun:
+class GadgetRun(BaseRun):
     """Algorithm 2 with every choice made: what a runtime drives, one `iteration` after another."""
 
     lam: float
@@ -140,9 +141,28 @@ class GadgetRun:
         """How many iterates the average holds at most."""
         return max(1, self.window // self.local_steps)
 
-    def weights(self, block: Block) -> Floats:
-        """Every node's last iterate, nodes x outputs x features."""
-        return block.w
+    @property
+    def gossip_name(self) -> str:
+        """The name of the gossip protocol."""
+        used = type(self.protocol)
+        return next((name for name, kind in gossip.PROTOCOLS.items() if kind is used), used.__name__)
+
+    @property
+    def refuses_faults(self) -> str:
+        """Why `until_still` cannot be combined with faults."""
+        return (
+            ""
+            if self.still is None
+            else (
+                "gossip_rounds='diameter' trusts that every flag arrives in its round, so it cannot be combined with "
+                "faults: use a fixed number or 'mix'"
+            )
+        )
+
+    @property
+    def loses_mass(self) -> bool:
+        """Whether lost messages do lasting harm to the gossip protocol."""
+        return not self.protocol.loss_proof
 
     def iteration(self, block: Block, t: int) -> gossip.Round:
         """Iteration t of Algorithm 2 on every node of the block; yields mail, is sent deliveries."""

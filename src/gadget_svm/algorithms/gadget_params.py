@@ -3,8 +3,8 @@
 from typing import Any
 
 from gadget_svm import gossip, spectral
+from gadget_svm.algorithms.base import BaseAlgorithm
 from gadget_svm.algorithms.gadget import EVER, GadgetRun
-from gadget_svm.algorithms.params import Params
 from gadget_svm.core.lookup import lookup
 from gadget_svm.core.network import Network
 from gadget_svm.core.types import Floats
@@ -19,7 +19,7 @@ FEW = 6
 PROJECTIONS = {"both": (True, True), "local": (True, False), "mixed": (False, True), "none": (False, False)}
 
 
-class Gadget(Params):
+class Gadget(BaseAlgorithm):
     """GADGET SVM, the paper's Algorithm 2.
 
     Parameters
@@ -111,6 +111,10 @@ class Gadget(Params):
         return GadgetRun(
             lam, radius, protocol, rounds, persist, batch, steps, implicit, inner, outer, self.average, still, window
         )
+
+    def iterations_per_pass(self, rows: int) -> int:
+        """As many as it takes to draw that many examples."""
+        return max(1, -(-rows // (self.batch_size * self.local_steps)))
 
     def with_transition_of(self, network: Network) -> Network:
         """The network under the B this algorithm asks for."""

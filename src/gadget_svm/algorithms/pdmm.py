@@ -24,14 +24,14 @@ Delivery says which nodes are away; `absence` decides which of them count as dea
 
 import numbers
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm import gossip, spectral
 from gadget_svm.algorithms import edge_liveness
-from gadget_svm.algorithms.params import Params
+from gadget_svm.algorithms.base import BaseAlgorithm, BaseRun
 from gadget_svm.core.block import Block, Links
 from gadget_svm.core.messages import MessageBatch, message_bytes
 from gadget_svm.core.network import Network
@@ -66,7 +66,7 @@ PROXIMAL_UNITS = 0.1
 
 
 @dataclass(frozen=True)
-class PdmmRun:
+class PdmmRun(BaseRun):
     """PDMM with every choice made. ``block.edge`` holds alpha and the ends of all edges."""
 
     lam: float
@@ -76,6 +76,7 @@ class PdmmRun:
     theta: float
     again: float  # theta for mail right after other mail of the same sender
     average: bool = False
+    certifiable: ClassVar[bool] = True
     lone: bool = False  # the network has one node, which has no edges
 
     def weights(self, block: Block) -> Floats:
@@ -121,8 +122,8 @@ class PdmmRun:
         )  # fmt: skip
 
     @property
-    def pattern(self) -> str:
-        """What is sent to whom, in a word."""
+    def gossip_name(self) -> str:
+        """How messages travel."""
         return "broadcast" if self.everyone else "push"
 
     def supports_fused(self, block: Block) -> bool:
@@ -327,7 +328,7 @@ def _move_anchor(block: Block, nodes: moves.Nodes) -> None:
     anchor[:] = before
 
 
-class Pdmm(Params):
+class Pdmm(BaseAlgorithm):
     """The primal-dual method of multipliers over gossip push: every node at the optimum of the pooled rows.
 
     Parameters
@@ -348,7 +349,6 @@ class Pdmm(Params):
     average = False  # the models are the last iterates
     certifies = True
     omits_unused_columns = True  # features that occur nowhere make no difference, to the last bit
-    whole_passes = True  # an iteration is a pass over all rows
 
     def __init__(
         self,

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from gadget_svm import gossip
+from gadget_svm.algorithms.base import BaseAlgorithm
 from gadget_svm.algorithms.gadget import GadgetRun, pick, settle
 from gadget_svm.algorithms.gadget_params import Gadget
-from gadget_svm.algorithms.params import Params
 from gadget_svm.core.block import Block
 from gadget_svm.core.network import Network
 from gadget_svm.core.rows import Rows
@@ -94,7 +94,7 @@ class TwoPushSumRun(GadgetRun):
         gossip.estimate(block)
 
 
-class TwoPushSum(Params):
+class TwoPushSum(BaseAlgorithm):
     """The older GADGET, with one Push-Sum call for the models and one for the loss vectors.
 
     Parameters
@@ -144,6 +144,10 @@ class TwoPushSum(Params):
                 "use gossip='push-sum' or 'diffusion'"
             )
         return TwoPushSumRun(**vars(self._alike().bind(network, lam, radius, lossy, sizes)))
+
+    def iterations_per_pass(self, rows: int) -> int:
+        """As many as it takes to draw that many examples."""
+        return max(1, -(-rows // self.batch_size))
 
     def with_transition_of(self, network: Network) -> Network:
         """The network under the B this algorithm asks for."""

@@ -22,7 +22,7 @@ from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.gossip import Round
 from gadget_svm.kernels.dual import multiplicity
 from gadget_svm.simulation.channel import padded
-from gadget_svm.simulation.engine import PATIENCE, UNCERTIFIABLE, LocalRuntime, certifiable
+from gadget_svm.simulation.engine import PATIENCE, UNCERTIFIABLE, LocalRuntime
 
 LEARN, CERTIFY = 0, 1
 Key = tuple[int, int, int]
@@ -214,7 +214,7 @@ class Worker:
         without an edge to this one. By then some exchanges more have been made than the simulator would have:
         `assemble` leaves them out of the account. Who knows that all hold the bound says so once more, and is done.
         """
-        if self.lam is None or not certifiable(self.run):
+        if self.lam is None or not self.run.certifiable:
             raise ValueError(UNCERTIFIABLE)
         part, before = CertificateSession(self.run, self.block, self.lam, owner, here, serial, self.t), self._gone()
         everyone = sum(1 << w for w in (self.index, *self.others) if w not in before)
