@@ -62,7 +62,7 @@ FORMER = 8
 STIR = 0.25
 """By how much margins are taken to be off before a pass has shown it."""
 PROXIMAL_UNITS = 0.1
-"""The penalty of a single node's proximal term, as a multiple of the mean |x_r|^2: one step of an alpha then moves it by
+"""The penalty of a single node's proximal term, as a multiple of the mean |x_r|^2: one step then moves an alpha by
 about a tenth of its box, whatever lam and the number of rows are."""
 
 
