@@ -62,7 +62,8 @@ FORMER = 8
 STIR = 0.25
 """By how much margins are taken to be off before a pass has shown it."""
 PROXIMAL_UNITS = 0.1
-"""The penalty of a lone node's proximal term, as a multiple of lam sum |x_r|^2; bounded like the edges' first ones."""
+"""The penalty of a single node's proximal term, as a multiple of the mean |x_r|^2: one step then moves an alpha by
+about a tenth of its box, whatever lam and the number of rows are."""
 
 
 @dataclass(frozen=True)
@@ -213,8 +214,8 @@ class PdmmRun(BaseRun):
         before = block.flat.copy()
         moves.begin(_nodes(block), _edges(block))
         if self.lone:  # w = (v + R anchor) / (n lam + R), and v is 0 here
-            length2 = np.array([float(rows.norm2 @ multiplicity(block.rows.mass, rows.start))])
-            R = moves.in_scale(PROXIMAL_UNITS * self.lam * length2, length2, curve, PROXIMAL_UNITS)
+            times = multiplicity(block.rows.mass, rows.start)
+            R = np.array([PROXIMAL_UNITS * float(rows.norm2 @ times) / max(float(times.sum()), 1e-300)])
             block.edge["anchor"], block.edge["R"][:] = before, R
             block.flat[:] = before * (R / (curve + R))[:, None] if R.any() else 0.0
 
