@@ -144,8 +144,7 @@ class GadgetRun(BaseRun):
     @property
     def gossip_name(self) -> str:
         """The name of the gossip protocol."""
-        used = type(self.protocol)
-        return next((name for name, kind in gossip.PROTOCOLS.items() if kind is used), used.__name__)
+        return self.protocol.name
 
     @property
     def refuses_faults(self) -> str:
