@@ -61,3 +61,14 @@ def test_every_page_is_in_the_index():
 def test_a_broken_link_is_found(tmp_path):
     (tmp_path / "a.md").write_text("# One two\n[ok](#one-two) [bad](#three) [gone](b.md)\n```\n[code](c.md)\n```\n")
     assert broken_links("a.md", tmp_path) == ["#three: there is no such heading", "b.md: there is no such file"]
+
+
+def test_pages_named_in_code_exist():
+    named = {
+        path
+        for file in (ROOT / "src").rglob("*")
+        if file.suffix in (".py", ".proto", ".toml")
+        for path in re.findall(r"\bdocs/[\w./-]+\.md\b", file.read_text(encoding="utf-8"))
+    }
+    assert "docs/reference/wire-format.md" in named
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
