@@ -1,8 +1,12 @@
 """GADGET SVM: linear support vector machines learned by gossip. Public names are imported on use.
 
->>> import gadget_svm
->>> gadget_svm.GadgetSVC(n_nodes=4)
-GadgetSVC(n_nodes=4)
+Examples
+--------
+>>> from gadget_svm import GadgetSVC, load_dataset
+>>> data = load_dataset("digits")
+>>> model = GadgetSVC(n_nodes=5, lam=1e-2, random_state=0).fit(data.X, data.y == 0)
+>>> model.converged_
+True
 """
 
 from importlib import import_module

@@ -33,7 +33,7 @@ from gadget_svm.core.block import Block
 from gadget_svm.core.messages import MessageBatch
 from gadget_svm.core.network import Network
 from gadget_svm.core.types import Floats
-from gadget_svm.gossip.base import arranged, post
+from gadget_svm.gossip.base import make_messages, message_order
 from gadget_svm.kernels import mom_dsvm as moves
 from gadget_svm.kernels.dual import DualRows, multiplicity, primal
 
@@ -72,7 +72,7 @@ class MomDsvmRun(BaseRun):
             block.team.run(moves.strain, block.k, width, block.alive, ends, block.flat, f, U, edge["wish"])
         delivery = yield broadcast(block, t, ends)
         block.note_presence(delivery)
-        messages, (order, start) = delivery.messages, arranged(block, delivery.messages)
+        messages, (order, start) = delivery.messages, message_order(block, delivery.messages)
         wish = messages.weight if messages.note is None else messages.note
         block.team.run(
             moves.listen,
@@ -141,7 +141,7 @@ def broadcast(block: Block, t: int, ends: moves.Ends) -> MessageBatch:
     senders = np.repeat(np.arange(block.k), np.diff(ends.ptr))
     edges = np.where(block.alive[senders], np.arange(len(senders)), -1)
     wish = block.edge["wish"][senders]
-    return post(block, t, senders + block.first, edges, ends.sent.copy(), ends.eta.copy(), wish)
+    return make_messages(block, t, senders + block.first, edges, ends.sent.copy(), ends.eta.copy(), wish)
 
 
 def lower_bound(blocks: Sequence[Block], lam: float) -> Floats:

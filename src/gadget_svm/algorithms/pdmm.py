@@ -36,11 +36,11 @@ from gadget_svm.core.block import Block, Links
 from gadget_svm.core.messages import MessageBatch, message_bytes
 from gadget_svm.core.network import Network
 from gadget_svm.core.types import Floats, Ints
-from gadget_svm.gossip.base import arranged, post
+from gadget_svm.gossip.base import make_messages, message_order
 from gadget_svm.kernels import pdmm as moves
 from gadget_svm.kernels import pdmm_fused as leaps
 from gadget_svm.kernels.dual import NEVER, DualRows, dual_rows, multiplicity
-from gadget_svm.kernels.gossip import EPOCH
+from gadget_svm.kernels.gossip import EPOCH_SHIFT
 
 AGAIN = 0.8
 """theta where a neighbour pushes in two ticks running: it has hardly heard an answer in between. Where every tick
@@ -62,7 +62,7 @@ FORMER = 8
 STIR = 0.25
 """By how much margins are taken to be off before a pass has shown it."""
 PROXIMAL_UNITS = 0.1
-"""The penalty of a single node's proximal term, as a multiple of the mean |x_r|^2: one step of an alpha then moves it by
+"""The penalty of a single node's proximal term, as a multiple of the mean |x_r|^2: one step then moves an alpha by
 about a tenth of its box, whatever lam and the number of rows are."""
 
 
@@ -114,7 +114,7 @@ class PdmmRun(BaseRun):
     def _listen(
         self, block: Block, messages: MessageBatch, nodes: moves.Nodes, edges: moves.Edges, theta: float, again: float
     ) -> None:
-        order, start = arranged(block, messages)
+        order, start = message_order(block, messages)
         note = messages.weight if messages.note is None else messages.note
         block.team.run(
             moves.listen, block.k, block.s.shape[1], nodes, edges, order, start, messages.sender, messages.seq,
@@ -183,10 +183,10 @@ class PdmmRun(BaseRun):
         senders = np.arange(block.k)
         if self.everyone:
             senders = np.repeat(senders, np.diff(edges.ptr))
-        messages = post(
+        messages = make_messages(
             block, t, senders + block.first, letters.along, letters.vector, letters.rho, letters.tau
         )  # fmt: skip
-        return messages._replace(seq=messages.seq + (edges.epoch[letters.along[letters.along >= 0]] << EPOCH))
+        return messages._replace(seq=messages.seq + (edges.epoch[letters.along[letters.along >= 0]] << EPOCH_SHIFT))
 
     def _open(self, block: Block) -> None:
         """Begin, unless that was done: alpha = 0; every edge at its end's wish for a penalty and at the node's w."""
@@ -258,7 +258,7 @@ class PdmmRun(BaseRun):
         """A neighbour was started anew and counts from the beginning; what it says of its edge replaces what was."""
         if "dual" in block.edge:
             same = block.links.target == other
-            block.edge["seen"][same] = (block.edge["epoch"][same] << EPOCH) - 2
+            block.edge["seen"][same] = (block.edge["epoch"][same] << EPOCH_SHIFT) - 2
 
     def _forget(self, block: Block) -> None:
         """Let go of edges dropped long ago: their epoch is found again when the other end speaks, if it ever does."""

@@ -19,7 +19,7 @@ from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, MessageBatch
 from gadget_svm.core.objective import Objective, Scores
 from gadget_svm.core.types import Flags, Floats, Ints
-from gadget_svm.gossip import Diffusion, PushSum, Round
+from gadget_svm.gossip import Round
 from gadget_svm.kernels.dual import multiplicity
 from gadget_svm.simulation.channel import padded
 from gadget_svm.simulation.engine import MAX_IDLE_EXCHANGES, UNCERTIFIABLE, LocalRuntime
@@ -365,7 +365,7 @@ def has_mass(run: Run) -> bool:
 def keeps_mass(run: Run) -> bool:
     """Whether phi is Push-Sum's mass, in rows, that all nodes together keep from one iteration to the next."""
     protocol = getattr(run, "protocol", None)
-    return isinstance(protocol, PushSum | Diffusion) and bool(getattr(run, "persist", False))
+    return protocol is not None and protocol.conserves_mass and bool(getattr(run, "persist", False))
 
 
 def takes_back(run: Run) -> bool:
