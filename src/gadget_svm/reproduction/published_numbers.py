@@ -1,4 +1,4 @@
-"""The paper's own numbers, typed in from its tables: accuracy in per cent, time in seconds, with their deviations.
+"""The paper's own numbers, typed in from its tables: accuracy in per cent, time in seconds, standard deviations.
 
 Source: Dutta and Nataraj, "GADGET SVM", Tables 2 and 3 of Section 4 and the table of Appendix B.
 """
@@ -17,15 +17,6 @@ class Figure(NamedTuple):
 
 SETS = ("adult", "ccat", "mnist", "reuters", "usps", "webspam")
 """The data sets of Section 4, in the paper's order."""
-
-EPSILON = {
-    "adult": 0.000862047,
-    "ccat": 0.00087048,
-    "mnist": 0.000671476,
-    "reuters": 0.000961603,
-    "usps": 0.00092748,
-    "webspam": 0.00081329,
-}
 
 TABLE2 = {
     ("adult", "gadget"): Figure(0.08, 0.01, 77.04, 0.03),
