@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gadget_svm.cli.app import app
-from gadget_svm.reproduction.page import html_page, markdown_page, write_all
+from gadget_svm.reproduction.page import write_all
 from gadget_svm.reproduction.reproduce import Reproduction
 
 
@@ -31,6 +31,8 @@ def test_html_opens_offline(written):
     assert "&lt;there&gt;" in page, "what is left out is listed, escaped"
     assert page.count("data:image/png;base64,") == 2
     assert "http" not in page.replace("data:image", "")
+    assert page.count("<table>") == 5
+    assert "<strong>As printed</strong>" in page
 
 
 def test_markdown_has_relative_figures_and_both_readings(written):
@@ -39,14 +41,6 @@ def test_markdown_has_relative_figures_and_both_readings(written):
     assert "77.04 ± 0.03" in text
     assert "gadget (as printed)" in text
     assert "gadget (persistent mass)" in text
-
-
-def test_marks_of_text_are_rendered(tmp_path):
-    words = "**bold** and `code <x>`, *below* 1\n\n- one\n- two"
-    assert html_page([words]).endswith(
-        "<p><b>bold</b> and <code>code &lt;x&gt;</code>, <i>below</i> 1</p><ul><li>one</li><li>two</li></ul></html>\n"
-    )
-    assert markdown_page([words, "* A note"], tmp_path) == f"{words}\n\n\\* A note\n"
 
 
 def test_one_part_does_not_replace_the_whole_page(small_run, tmp_path):

@@ -1,6 +1,6 @@
-"""The files of a reproduction: CSV and LaTeX tables, PNG and PDF figures, and one Markdown and one HTML page.
+"""The files of a reproduction: CSV and LaTeX tables, PNG and PDF figures, and the page, in Markdown and HTML.
 
-A page is a list of blocks, written twice. The HTML page holds its figures and opens offline.
+The HTML page is the Markdown page, rendered; it holds its figures and opens offline.
 """
 
 import base64
@@ -10,51 +10,28 @@ import re
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from markdown_it import MarkdownIt
 
 from gadget_svm.report.machine import machine
 from gadget_svm.reproduction import figures
 from gadget_svm.reproduction.claims import discussion
-from gadget_svm.reproduction.headings import CURVES_CAPTION, NETWORK_CAPTION, QUICK, TABLES
+from gadget_svm.reproduction.headings import TABLES, TEXTS
 from gadget_svm.reproduction.reproduce import Reproduction
-from gadget_svm.reproduction.tables import Row, Table
+from gadget_svm.reproduction.tables import Row
 
-TITLE = "The paper's evaluation, reproduced"
 STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;max-width:1240px;margin:2rem auto;padding:0 16px;color:#1c2430;"
-    "background:#fff}table{border-collapse:collapse;font-size:12px;line-height:1.35;width:100%}"
-    "th,td{padding:.2rem .35rem;border-bottom:1px solid #d8dee6;text-align:right;vertical-align:top}"
-    "th.text,td.text{text-align:left}figure{margin:1.5rem 0}img{max-width:100%}figcaption{color:#556;font-size:13px}"
+    "background:#fff}table{border-collapse:collapse;font-size:11.5px;line-height:1.35;width:100%}"
+    "th,td{padding:.2rem .3rem;border-bottom:1px solid #d8dee6;vertical-align:top}td{white-space:nowrap}"
+    'td[style*="left"]{white-space:normal}img{max-width:100%;margin-top:1rem}'
 )
-
-
-class Heading(NamedTuple):
-    """A heading."""
-
-    text: str
-    level: int = 2
-
-
-class Shown(NamedTuple):
-    """Rows as a table."""
-
-    table: Table
-    rows: Sequence[Row]
-
-
-class Drawing(NamedTuple):
-    """A figure and its caption."""
-
-    caption: str
-    path: Path
-
-
-Block = Heading | Shown | Drawing | str
-"""A string is paragraphs and lists in Markdown, with bold and code spans."""
+Drawing = tuple[str, Path]  # caption, PNG
 
 
 def write_all(run: Reproduction, parts: Sequence[str], docs: Path | None = None) -> dict[str, Any]:
-    """Write all files of a run; returns ``rows``, and the paths of ``figures``, ``markdown`` and ``html``.
+    """Write all files of a run; returns ``rows``, and the paths of ``figures``, ``md`` and ``html``.
 
     ``docs`` is another place for the Markdown page. A single part does not replace the page of the whole.
     """
@@ -63,13 +40,12 @@ def write_all(run: Reproduction, parts: Sequence[str], docs: Path | None = None)
         TABLES[part].write(run.out, part, table)
     drawings = draw_figures(run, parts, rows)
     name = "reproduction" if len(parts) > 1 else parts[0]
-    content = list(blocks(run, rows, drawings))
     files = {kind: run.out / f"{name}.{kind}" for kind in ("md", "html")}
-    files["html"].write_text(html_page(content), encoding="utf-8")
     for path in filter(None, (files["md"], docs)):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(markdown_page(content, path.parent), encoding="utf-8")
-    return {"rows": rows, "figures": [drawing.path for drawing in drawings], **files}
+        path.write_text(markdown_page(run, rows, drawings, path.parent), encoding="utf-8")
+    files["html"].write_text(html_page(files["md"]), encoding="utf-8")
+    return {"rows": rows, "figures": [path for _, path in drawings], **files}
 
 
 def draw_figures(run: Reproduction, parts: Sequence[str], rows: dict[str, list[Row]]) -> list[Drawing]:
@@ -79,69 +55,41 @@ def draw_figures(run: Reproduction, parts: Sequence[str], rows: dict[str, list[R
         traces, optimum = run.traces(name)
         title = f"{run.label(name)}: {data.X.shape[0]:,} x {data.X.shape[1]:,}, lambda {run.lam(name):g}"
         path = figures.curves(run.out / "figures" / f"{name}.png", title, traces, optimum)
-        drawings.append(Drawing(f"{run.label(name)}: {CURVES_CAPTION}", path))
+        drawings.append((f"{run.label(name)}: {TEXTS['figures']['curves']}", path))
     if "network" in rows:
         path = figures.network_panels(run.out / "figures" / "network.png", rows["network"])
-        drawings.append(Drawing(NETWORK_CAPTION, path))
+        drawings.append((TEXTS["figures"]["network"], path))
     return drawings
 
 
-def blocks(run: Reproduction, rows: dict[str, list[Row]], drawings: list[Drawing]) -> list[Block]:
-    """Return the content of the page."""
+def markdown_page(run: Reproduction, rows: dict[str, list[Row]], drawings: list[Drawing], folder: Path) -> str:
+    """Return tables, figures and discussion as Markdown; figures have paths relative to ``folder``."""
+    words = TEXTS["page"]
     made = f"Made on {date.today().isoformat()} by `gadget reproduce`, {machine()}"
     size = f"{run.nodes} nodes, {run.trials} trials."
-    content: list[Block] = [Heading(TITLE, 1), f"{made}; {size}{f' {QUICK}' if run.quick else ''}"]
+    content = [f"# {words['title']}", f"{made}; {size} {words['quick'] if run.quick else ''}"]
     if run.missing:
         content.append("Left out:\n\n" + "\n".join(f"- {name}: {why}" for name, why in run.missing.items()))
     if {"table2", "table3"} <= set(rows):
-        content += [Heading("What holds and what does not"), discussion(rows)]
+        content += ["## What holds and what does not", words["introduction"], discussion(rows), words["explanation"]]
     for part, listed in rows.items():
         table = TABLES[part]
-        content += [Heading(table.title), table.caption, Shown(table, listed), *filter(None, [table.note(listed)])]
-    return [*content, *drawings]
+        content += [f"## {table.title}", table.caption, table.markdown(listed)]
+        content += [words["majority"]] if table.has_marks(listed) else []
+    for caption, path in drawings:
+        line = " ".join(caption.split())
+        content += [f"![{line}]({os.path.relpath(path.resolve(), folder.resolve())})", line]
+    return "\n\n".join(block.strip() for block in content) + "\n"
 
 
-def markdown_page(content: Sequence[Block], folder: Path) -> str:
-    """Return the page as Markdown; figures have paths relative to ``folder``."""
+def html_page(markdown: Path) -> str:
+    """Return a Markdown page as one HTML file, with its figures inside."""
 
-    def text(block: Block) -> str:
-        match block:
-            case Heading(words, level):
-                return f"{'#' * level} {words}"
-            case Shown(table, rows):
-                return table.markdown(rows)
-            case Drawing(caption, path):
-                return f"![{caption}]({os.path.relpath(path.resolve(), folder.resolve())})\n\n{caption}"
-            case words:
-                return words.replace("\n* ", "\n\\* ") if not words.startswith("* ") else f"\\{words}"
+    def embedded(match: re.Match[str]) -> str:
+        data = (markdown.parent / match[1]).read_bytes()
+        return f'src="data:image/png;base64,{base64.b64encode(data).decode()}"'
 
-    return "\n\n".join(map(text, content)) + "\n"
-
-
-def html_page(content: Sequence[Block]) -> str:
-    """Return the page as one HTML file, with its figures inside."""
-
-    def text(block: Block) -> str:
-        match block:
-            case Heading(words, level):
-                return f"<h{level}>{html.escape(words)}</h{level}>"
-            case Shown(table, rows):
-                return table.html(rows)
-            case Drawing(caption, path):
-                image = f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
-                caption = html.escape(caption)
-                return f'<figure><img alt="{caption}" src="{image}"><figcaption>{caption}</figcaption></figure>'
-            case words:
-                return "".join(map(_html_paragraph, words.split("\n\n")))
-
-    head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{TITLE}</title><style>{STYLE}</style>'
-    return head + "\n".join(map(text, content)) + "</html>\n"
-
-
-def _html_paragraph(text: str) -> str:
-    escaped = html.escape(text)
-    for mark, tag in ((r"\*\*", "b"), ("`", "code"), (r"\*", "i")):
-        escaped = re.sub(rf"{mark}(\S[^*`]*?){mark}", rf"<{tag}>\1</{tag}>", escaped)
-    if not text.startswith("- "):
-        return f"<p>{escaped}</p>"
-    return f"<ul>{''.join(f'<li>{line[2:]}</li>' for line in escaped.splitlines())}</ul>"
+    body = MarkdownIt("commonmark", {"html": False}).enable("table").render(markdown.read_text(encoding="utf-8"))
+    title = html.escape(TEXTS["page"]["title"])
+    head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
+    return head + re.sub(r'src="([^"]+)"', embedded, body) + "</html>\n"

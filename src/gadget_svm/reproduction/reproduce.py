@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gadget_svm.report.machine import machine
-from gadget_svm.reproduction import published_numbers
 from gadget_svm.reproduction.headings import AS_PRINTED, PERSISTENT, READINGS
 from gadget_svm.reproduction.methods import METHODS, Budget
 from gadget_svm.reproduction.network_study import Setup, run_setup, setups, study_row, trials_of
+from gadget_svm.reproduction.published_numbers import GISETTE_LAMBDA, PUBLISHED, SETS, SPEEDUP
 from gadget_svm.reproduction.store import Result, Store, code_digest
 from gadget_svm.reproduction.tables import Row, better, summarise
 from gadget_svm.reproduction.trials import Trial, fingerprint, majority_percent
@@ -114,7 +114,7 @@ class Reproduction:
 
         data_folders(self.data_dir)  # refuses a missing folder once, not once per data set
         found = {}
-        for name in (*published_numbers.SETS, "gisette"):
+        for name in (*SETS, "gisette"):
             if elsewhere := self._elsewhere(name):
                 self.missing[name] = elsewhere
                 continue
@@ -148,7 +148,7 @@ class Reproduction:
 
     def lam(self, name: str) -> float:
         """The paper's lambda; Gisette's is ours."""
-        return float(self.sets[name].lam or published_numbers.GISETTE_LAMBDA)
+        return float(self.sets[name].lam or GISETTE_LAMBDA)
 
     def budget(self, name: str) -> Budget:
         """How much work a method may do."""
@@ -239,7 +239,7 @@ class Reproduction:
 
     def _table2(self, name: str) -> list[Row]:
         """GADGET in both readings against centralised Pegasos; "wins" is the paper's lexicographic comparison."""
-        rows = {line.label: self._row(name, line, published_numbers.TABLE2) for line in TABLE2}
+        rows = {line.label: self._row(name, line, "table2") for line in TABLE2}
         for label, row in rows.items():
             row["promise"] = self._promise(name, row)
             for column, rival in (("wins", "pegasos"), ("wins_equal", "pegasos (as many examples)")):
@@ -261,7 +261,7 @@ class Reproduction:
         rows = []
         for line in TABLE3:
             results = self.results(name, line.method)
-            row = self._row(name, line, published_numbers.TABLE3)
+            row = self._row(name, line, "table3")
             worst = max(max(result["objective"]) for result in results)
             row["worst_gap_percent"] = 100 * (worst / row["optimum"] - 1)
             for column, key in (("promise_percent", "promise"), ("proven_percent", "gap")):
@@ -269,25 +269,25 @@ class Reproduction:
             rows.append(row)
         return rows
 
-    def _row(self, name: str, line: Line, published: dict[tuple[str, str], published_numbers.Figure]) -> Row:
+    def _row(self, name: str, line: Line, table: str) -> Row:
         """A line of Table 2 or 3, with its gap: how far the objective is above the certified optimum, in per cent."""
-        row = self._summary(name, line, published)
+        row = self._summary(name, line, table)
         optimum = self.result((name, "optimum", 0))["bound"]
         return row | {"optimum": optimum, "gap_percent": 100 * (row["objective_mean"] / optimum - 1)}
 
-    def _summary(self, name: str, line: Line, published: dict[tuple[str, str], published_numbers.Figure]) -> Row:
-        results, printed = self.results(name, line.method), published.get((name, line.published))
-        row = summarise(self.label(name), line.label, results, printed, line.last)
+    def _summary(self, name: str, line: Line, table: str) -> Row:
+        printed = PUBLISHED.get((table, name, line.published))
+        row = summarise(self.label(name), line.label, self.results(name, line.method), printed, line.last)
         return row | {"majority": majority_percent(self.sets[name])}
 
     def _table4(self, name: str) -> list[Row]:
         """With loading: every node reads its own file, the centre reads all rows; the paper's speed-up factor."""
-        rows = [self._summary(name, line, published_numbers.TABLE4) for line in TABLE4]
+        rows = [self._summary(name, line, "table4") for line in TABLE4]
         for row, place in zip(rows, ("nodes", "central"), strict=True):
             load = self.loading(name)[place]
             row |= {"load_seconds": load, "total_seconds": load + row["seconds_mean"]}
         factor = rows[0]["total_seconds"] / rows[1]["total_seconds"]
-        rows[0] |= {"speedup": factor, "paper_speedup": published_numbers.SPEEDUP.get(name)}
+        rows[0] |= {"speedup": factor, "paper_speedup": SPEEDUP.get(name)}
         rows[1] |= {"speedup": None, "paper_speedup": None}
         return rows
 

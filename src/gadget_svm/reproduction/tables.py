@@ -1,10 +1,9 @@
-"""Tables: one description of columns, title and caption, written as CSV, Markdown, HTML and LaTeX.
+"""Tables: one description of columns, title and caption, written as CSV, Markdown and LaTeX.
 
 Owns formatting and the statistics of a row. What the tables of the paper contain is in `headings`.
 """
 
 import csv
-import html
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,10 +15,6 @@ import numpy as np
 from gadget_svm.reproduction.published_numbers import Figure
 
 Row = dict[str, Any]
-MAJORITY_NOTE = (
-    "* The share of the majority class of the test rows: a model that answers this class for every row has this "
-    "accuracy too."
-)
 
 
 @dataclass(frozen=True)
@@ -43,25 +38,16 @@ class Table:
         """The text of every cell."""
         return [[column.show(row) for column in self.columns] for row in rows]
 
-    def note(self, rows: Sequence[Row]) -> str:
-        """The explanation of the mark at some accuracies; empty if there is none."""
-        return MAJORITY_NOTE if any("*" in cell for line in self.cells(rows) for cell in line) else ""
+    def has_marks(self, rows: Sequence[Row]) -> bool:
+        """Whether an accuracy is marked as the share of the majority class."""
+        return any("*" in cell for cells in self.cells(rows) for cell in cells)
 
     def markdown(self, rows: Sequence[Row]) -> str:
         """A Markdown table."""
-        head = [[column.heading for column in self.columns], ["---"] * len(self.columns)]
-        return "\n".join(f"| {' | '.join(line)} |" for line in head + self.cells(rows))
-
-    def html(self, rows: Sequence[Row]) -> str:
-        """An HTML table; every cell is escaped."""
-        kinds = [' class="text"' if column.is_text else "" for column in self.columns]
-
-        def line(tag: str, texts: Sequence[str]) -> str:
-            cells = (f"<{tag}{kind}>{html.escape(text)}</{tag}>" for kind, text in zip(kinds, texts, strict=True))
-            return f"<tr>{''.join(cells)}</tr>"
-
-        lines = [line("th", [column.heading for column in self.columns])]
-        return f"<table>{''.join(lines + [line('td', texts) for texts in self.cells(rows)])}</table>"
+        heading = [column.heading for column in self.columns]
+        rule = [":---" if column.is_text else "---:" for column in self.columns]
+        lines = [heading, rule, *([cell.replace("*", r"\*") for cell in cells] for cells in self.cells(rows))]
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
     def latex(self, rows: Sequence[Row]) -> str:
         """A ``tabular`` with the rules of booktabs, to be read with ``\\input``."""
