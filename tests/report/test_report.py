@@ -11,7 +11,7 @@ from gadget_svm.report import require_plotly, write_report
 from gadget_svm.report.curves import column, kind_of_axis, objective_figure
 from gadget_svm.report.formatting import count, number, percent, size
 from gadget_svm.report.graph import histogram, network_figure, quality
-from gadget_svm.report.lost_nodes import lost_nodes, marked
+from gadget_svm.report.lost_nodes import lost_nodes, mark_lost
 from gadget_svm.report.page import cards, network_caption, nodes_caption, nodes_table, tiles
 from gadget_svm.topologies import build
 
@@ -217,7 +217,7 @@ def bereft(n_nodes: int = 6, judged: int | None = None, **node: object) -> dict:
     for i in (2, 3):
         run["nodes"][i] |= {"test_accuracy": 0.111, "train_objective": 77.0} if not node else {}
     judged = n_nodes if judged is None else judged
-    run["nodes"], run["average"] = marked(
+    run["nodes"], run["average"] = mark_lost(
         run["nodes"][:judged], run["average"], lost_nodes(run["events"]), run["parameters"]["nodes"]
     )
     return run
@@ -233,7 +233,7 @@ def test_lost_is_who_is_not_back_at_the_end():
 
 def test_records_without_losses_stay_as_they_are():
     run = summary(4)
-    assert marked(run["nodes"], run["average"], {}, 4) == (run["nodes"], run["average"])
+    assert mark_lost(run["nodes"], run["average"], {}, 4) == (run["nodes"], run["average"])
 
 
 def test_rows_of_the_average_are_those_of_nodes_that_are_here():

@@ -49,7 +49,7 @@ def size(nbytes: Any) -> str:
     return f"{nbytes:.3g} TB"
 
 
-def absences(history: Iterable[Mapping[str, Any]]) -> str:
+def describe_losses(history: Iterable[Mapping[str, Any]]) -> str:
     """Who was lost on the way and who came back, and what could not be saved, in one line; nothing if nothing was."""
     said: list[str] = []
     away: dict[int, int] = {}  # actors, and where it is said of them

@@ -9,7 +9,7 @@ import numpy as np
 from gadget_svm.core.network import Network
 from gadget_svm.report.curves import BLUE, dressed
 from gadget_svm.report.formatting import finite
-from gadget_svm.report.lost_nodes import absence, entry, present
+from gadget_svm.report.lost_nodes import absence, live_nodes, table_entry
 from gadget_svm.report.needs import require_plotly
 
 MOST_DRAWN = 300
@@ -23,7 +23,7 @@ def quality(nodes: Sequence[Node]) -> tuple[str, list[float | None]]:
     Of nodes whose rows are elsewhere the objective may not be known; without test rows they differ in rows alone.
     A lost node has no value.
     """
-    here = present(nodes)
+    here = live_nodes(nodes)
     accuracy, objective = ([finite(node.get(key)) for node in here] for key in ("test_accuracy", "train_objective"))
     if len(set(accuracy)) > 1 or (accuracy.count(None) == 0 and objective.count(None) == len(here) > 0):
         return "test accuracy, %", _values(nodes, "test_accuracy", 100)
@@ -109,7 +109,7 @@ def describe(network: Network, node: Node) -> str:
     i = int(node["node"])
     near = network.indices[network.indptr[i] : network.indptr[i + 1]].tolist()
     shown = ", ".join(map(str, near[:12])) + (", ..." if len(near) > 12 else "")
-    name, node = entry(node)
+    name, node = table_entry(node)
     lines = [f"<b>node {escape(name)}</b>", f"{node.get('rows', '?')} rows"]
     for key, words in (("test_accuracy", "test accuracy"), ("train_accuracy", "train accuracy")):
         if (value := finite(node.get(key))) is not None:

@@ -22,7 +22,7 @@ def lost_nodes(events: Iterable[Mapping[str, Any]]) -> dict[int, int]:
     return lost
 
 
-def marked(nodes: Sequence[Node], average: Node, lost: Mapping[int, int], n_nodes: int) -> tuple[list[Node], Node]:
+def mark_lost(nodes: Sequence[Node], average: Node, lost: Mapping[int, int], n_nodes: int) -> tuple[list[Node], Node]:
     """Records of nodes that say who is lost, and that of the average with the rows of the others alone.
 
     Where not all nodes were judged, these are not known.
@@ -30,11 +30,11 @@ def marked(nodes: Sequence[Node], average: Node, lost: Mapping[int, int], n_node
     said = [node | ({"lost": lost[node["node"]]} if node["node"] in lost else {}) for node in nodes]
     if not lost:
         return said, average
-    rows = sum(node["rows"] for node in present(said)) if len(nodes) == n_nodes else None
+    rows = sum(node["rows"] for node in live_nodes(said)) if len(nodes) == n_nodes else None
     return said, average | {"rows": rows}
 
 
-def present(nodes: Iterable[Node]) -> list[Node]:
+def live_nodes(nodes: Iterable[Node]) -> list[Node]:
     """The nodes that are not lost."""
     return [node for node in nodes if node.get("lost") is None]
 
@@ -44,7 +44,7 @@ def absence(node: Node) -> str:
     return "" if node.get("lost") is None else f"lost at iteration {node['lost']:,}"
 
 
-def entry(node: Node) -> tuple[str, Node]:
+def table_entry(node: Node) -> tuple[str, Node]:
     """A node's name and record for a table; a lost one's name says so, and there are no figures."""
     if node.get("lost") is None:
         return str(node["node"]), node

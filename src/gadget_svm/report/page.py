@@ -11,8 +11,8 @@ from gadget_svm.core.network import Network
 from gadget_svm.data.uris import place_of, write
 from gadget_svm.report import curves, graph
 from gadget_svm.report.assets import CSS, SCRIPT
-from gadget_svm.report.formatting import absences, at_most, count, number, percent, size
-from gadget_svm.report.lost_nodes import entry, present
+from gadget_svm.report.formatting import at_most, count, describe_losses, number, percent, size
+from gadget_svm.report.lost_nodes import live_nodes, table_entry
 from gadget_svm.report.machine import machine
 from gadget_svm.report.needs import require_plotly
 
@@ -63,7 +63,7 @@ def page(summary: dict[str, Any], history: Sequence[dict[str, Any]], network: Ne
 
 def lead(summary: dict[str, Any], network: Network, history: Sequence[dict[str, Any]] = ()) -> str:
     """What was done, in two sentences, and who was lost on the way."""
-    data, why, missed = summary["dataset"], str(summary["why"]), absences(history)
+    data, why, missed = summary["dataset"], str(summary["why"]), describe_losses(history)
     return (
         f"{network.n:,} nodes on a {network.name} graph learned a linear support vector machine from "
         f"{data['rows']:,} rows of {data['features']:,} features without sharing a row: they exchange weight "
@@ -75,7 +75,7 @@ def tiles(summary: dict[str, Any]) -> str:
     """The figures to remember."""
     key = "train_accuracy" if summary["average"].get("test_accuracy") is None else "test_accuracy"
     words = key.replace("_", " ")
-    known = [node[key] for node in present(summary["nodes"]) if node.get(key) is not None]
+    known = [node[key] for node in live_nodes(summary["nodes"]) if node.get(key) is not None]
     shown = [
         *((percent(min(known)), f"{words}, worst node") for _ in known[:1]),
         (percent(summary["average"].get(key)), f"{words}, network average"),
@@ -166,7 +166,7 @@ def network_caption(summary: dict[str, Any], network: Network) -> str:
             f"{network.n:,} nodes: a drawing of more than {graph.MOST_DRAWN} nodes is a blot, so this shows how many "
             f"nodes have which {words.rstrip(', %')}."
         )
-    grey = " Grey nodes are lost." if len(present(summary["nodes"])) < len(summary["nodes"]) else ""
+    grey = " Grey nodes are lost." if len(live_nodes(summary["nodes"])) < len(summary["nodes"]) else ""
     return f"Who gossips with whom. The colour is a node's {words.rstrip(', %')}; rest on a node for its details.{grey}"
 
 
@@ -182,7 +182,7 @@ def nodes_caption(summary: dict[str, Any]) -> str:
 
 def nodes_table(summary: dict[str, Any]) -> str:
     """One row per node, and the network average."""
-    rows = [_node_row(*entry(node)) for node in summary["nodes"]]
+    rows = [_node_row(*table_entry(node)) for node in summary["nodes"]]
     rows.append(_node_row("average", {"rows": summary["dataset"]["rows"], **summary["average"]}, ' class="total"'))
     head = "".join(f"<th>{name}</th>" for name in ("node", "rows", "train accuracy", "test accuracy", "objective"))
     table = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
