@@ -14,7 +14,7 @@ from benchmarks import common, gaps, peers
 from benchmarks.__main__ import NAMES, main
 from benchmarks.common import Table, generated, publish_tables, ratio
 from benchmarks.fresh import in_fresh_process
-from benchmarks.paper_scale import keep, kept, zipf_rows
+from benchmarks.paper_scale import load_rows, save_rows, zipf_rows
 from benchmarks.peers import LINEAR, Best, Peer, Try, best_settings
 from benchmarks.scale import rounds_to
 
@@ -133,7 +133,7 @@ def test_a_run_is_watched_until_its_gap_and_repeated_by_the_clock(tmp_path, monk
 
 def test_memory_is_that_of_a_process_of_its_own(tmp_path):
     X, y = zipf_rows(200, 2000, 10)
-    keep(tmp_path, X, y)
+    save_rows(tmp_path, X, y)
     got = in_fresh_process("benchmarks.paper_scale:certify", folder=str(tmp_path), lam=0.01, seconds=30)
     assert got["nnz"] == 2000
     assert got["bound"] <= got["objective"]
@@ -153,7 +153,7 @@ def test_generated_rows_have_the_shape_asked_for(tmp_path, features, per_row):
     assert rows.max() < features
     np.testing.assert_allclose(np.asarray(X.multiply(X).sum(axis=1)), 1.0)
     assert set(np.unique(y)) == {-1, 1}
-    keep(tmp_path, X, y)
-    again, labels = kept(str(tmp_path))
+    save_rows(tmp_path, X, y)
+    again, labels = load_rows(str(tmp_path))
     assert (again != X).nnz == 0
     np.testing.assert_array_equal(labels, y)
