@@ -130,9 +130,10 @@ def main(quick: bool = False) -> None:
         "five, and a round's mail is one more: too much for this machine, so only that is measured there.",
         "What Ray adds: a call into every actor and back for each batch of rounds, and in each round one message from "
         "every actor to every other that has a neighbour with it, which 100 nodes of 123 features show by themselves; "
-        "the vectors between actors are copied into the message and out of it. One actor sends nothing and runs fused, as the "
-        "simulator does: what is left is the call, and that it has one thread where the simulator has all. All actors "
-        "of this table share one machine, so more of them do not bring more cores than the simulator's threads have.",
+        "the vectors between actors are copied into the message and out of it. One actor sends nothing and runs fused "
+        "iterations, as the simulator does: what is left is the call, and that it has one thread where the simulator "
+        "has all. All actors of this table share one machine, so more of them do not bring more cores than the "
+        "simulator's threads have.",
     ]
     publish_tables("ray_rounds", "Rounds on Ray beside the simulator", notes, [table], quick=quick)
 

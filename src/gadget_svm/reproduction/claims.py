@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-from gadget_svm.reproduction.headings import AS_PRINTED, PERSISTENT
+from gadget_svm.reproduction.headings import READINGS
 from gadget_svm.reproduction.tables import Row
 
 Rows = dict[str, list[Row]]
@@ -23,29 +23,31 @@ def _sets(table: list[Row]) -> dict[str, Methods]:
     return found
 
 
-def _verdict(table: list[Row], holds: Callable[[Methods], bool], figures: Callable[[Methods], str]) -> str:
-    """On how many of the data sets something holds, and the figures of each."""
+def _claim(
+    text: str, table: list[Row], holds: Callable[[Methods], bool], figures: Callable[[Methods], str], more: str = ""
+) -> str:
+    """The claim, the number of data sets on which it holds, and the figures of each."""
     sets = _sets(table)
     good = sum(holds(methods) for methods in sets.values())
     word = {0: "does not hold", len(sets): "holds"}.get(good, f"holds on {good} of {len(sets)} data sets")
-    return f"{word}. {'; '.join(f'{name} {figures(methods)}' for name, methods in sets.items())}."
+    listed = "; ".join(f"{name} {figures(methods)}" for name, methods in sets.items())
+    return f"**{text}**: {word}. {listed}.{more}"
 
 
-def _of_both(
-    claim: str, table: list[Row], holds: Callable[[Row, Methods], bool], figures: Callable[[Row, Methods], str]
-) -> str:
-    """A claim about GADGET against Table 2, for both readings."""
-    printed, persistent = (_of_reading(reading, table, holds, figures) for reading in (AS_PRINTED, PERSISTENT))
-    return f"**{claim}**. As printed: {printed} Persistent mass: {persistent}"
+def _about_gadget(
+    text: str, table: list[Row], holds: Callable[[Row, Methods], bool], figures: Callable[[Row, Methods], str],
+    more: str = "",
+) -> str:  # fmt: skip
+    """A claim about GADGET, for the readings that the table has."""
+
+    def verdict(reading: str) -> str:
+        name = reading.removeprefix("gadget ")
+        return _claim(f"{text} {name}", table, lambda m: holds(m[reading], m), lambda m: figures(m[reading], m), more)
+
+    return "\n- ".join(verdict(reading) for reading in READINGS if any(row["method"] == reading for row in table))
 
 
-def _of_reading(
-    reading: str, table: list[Row], holds: Callable[[Row, Methods], bool], figures: Callable[[Row, Methods], str]
-) -> str:
-    return _verdict(table, lambda m: holds(m[reading], m), lambda m: figures(m[reading], m))
-
-
-def _against(rivals: tuple[str, ...], unit: str, show: Callable[[Row], str]) -> Callable[[Row, Methods], str]:
+def _against(*rivals: str, unit: str, show: Callable[[Row], str]) -> Callable[[Row, Methods], str]:
     return lambda mine, m: f"{show(mine)} against {' and '.join(show(m[rival]) for rival in rivals)} {unit}"
 
 
@@ -70,9 +72,14 @@ def _objective(row: Row) -> str:
     return f"{row['objective_mean']:.3g}"
 
 
+def _excess(row: Row) -> float:
+    """The objective above the certified optimum."""
+    return float(row["objective_mean"] - row["optimum"])
+
+
 def reaches_published(rows: Rows) -> str:
     """Ours against the paper's own figure for GADGET."""
-    return _of_both(
+    return _about_gadget(
         "GADGET reaches the accuracy that the paper prints for it",
         [row for row in rows["table2"] if row["paper_accuracy"] is not None],
         lambda mine, _: bool(mine["accuracy_mean"] >= mine["paper_accuracy"]),
@@ -82,34 +89,35 @@ def reaches_published(rows: Rows) -> str:
 
 def near_optimum(rows: Rows) -> str:
     """Averaged GADGET against LIBLINEAR on all rows: the accuracy is reached, the objective is not."""
-    claim = "Averaged GADGET is within one per cent of LIBLINEAR on the pooled rows"
-    verdict = _of_both(claim, rows["table2"], _as_accurate("liblinear"), _against(("liblinear",), "%", _accuracy))
-    objectives = "; ".join(
-        f"{name} {_objective(m[AS_PRINTED])} as printed and {_objective(m[PERSISTENT])} with persistent mass, where the "
-        f"optimum is {_objective(m['liblinear'])}"
-        for name, m in _sets(rows["table2"]).items()
-    )
-    return f"{verdict} The objective is not near the optimum: {objectives}."
+
+    def figures(mine: Row, m: Methods) -> str:
+        central = m["liblinear"]
+        return (
+            f"{_accuracy(mine)} against {_accuracy(central)} %, with an objective of {_objective(mine)} against "
+            f"{_objective(central)}"
+        )
+
+    claim = "Averaged GADGET is within one per cent of the accuracy of LIBLINEAR on the pooled rows"
+    return _about_gadget(claim, rows["table2"], _as_accurate("liblinear"), figures)
 
 
 def comparable_to_centralised(rows: Rows) -> str:
     """Section 4.5.1."""
     claim = '"The performance of the GADGET SVM is comparable to the centralized algorithm"'
-    return _of_both(claim, rows["table2"], _as_accurate("pegasos"), _against(("pegasos",), "%", _accuracy))
+    figures = _against("pegasos", unit="%", show=_accuracy)
+    return _about_gadget(claim, rows["table2"], _as_accurate("pegasos"), figures)
 
 
 def distributed_is_better(rows: Rows) -> str:
     """Section 4.1: the conjecture, by the lexicographic comparison of (accuracy, time)."""
     winner = {True: "GADGET", False: "Pegasos"}
-    verdict = _of_both(
+    return _about_gadget(
         'The conjecture that "the performance of the Distributed model is better than that of the Centralized"',
         rows["table2"],
         lambda mine, _: bool(mine["wins"]),
         lambda mine, _: f"{winner[mine['wins']]} wins, with as many examples {winner[mine['wins_equal']]}",
-    )
-    return (
-        f"{verdict} GADGET's nodes together see as many examples in an iteration as there are nodes; where Pegasos is "
-        "given as many, the advantage is smaller or gone."
+        " GADGET's nodes together see as many examples in an iteration as there are nodes; where Pegasos is given as "
+        "many, the advantage is smaller or gone.",
     )
 
 
@@ -119,78 +127,62 @@ def centralised_is_faster(rows: Rows) -> str:
         '"The training time of the centralized model often outperforms the distributed one when data loading time is '
         'not included"'
     )
-    return _of_both(claim, rows["table2"], _slower("pegasos"), _against(("pegasos",), "s", _seconds))
+    return _about_gadget(claim, rows["table2"], _slower("pegasos"), _against("pegasos", unit="s", show=_seconds))
 
 
 def better_than_online(rows: Rows) -> str:
     """Section 4.5.2."""
-    rivals = ("svm-perf", "svm-sgd")
-    verdict = _of_table3(
-        '"GADGET SVM has comparable or better performance than both SVM-Perf and SVM-SGD"', rows,
-        _as_accurate(*rivals), _against(rivals, "%", _accuracy),
-    )  # fmt: skip
-    return f"{verdict} Both see one node's rows only. SVM-SGD's accuracy is that of its last iterate."
+    return _about_gadget(
+        '"GADGET SVM has comparable or better performance than both SVM-Perf and SVM-SGD"',
+        rows["table3"],
+        _as_accurate("svm-perf", "svm-sgd"),
+        _against("svm-perf", "svm-sgd", unit="%", show=_accuracy),
+        " Both see one node's rows only. SVM-SGD's accuracy is that of its last iterate.",
+    )
 
 
 def sgd_is_faster(rows: Rows) -> str:
     """Section 4.5.2."""
     claim = '"SVM SGD also proved to be faster than GADGET"'
-    return _of_table3(claim, rows, _slower("svm-sgd"), _against(("svm-sgd",), "s", _seconds))
-
-
-def _of_table3(
-    claim: str, rows: Rows, holds: Callable[[Row, Methods], bool], figures: Callable[[Row, Methods], str]
-) -> str:
-    """A claim about GADGET with persistent mass, the reading of Table 3."""
-    return f"**{claim}**. Persistent mass: {_of_reading(PERSISTENT, rows['table3'], holds, figures)}"
+    return _about_gadget(claim, rows["table3"], _slower("svm-sgd"), _against("svm-sgd", unit="s", show=_seconds))
 
 
 def perf_is_slower(rows: Rows) -> str:
     """Section 4.5.2."""
 
-    def slowest(m: Methods) -> Row:
-        return max(m[PERSISTENT], m["svm-sgd"], key=lambda row: float(row["seconds_mean"]))
+    def slower(mine: Row, m: Methods) -> Row:
+        return max(mine, m["svm-sgd"], key=lambda row: float(row["seconds_mean"]))
 
-    verdict = _verdict(
+    return _about_gadget(
+        '"SVM-Perf was noted to take substantially longer than both" SVM-SGD and GADGET, at least twice as long',
         rows["table3"],
-        lambda m: bool(m["svm-perf"]["seconds_mean"] >= 2 * slowest(m)["seconds_mean"]),
-        lambda m: f"{_seconds(m['svm-perf'])} s against {_seconds(slowest(m))} s",
+        lambda mine, m: bool(m["svm-perf"]["seconds_mean"] >= 2 * slower(mine, m)["seconds_mean"]),
+        lambda mine, m: f"{_seconds(m['svm-perf'])} s against {_seconds(slower(mine, m))} s",
     )
-    claim = '"SVM-Perf was noted to take substantially longer than both" GADGET (persistent mass) and SVM-SGD'
-    return f"**{claim}, at least twice as long as the slower**: {verdict}"
 
 
 def perf_keeps_its_promise(rows: Rows) -> str:
     """SVM-Perf promises an objective within its epsilon of the optimum."""
-    verdict = _verdict(
+    return _claim(
+        "SVM-Perf on all rows ends within its epsilon of 0.001 of the optimum",
         rows["table2"],
         lambda m: _excess(m["svm-perf (all rows)"]) <= 1e-3,
         lambda m: f"{_excess(m['svm-perf (all rows)']):.2g} above",
     )
-    return f"**SVM-Perf on all rows ends within its epsilon of 0.001 of the optimum**: {verdict}"
-
-
-def _excess(row: Row) -> float:
-    """The objective above the certified optimum."""
-    return float(row["objective_mean"] - row["optimum"])
 
 
 def pegasos_keeps_its_promise(rows: Rows) -> str:
     """The theorem of Pegasos: c^2 (1 + ln T) / (2 lambda T)."""
-    verdict = _verdict(
+    return _claim(
+        "Pegasos is within what its theorem promises, which with these lambdas is little",
         rows["table2"],
         lambda m: bool(_excess(m["pegasos"]) <= m["pegasos"]["promise"]),
         lambda m: f"{_excess(m['pegasos']):.3g} above, {m['pegasos']['promise']:.3g} promised",
     )
-    return f"**Pegasos is within what its theorem promises, which with these lambdas is little**: {verdict}"
 
 
 def admm_keeps_its_promise(rows: Rows) -> str:
     """MoM-DSVM promises a duality gap: its own multipliers and the certified optimum have to agree."""
-
-    def holds(m: Methods) -> bool:
-        row = m["mom-dsvm"]
-        return bool(max(row["worst_gap_percent"], row["proven_percent"]) <= row["promise_percent"])
 
     def figures(m: Methods) -> str:
         row = m["mom-dsvm"]
@@ -198,9 +190,14 @@ def admm_keeps_its_promise(rows: Rows) -> str:
         bound = f"at most {proven:.2g} % by its own proof" if math.isfinite(proven) else "without proof"
         return f"{row['worst_gap_percent']:.2g} % ({bound}, after {row['iterations_mean']:,.0f} iterations)"
 
-    promise = max(float(row["promise_percent"]) for row in rows["table3"] if row["method"] == "mom-dsvm")
-    claim = f"MoM-DSVM ends within the {promise:g} % of the optimum that it promises, at its worst node"
-    return f"**{claim}**: {_verdict(rows['table3'], holds, figures)}"
+    table = [row for row in rows["table3"] if row["method"] == "mom-dsvm"]
+    promise = max(float(row["promise_percent"]) for row in table)
+    return _claim(
+        f"MoM-DSVM ends within the {promise:g} % of the optimum that it promises, at its worst node",
+        table,
+        lambda m: max(m["mom-dsvm"][f"{key}_percent"] for key in ("worst_gap", "proven")) <= promise,
+        figures,
+    )
 
 
 def broadcasting_costs_more(rows: Rows) -> str:
@@ -212,15 +209,12 @@ def broadcasting_costs_more(rows: Rows) -> str:
     def figures(row: Row) -> str:
         return f"{_objective(row)} after {row['messages']:,.0f}"
 
-    verdict = _verdict(
+    return _about_gadget(
+        'MoM-DSVM broadcasts, "thereby having a higher communication cost" per iteration than GADGET',
         rows["table3"],
-        lambda m: rate(m["mom-dsvm"]) > rate(m[PERSISTENT]),
-        lambda m: f"objective {figures(m['mom-dsvm'])} messages, GADGET {figures(m[PERSISTENT])}",
+        lambda mine, m: rate(m["mom-dsvm"]) > rate(mine),
+        lambda mine, m: f"objective {figures(m['mom-dsvm'])} messages, GADGET {figures(mine)}",
     )
-    sets = _sets(rows["table3"]).values()
-    fewer = sum(m["mom-dsvm"]["messages"] < m[PERSISTENT]["messages"] for m in sets)
-    claim = 'MoM-DSVM broadcasts, "thereby having a higher communication cost" per iteration than GADGET'
-    return f"**{claim} (persistent mass)**: {verdict} In all it sends fewer messages than GADGET on {fewer} of {len(sets)}."
 
 
 def authors_program(rows: Rows) -> str:
@@ -235,24 +229,21 @@ def authors_program(rows: Rows) -> str:
 
 def loading_helps(rows: Rows) -> str:
     """Appendix B."""
-    table = [row for row in rows.get("table4", []) if row["method"] == PERSISTENT]
-    verdict = _verdict(
-        table,
-        lambda m: bool(m[PERSISTENT]["speedup"] < 1),
-        lambda m: f"{m[PERSISTENT]['speedup']:.2f} (paper {m[PERSISTENT]['paper_speedup']:.2f})",
+    return _about_gadget(
+        'With loading, GADGET is faster (a factor below 1; the paper: "in four of the seven datasets")',
+        rows.get("table4", []),
+        lambda mine, _: bool(mine["speedup"] < 1),
+        lambda mine, _: f"{mine['speedup']:.2f} (paper {mine['paper_speedup']:.2f})",
     )
-    claim = 'With loading, GADGET is faster (a factor below 1; the paper: "in four of the seven datasets")'
-    return f"**{claim}**. Persistent mass: {verdict}" if table else ""
 
 
 def equals_majority(rows: Rows) -> str:
     """Accuracies, ours and the paper's, that a model reaches that always answers the majority class."""
     found: dict[str, list[str]] = {}
-    for part in ("table2", "table3"):
-        for row in rows[part]:
-            for key, where in (("accuracy_mean", ""), ("paper_accuracy", " in the paper")):
-                if row[key] is not None and f"{row[key]:.2f}" == f"{row['majority']:.2f}":
-                    found.setdefault(f"{row['dataset']} ({row['majority']:.2f} %)", []).append(row["method"] + where)
+    for row in rows["table2"] + rows["table3"]:
+        for key, where in (("accuracy_mean", ""), ("paper_accuracy", " in the paper")):
+            if row[key] is not None and f"{row[key]:.2f}" == f"{row['majority']:.2f}":
+                found.setdefault(f"{row['dataset']} ({row['majority']:.2f} %)", []).append(row["method"] + where)
     listed = "; ".join(f"{name}: {', '.join(dict.fromkeys(methods))}" for name, methods in found.items())
     return listed and (
         f"**Accuracies that equal the share of the majority class of the test rows**, marked * in the tables: {listed}."

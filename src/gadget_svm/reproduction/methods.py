@@ -174,5 +174,6 @@ METHODS: dict[str, Callable[[Trial, Budget], Result]] = {
     "svm-perf": lambda trial, b: run_shards(trial, make_baseline("svm-perf"), b.perf_seconds),
     "svm-sgd": lambda trial, b: run_shards(trial, make_baseline("svm-sgd", epochs=b.epochs)),
     "authors-program": lambda trial, _: run_shards(trial, make_baseline("authors-program")),
+    "loading": lambda trial, _: trial.loading_seconds(),
 }
 """What is run for a row of a table or a line of a figure, by name."""

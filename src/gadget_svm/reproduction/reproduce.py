@@ -53,10 +53,10 @@ TABLE4 = (Line(PERSISTENT, "gadget", "gadget"), Line("pegasos", "pegasos", "pega
 METHODS_OF = {
     "table2": (*dict.fromkeys(line.method for line in TABLE2), "optimum"),
     "table3": (*(line.method for line in TABLE3), "optimum"),
-    "table4": tuple(line.method for line in TABLE4),
+    "table4": (*(line.method for line in TABLE4), "loading"),
     "figures": ("gadget-trace", "pegasos-trace", "liblinear"),
 }
-ONCE = ("liblinear", "optimum", "svm-perf-all", "gadget-trace", "pegasos-trace")
+ONCE = ("liblinear", "optimum", "svm-perf-all", "gadget-trace", "pegasos-trace", "loading")
 """Methods with one trial: they draw nothing, or a figure shows the first trial only."""
 PARTS = ("table1", "table2", "table3", "table4", "figures", "network")
 FEWER_ITERATIONS = {"ccat": 3000}
@@ -162,8 +162,6 @@ class Reproduction:
         methods = dict.fromkeys(method for part in parts for method in METHODS_OF.get(part, ()))
         for name in self.sets:
             yield from (partial(self.result, cell) for method in methods for cell in self.cells(name, method))
-        if "table4" in parts:
-            yield from (partial(self.loading, name) for name in self.sets)
         if "network" in parts:
             yield from (partial(self._network, setup, i) for setup in self._setups for i in self._repeats(setup))
 
@@ -181,15 +179,9 @@ class Reproduction:
         budget = self.budget(name)
         return self._stored(
             name, method, f"{name}, {method}, trial {number + 1}",
-            lambda: METHODS[method](self._trial(name, number), budget),
+            lambda: METHODS[method](Trial(self.sets[name], self.lam(name), self.nodes, number), budget),
             nodes=self.nodes, trial=number, budget=asdict(budget),
         )  # fmt: skip
-
-    def loading(self, name: str) -> Result:
-        """How long it takes to read a data set, in one place and at the nodes."""
-        return self._stored(
-            name, "loading", f"{name}, reading files", lambda: self._trial(name, 0).loading_seconds(), nodes=self.nodes
-        )
 
     def _network(self, setup: Setup, trial: int) -> Result:
         name = self._studied
@@ -201,9 +193,6 @@ class Reproduction:
             name, "network", label, lambda: run_setup(setup, self.sets[name], self.lam(name), trial),
             trial=trial, **asdict(setup),
         )  # fmt: skip
-
-    def _trial(self, name: str, number: int) -> Trial:
-        return Trial(self.sets[name], self.lam(name), self.nodes, number)
 
     def _stored(self, name: str, method: str, label: str, compute: Callable[[], Result], **key: Any) -> Result:
         """A stored result. Its key has the rows, the code, and the machine that the seconds are of."""
@@ -284,7 +273,7 @@ class Reproduction:
         """With loading: every node reads its own file, the centre reads all rows; the paper's speed-up factor."""
         rows = [self._summary(name, line, "table4") for line in TABLE4]
         for row, place in zip(rows, ("nodes", "central"), strict=True):
-            load = self.loading(name)[place]
+            load = self.result((name, "loading", 0))[place]
             row |= {"load_seconds": load, "total_seconds": load + row["seconds_mean"]}
         factor = rows[0]["total_seconds"] / rows[1]["total_seconds"]
         rows[0] |= {"speedup": factor, "paper_speedup": SPEEDUP.get(name)}
@@ -308,8 +297,3 @@ class Reproduction:
 
     def _repeats(self, setup: Setup) -> range:
         return range(trials_of(setup, self.trials))
-
-    def traces(self, name: str) -> tuple[dict[str, Any], float]:
-        """What a figure draws: the first trial's traces, and the optimum."""
-        drawn = {method: self.result((name, f"{method}-trace", 0))["trace"] for method in ("gadget", "pegasos")}
-        return drawn, float(self.result((name, "liblinear", 0))["objective"][0])
