@@ -174,9 +174,9 @@ def test_trace_ends_with_the_answer(problem, name):
 @pytest.mark.parametrize("name", EVERY_BASELINE)
 def test_evaluation_does_not_change_the_model(problem, name):
     free = make_baseline(name).fit(problem.X, problem.y, problem.lam)
-    judged = make_baseline(name).fit(problem.X, problem.y, problem.lam, evaluate=problem.evaluate)
+    evaluated = make_baseline(name).fit(problem.X, problem.y, problem.lam, evaluate=problem.evaluate)
     assert free.trace == []
-    assert np.allclose(free.w, judged.w, rtol=1e-9, atol=1e-12)
+    assert np.allclose(free.w, evaluated.w, rtol=1e-9, atol=1e-12)
 
 
 def test_clock_stops_during_evaluation(monkeypatch):
