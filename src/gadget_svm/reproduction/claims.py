@@ -221,7 +221,7 @@ def authors_program(rows: Rows) -> str:
     """The origin of the published 77 % on Adult."""
     row = _sets(rows["table2"]).get("adult", {}).get("authors' program")
     return "" if row is None else (
-        f"**The published {row['paper_accuracy']:.2f} % on Adult are those of an unfinished run**: a program that "
+        f"**The published {row['paper_accuracy']:.2f} % on Adult is the accuracy of an unfinished run**: a program that "
         f"behaves as the authors' gives {_accuracy(row)} % (± {row['accuracy_sd']:.2f}) after "
         f"{row['iterations_mean']:,.0f} steps, with an objective of {_objective(row)}."
     )  # fmt: skip

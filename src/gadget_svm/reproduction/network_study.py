@@ -81,18 +81,16 @@ def run_setup(setup: Setup, data: Any, lam: float, seed: int = 0) -> dict[str, A
 def study_row(setup: Setup, records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """All trials of a network as one row of the table: means, and deviations over the trials."""
     accuracies = [r["accuracies"] for r in records]
-    over_trials = {key: [r[key] for r in records] for key in ("objective", "messages", "bytes", "spectral_gap")}
-    noted = {
-        "accuracy_min": [min(values) for values in accuracies],
-        "disagreement": [r["disagreement"] for r in records],
-    }
+    noted = {"accuracy_min": [min(own) for own in accuracies], "disagreement": [r["disagreement"] for r in records]}
     return {
         **asdict(setup),
         "trials": len(records),
         "accuracy_mean": mean(accuracies),
         "accuracy_sd": spread(accuracies),
-        **{key: float(np.mean(values)) for key, values in (noted | over_trials).items()},
+        **{key: float(np.mean(values)) for key, values in noted.items()},
         **{f"{key}_sd": float(np.std(values)) if len(values) > 1 else None for key, values in noted.items()},
+        "objective_mean": float(np.mean([r["objective"] for r in records])),
+        **{key: float(np.mean([r[key] for r in records])) for key in ("messages", "bytes", "spectral_gap")},
     }
 
 
