@@ -16,7 +16,7 @@ from gadget_svm import Gadget, GadgetSVC, load_model, save_model
 from gadget_svm.algorithms import MomDsvm, Pdmm, edge_liveness
 from gadget_svm.algorithms import certificate as protocol
 from gadget_svm.algorithms.certificate import Certificate
-from gadget_svm.core.messages import ENVELOPE, Delivery, MessageBatch
+from gadget_svm.core.messages import HEADER_BYTES, Delivery, MessageBatch
 from gadget_svm.core.rows import Shares
 from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.estimator.problem import Problem
@@ -248,7 +248,7 @@ def test_without_faults_it_sends_one_vector_down_and_one_up_to_every_node(proble
     depth = int(network.hops(0).max())
     assert certificate.exchanges <= 3 * depth + 4
     vectors = 5 * 8 * (8 + 8 + 4 + 3)  # w; v, four sums, three counts
-    assert 0 <= certificate.nbytes - vectors - certificate.messages * (ENVELOPE + 16) <= 5 * 8 * 4
+    assert 0 <= certificate.nbytes - vectors - certificate.messages * (HEADER_BYTES + 16) <= 5 * 8 * 4
     assert certificate.messages <= 2 * network.n_edges + 3 * 5
     assert (runtime.messages, runtime.nbytes) == (before[0] + certificate.messages, before[1] + certificate.nbytes)
 
@@ -627,23 +627,45 @@ def test_the_protocol_in_python_and_compiled_agree_to_the_bit(monkeypatch, topol
         assert getattr(compiled, name) == getattr(python, name)
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("shape", ["ring", "complete", "random-regular:4", "tree"])
-def test_a_repeated_certificate_has_the_bits_and_the_cost_of_its_messages(shape, n_classes):
-    problem = make_problem(n_nodes=9, n_classes=n_classes)
-    network = build(shape, 9, seed=4)
-    repeats, sends = (make_runtime(problem, network=network) for _ in range(2))
+def compare_with_messages(network, n_classes):
+    """Three certificates that are computed, and those that an exchange of messages gives."""
+    problem = make_problem(n_nodes=network.n, n_classes=n_classes)
+    repeats, sends = (make_runtime(problem, network=network, exchange=exchange) for exchange in (None, Delivery))
     for _ in range(3):
         for runtime in (repeats, sends):
             runtime.advance(7)
-        sends._echo = None  # so that every certificate is one of messages
         ours, theirs = vars(repeats.certify()), vars(sends.certify())
         assert {name: np.asarray(value).tobytes() for name, value in ours.items()} == {
             name: np.asarray(value).tobytes() for name, value in theirs.items()
         }
-        assert ours["messages"] > 0
+        assert (ours["messages"] > 0) == (network.n > 1)
         assert (repeats.messages, repeats.nbytes) == (sends.messages, sends.nbytes)
     assert repeats._echo is not None
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("shape", ["ring", "complete", "random-regular:4", "tree", "star"])
+def test_a_computed_certificate_has_the_bits_and_the_cost_of_its_messages(shape, n_classes):
+    compare_with_messages(build(shape, 9, seed=4), n_classes)
+
+
+@settings(max_examples=50)
+@given(networks(directed=False, most=9))
+def test_it_has_on_any_graph(network):
+    compare_with_messages(network, 2)
+
+
+def test_it_has_where_messages_take_so_long_that_nodes_ask_again():
+    compare_with_messages(build("line", 60), 2)
+
+
+def test_a_computed_certificate_sends_no_vectors_to_find_out_how_it_would_go(problem, monkeypatch):
+    widths = []
+    monkeypatch.setattr(
+        engine, "Delivery", lambda messages: (widths.append(messages.vector.shape[1]), Delivery(messages))[1]
+    )
+    assert make_runtime(problem).certify().vectors == 10
+    assert set(widths) == {0}
 
 
 def test_a_lone_node_repeats_its_certificate_too():

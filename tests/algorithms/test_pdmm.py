@@ -20,7 +20,7 @@ from gadget_svm.core.rows import Rows, Shares
 from gadget_svm.faults import Crash, FaultContext, make_faults, wrap_all
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.kernels.dual import waking
-from gadget_svm.kernels.pdmm import FIRST_EASE, LONGEST_REST, STRETCH, next_in_turn
+from gadget_svm.kernels.pdmm import FIRST_EASE, LONGEST_REST, STRETCH, UNITS, in_scale, next_in_turn
 from gadget_svm.simulation import LocalRuntime
 from gadget_svm.topologies import build
 
@@ -544,3 +544,33 @@ def test_a_lone_node_goes_on_from_what_it_learned():
     model.partial_fit(X[:2], y[:2])
     across = before - np.linalg.lstsq(X[:2].T, before, rcond=None)[0] @ X[:2]
     assert model.coef_[0] @ across > 0.01 * across @ across  # not a sum of the two rows alone
+
+
+@pytest.mark.parametrize("n_nodes", [1, 2, 10])
+@pytest.mark.parametrize("scale", [2.0**-20, 2.0**20])
+def test_long_and_short_rows_are_solved_with_the_lam_that_goes_with_them(noisy, scale, n_nodes):
+    settings = {"fit_intercept": False, "tol": 1e-3, "max_iter": 3000, "random_state": 0}
+    plain = GadgetSVC(n_nodes, lam=LAM, **settings).fit(noisy.X, noisy.y)
+    scaled = GadgetSVC(n_nodes, lam=LAM * scale**2, **settings).fit(noisy.X * scale, noisy.y)  # the same problem
+    assert scaled.converged_
+    np.testing.assert_allclose(scaled.coef_ * scale, plain.coef_, atol=0.1 * np.abs(plain.coef_).max())
+
+
+def test_one_node_alone_learns_an_intercept_beside_short_rows(noisy):
+    scale = 1e-3
+    model = GadgetSVC(1, lam=LAM * scale**2, random_state=0).fit(noisy.X * scale, noisy.y)
+    assert model.converged_
+
+
+def test_a_first_penalty_is_bounded_only_where_rows_are_far_from_ordinary():
+    curve, length2 = np.array([2.0, 2.0, 2.0, 0.0]), np.array([5.0, 1e12, 1e-12, 1e-300])
+    assert in_scale(UNITS * curve, length2, curve, UNITS).tolist()[0] == 28.0
+    found = in_scale(np.full(4, 7.0) * [1, 1e30, 1e-30, 1e-300], length2, curve, UNITS)
+    np.testing.assert_allclose(found, [7.0, UNITS * 1e12, 0.1, 7e-300])
+
+
+@pytest.mark.parametrize("lam", [1e-2, 1e-3, 1e-4, 1e-5])
+def test_one_node_needs_no_more_iterations_than_two(noisy, lam):
+    one, two = (GadgetSVC(n, lam=lam, random_state=0).fit(noisy.X, noisy.y) for n in (1, 2))
+    assert one.converged_
+    assert one.n_iter_ <= 1.5 * two.n_iter_ + 5

@@ -582,6 +582,8 @@ def test_format_and_stdin(tmp_path):
     assert piped.exit_code == 0, piped.stderr
     same = [load_model(folder / "model.safetensors").coef_ for folder in (out, tmp_path / "piped")]
     assert np.array_equal(*same)
+    assert "reading stdin\nstdin: 60 rows" in piped.stderr
+    assert json.loads((tmp_path / "piped" / "summary.json").read_text())["dataset"]["note"] == "read from stdin"
     predicted = CliRunner().invoke(app, ["predict", str(out), "-", *options], input=text)
     assert "of 60 rows" in predicted.stdout, predicted.output
 
@@ -636,7 +638,7 @@ def test_options_of_the_algorithm_reach_it():
     algorithm = make_algorithm(order)
     assert (algorithm.gossip, algorithm.gossip_rounds, algorithm.local_steps) == ("pairwise", 3, 2)
     assert (algorithm.average, algorithm.project, algorithm.solver) == (False, False, "pegasos")
-    assert make_algorithm(Order("x", rounds="mix", settings=["persist=none", "gamma=1e-3"])).gamma == 0.001
+    assert make_algorithm(Order("x", rounds="mix", settings=["mass=restarted", "gamma=1e-3"])).gamma == 0.001
 
 
 def test_defaults_that_depend_on_the_data():

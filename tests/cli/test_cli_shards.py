@@ -12,7 +12,7 @@ from gadget_svm import GadgetSVC, load_model
 from gadget_svm.cli import train
 from gadget_svm.cli.app import app
 from gadget_svm.cli.progress import Interruption
-from gadget_svm.cli.train_request import Order
+from gadget_svm.cli.train_request import Order, expanded
 from gadget_svm.estimator.remote_shards import Shards, pose
 
 LAM = 0.05
@@ -127,7 +127,7 @@ def test_one_argument_is_data_and_a_uri_for_actors_is_a_shard():
         (["part-0.svm", "prat-*.svm"], "no file matches prat-*.svm: check the spelling"),
         (["prat-[0-9].svm"], "no file matches prat-[0-9].svm: check the spelling"),
         (["part-*.svm"], "part-*.svm is a pattern, which the shell expands: leave out the quotes"),
-        (["s3://bucket/part-*.svm", "--engine", "ray"], "name each of them; in bash part-{0..9}.svm writes ten names"),
+        (["s3://bucket/part-*.svm", "--engine", "ray"], "name each of them; part-{0..9}.svm means ten names"),
         (["part-0.svm", "part-0.svm"], "part-0.svm is given twice, and every node has rows of its own: leave one out"),
         (["part-0.svm", "./folder/../part-0.svm"], "part-0.svm, also as ./folder/../part-0.svm, is given twice"),
         (["part-0.svm", "link.svm"], "part-0.svm, also as link.svm, is given twice"),
@@ -254,7 +254,7 @@ def test_ctrl_c_keeps_the_models(parts, monkeypatch):
 @pytest.fixture(scope="module")
 def cluster():
     """Ray once for the tests here."""
-    from ray_kit import own_ray
+    from support.ray_kit import own_ray
 
     with own_ray():
         yield
@@ -292,7 +292,7 @@ def test_actors_read_the_shards_to_the_same_bits(toy, parts, tmp_path, monkeypat
 @pytest.mark.usefixtures("cluster")
 def test_actors_read_by_uri_and_a_run_is_resumed(tables, tmp_path, monkeypatch):
     """Ctrl-C keeps the models, and from the checkpoint the same command goes on to the bits of a whole run."""
-    from web_kit import Web
+    from support.web_server import Web
 
     told = ("--label", "truth", "--positive", "2", "--lam", LAM)
     saved = (*RAY, "--engine-option", f"checkpoint_dir={tmp_path / 'saved'}")
@@ -322,3 +322,25 @@ def test_a_label_that_actors_have_guessed_is_named_once(tables, tmp_path, caplog
     pose(SimpleNamespace(names=tables, ask=lambda what, *given: [getattr(shards, what)(*given)]), None, True)
     (said,) = [record.getMessage() for record in caplog.records]
     assert "part-0.csv has no header: its last column, number 1 counted from 0, is taken as the label" in said
+
+
+def test_a_range_in_quotes_means_what_it_means_in_bash(parts):
+    ranged = trained("part-{0..2}.svm", *QUICK)
+    listed = trained(*[f"part-{i}.svm" for i in range(3)], *QUICK)
+    assert ranged["dataset"]["shards"] == listed["dataset"]["shards"] == [f"part-{i}.svm" for i in range(3)]
+    assert ranged["average"] == listed["average"]
+    assert len(parts) == 3
+
+
+@pytest.mark.parametrize(
+    ("typed", "names"),
+    [
+        ("s3://b/part-{8..11}.svm", [f"s3://b/part-{i}.svm" for i in range(8, 12)]),
+        ("part-{08..10}", ["part-08", "part-09", "part-10"]),
+        ("part-{2..1}", ["part-2", "part-1"]),
+        ("{0..1}/part-{0..1}", ["0/part-0", "0/part-1", "1/part-0", "1/part-1"]),
+        ("part-{a,b}", ["part-{a,b}"]),
+    ],
+)
+def test_ranges(typed, names):
+    assert expanded(typed) == names

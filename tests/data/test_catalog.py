@@ -148,7 +148,7 @@ def test_a_path_with_a_narrower_test_file():
 def test_neither_a_name_nor_a_file():
     with pytest.raises(ValueError, match=r"Did you mean 'mnist'\?.*A file is accepted too"):
         load_dataset("minst")
-    with pytest.raises(FileNotFoundError, match=r"none at 'adlut\.svm'"):
+    with pytest.raises(FileNotFoundError, match=r"no file adlut\.svm: check the spelling"):
         load_dataset("adlut.svm")
     with pytest.raises(ValueError, match="Did you mean 'adult'"):
         where("adlut")

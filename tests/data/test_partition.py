@@ -143,8 +143,22 @@ def test_sorted_shards_are_even_and_of_one_label_each():
         ((np.zeros(5), 2, "sizes"), {"sizes": [1, np.inf]}, "2 positive numbers"),
         ((np.zeros(5), 2, "sizes"), {"sizes": [1, 0]}, "2 positive numbers"),
         ((np.zeros(5), 2, "label-skew"), {"alpha": 0}, "alpha must be positive"),
+        ((np.zeros(5), 2, "label-skew:0.1"), {}, "scheme='label-skew', alpha=0.1"),
     ],
 )
 def test_an_impossible_partition_says_so(arguments, options, sentence):
     with pytest.raises(ValueError, match=sentence):
         assign_sites(*arguments, **options)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "options", "sentence"),
+    [
+        ("label-skew", {"alph": 0.1}, "takes the options alpha, got alph"),
+        ("even", {"alpha": 0.1}, "takes no options, got alpha"),
+        ("sizes", {}, "needs sizes="),
+    ],
+)
+def test_options_of_another_scheme_are_named(scheme, options, sentence):
+    with pytest.raises(TypeError, match=sentence):
+        assign_sites(np.zeros(5), 2, scheme, **options)

@@ -40,6 +40,12 @@ def test_the_last_bound_is_told_beside_the_tolerance(tol, shown):
     assert shown in told(SCALED, n_nodes=1, max_iter=5, tol=tol)
 
 
+def test_a_value_below_the_tolerance_is_told_with_what_is_missing():
+    said = told(SCALED, stopping="objective", algorithm="pdmm", tol=0.5, max_iter=160)
+    assert "at most tol in three checks in a row" in said
+    assert "in a row" not in told(SCALED, stopping="weights", algorithm="pdmm", max_iter=5)
+
+
 def test_large_features_of_one_size_are_told():
     X = load_digits().data
     assert "typical size" in scale_advice(sp.csr_matrix(X))

@@ -109,13 +109,19 @@ def test_lam_that_is_no_positive_number(toy, lam):
         ({"engine_options": {"blocks": 0}}, "blocks must be a whole number of at least 1"),
         ({"class_weight": {0: -1, 1: 1}}, "class weights must be numbers, none negative"),
         ({"class_weight": {0: 1, 7: 1}}, "not in class_weight"),
+        ({"class_weight": "balance"}, "class_weight must be 'balanced', a dict"),
+        ({"class_weight": {0: 1e-200, 1: 1e-201}}, "divide all weights by their mean"),
         ({"algorithm": Gadget(batch_size=0)}, "batch_size must be a whole number of at least 1"),
         ({"algorithm": Gadget(local_steps=1.5)}, "local_steps must be a whole number"),
         ({"algorithm": Gadget(gossip_rounds=True)}, "gossip_rounds must be a whole number"),
         ({"algorithm": Gadget(gossip_rounds="mix", gamma=1.5)}, "gamma is a relative error"),
         ({"algorithm": Gadget(gossip_rounds="diameter")}, "needs gossip='diffusion'"),
-        ({"algorithm": Gadget(gossip="running-sum", persist=False)}, "cannot start anew"),
-        ({"algorithm": Gadget(average=False), "stopping": "average"}, "average=False does not keep"),
+        ({"algorithm": Gadget(gossip="running-sum", mass="restarted")}, "cannot restart"),
+        (
+            {"algorithm": Gadget(average=False), "stopping": "average"},
+            r"Gadget\(average=False\) does not keep: use stopping='auto'",
+        ),
+        ({"algorithm": "pdmm", "stopping": "average"}, r"Pdmm\(\) does not keep"),
     ],
     ids=str,
 )
@@ -149,6 +155,12 @@ def test_sites_that_do_not_fit_the_rows(toy):
         GadgetSVC(**QUICK).fit(toy.X, toy.y, sites=[1, 2, 3])
     with pytest.raises(ValueError, match="missing values"):
         GadgetSVC(**QUICK).fit(toy.X, toy.y, sites=np.where(toy.sites == 1, np.nan, toy.sites))
+
+
+@pytest.mark.parametrize("weight", [1e-200, 1e200])
+def test_sample_weights_that_overflow(toy, weight):
+    with pytest.raises(ValueError, match="divide all weights by their mean"):
+        GadgetSVC(4, **QUICK).fit(toy.X, toy.y, sample_weight=np.full(60, weight))
 
 
 @pytest.mark.parametrize("weight", [np.nan, np.inf, -1.0])

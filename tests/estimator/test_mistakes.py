@@ -1,5 +1,6 @@
 """Twenty mistakes that new users make, and the message each one gets: what is wrong, and what to do about it."""
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -115,6 +116,18 @@ MISTAKES = [
         ValueError,
         ("classes has", "'a'", "0 (int)"),
     ),
+    Mistake(
+        "labels are measurements",
+        lambda: GadgetSVC().fit(X, np.tile([0, 1.5, 2.7], 20)),
+        ValueError,
+        ("1.5 is a measurement", "y.astype(str)"),
+    ),
+    Mistake(
+        "C is beyond all numbers with these weights",
+        lambda: GadgetSVC(C=1.0).fit(X, y, sample_weight=np.full(60, 1e154)),
+        ValueError,
+        ("C=1.0", "sum of the rows' weights", "1e+60"),
+    ),
     Mistake("one class only", lambda: GadgetSVC().fit(X, y * 0), ValueError, ("only one class", "at least two")),
     Mistake("a node that is not there", lambda: _fit()().node(99), LookupError, ("99", "0 to 9")),
     Mistake("no model there", lambda: load_model("nowhere/model"), FileNotFoundError, ("nowhere", "gadget train")),
@@ -136,11 +149,69 @@ COMMANDS = [
     ("no nodes", "train digits --nodes 0", ("--nodes", "0")),
     ("a data set is misspelt", "train adlut", ("adlut", "adult")),
     ("an option is misspelt", "train digits --node 3", ("--node", "--nodes")),
+    ("a command is misspelt", "trian digits", ("trian", "gadget -h")),
+    ("a number is a word", "train digits --lambda abc", ("--lambda abc", "valid", "gadget train -h")),
+    ("a number is a word, with =", "train digits --nodes=2.5", ("--nodes 2.5", "valid")),
+    ("a value is missing", "train digits --lam", ("--lam", "argument", "gadget train -h")),
+    ("the data is missing", "train", ("DATA", "gadget train -h")),
+    ("a file is not there", "train nowhere.csv", ("no file nowhere.csv",)),
+    ("the files of a range are not there", "train nowhere-{0..3}.svm", ("no file nowhere-0.svm",)),
+    ("a range is far too long", "train part-{0..9999999}.svm", ("10,000,000", "100,000")),
+    ("a scheme is unknown, for models", "train digits --out foo://x", ("--out", "foo://x", "s3://")),
+    (
+        "a scheme is unknown, for the report",
+        "train digits --report foo://x.html",
+        ("--report", "foo://x.html", "s3://"),
+    ),
+    ("a scheme is unknown, for data", "train foo://x/y.csv", ("foo://x/y.csv", "s3://")),
+    ("a URI where a path is needed", "demo --out s3://bucket/demo", ("s3://bucket/demo", "--out", "local path")),
+    ("sizes for other nodes", "train nowhere.csv --partition sizes:1,2 -n 5", ("--partition", "2 nodes", "-n is 5")),
+    ("a topology's parameter", "train nowhere.csv --topology ring:x", ("--topology ring:x", "no parameter")),
+    ("a torus without sides", "train nowhere.csv -t torus:x", ("torus:x", "torus:5x4")),
+    ("a tree without a number", "train nowhere.csv -t tree:x", ("tree:x", "tree:2")),
+    ("a degree that is none", "train nowhere.csv -n 5000 -t k-out:0", ("k-out:0", "k-out:20")),
 ]
 
 
 @pytest.mark.parametrize(("what", "command", "names"), COMMANDS, ids=[command[0] for command in COMMANDS])
 def test_a_mistake_on_the_command_line(what, command, names):  # noqa: ARG001
-    outcome = CliRunner().invoke(app, command.split())
+    outcome = CliRunner().invoke(app, command.split(), prog_name="gadget")
     assert outcome.exit_code == 2
     assert all(name in outcome.output for name in names), outcome.output
+    assert outcome.output.strip().splitlines()[-1].startswith("error: ")  # one line, without a box
+
+
+FILES = {
+    "table.csv": b"a,b,y\n1,2,0\n3,4,1\n5,6,0\n7,8,1\n",
+    "rows.svm": b"0 1:1 2:2\n1 1:3 2:4\n",
+    "amounts.csv": b"a,b,y\n1,2,0\n3,4,1.5\n5,6,2.7\n7,8,1.5\n",
+}
+FORMATS = [
+    ("a table is no Parquet", "table.csv --format parquet", ("not of the format parquet", "--format csv")),
+    ("a table is no npz", "table.csv --format npz", ("not of the format npz", "--format csv")),
+    ("a table is no svmlight", "table.csv --format svmlight", ("line 1", "--format csv")),
+    ("svmlight is no table", "rows.svm --format csv", ("one column", "--format svmlight")),
+    ("npz is no table", "arrays.npz --format csv", ("arrays.npz", "--format npz")),
+    ("npz is no Parquet", "arrays.npz --format parquet", ("arrays.npz", "--format npz")),
+    ("labels are measurements", "amounts.csv", ("1.5 is a measurement", "--label", "--positive 1.5")),
+    ("labels of shards are measurements", "amounts.csv table.csv", ("1.5 is a measurement", "--positive 1.5")),
+]
+
+
+@pytest.mark.parametrize(("what", "command", "names"), FORMATS, ids=[command[0] for command in FORMATS])
+def test_a_mistake_about_a_file(what, command, names, tmp_path, monkeypatch):  # noqa: ARG001
+    monkeypatch.chdir(tmp_path)
+    for name, content in FILES.items():
+        Path(name).write_bytes(content)
+    np.savez("arrays.npz", X=X, y=y)
+    outcome = CliRunner().invoke(app, ["train", *command.split()])
+    assert outcome.exit_code == 2
+    assert all(name in outcome.output for name in names), outcome.output
+
+
+def test_weights_far_from_one_end_in_a_sentence_and_not_in_numpys_warnings():
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        GadgetSVC(n_nodes=3, max_iter=40).fit(X, y, sample_weight=np.full(60, 1e300))
+    assert [w.category.__name__ for w in said] == ["ConvergenceWarning"]
+    assert "scale features and weights to about 1" in str(said[0].message)

@@ -56,8 +56,9 @@ def test_how_the_training_ended_is_kept(toy, tmp_path, settings):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = GadgetSVC(3, random_state=0, **settings).fit(toy.X, toy.three)
+    model.remark_ = "nodes 1 and 2 are not in reach"  # as after a certificate was refused
     again = load_model(save_model(model, tmp_path / "m"))
-    for name in ("lam_", "stopping_", "stopped_by_", "gap_bound_"):
+    for name in ("lam_", "stopping_", "stopped_by_", "gap_bound_", "remark_"):
         assert getattr(again, name) == getattr(model, name), name
     assert model.stopped_by_ == ("converged" if "C" in settings else "max_iter")
     if model.output_gap_bounds_ is None:
@@ -73,11 +74,12 @@ def test_a_file_that_does_not_say_how_the_training_ended_is_read(toy, tmp_path, 
     with safe_open(path, framework="numpy") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
         about = json.loads(file.metadata()["gadget"])
-    for name in ("lam", "stopping", "stopped_by", "output_gap_bounds"):
+    for name in ("lam", "stopping", "stopped_by", "remark", "output_gap_bounds"):
         del about[name]
     path.write_bytes(save(tensors, metadata={"gadget": json.dumps(about)}))
     again = load_model(path)
     assert (again.lam_, again.stopping_, again.stopped_by_, again.output_gap_bounds_) == (lam, None, None, None)
+    assert again.remark_ == ""
 
 
 def test_a_loaded_model_does_not_pretend_to_go_on_learning(toy, tmp_path):

@@ -152,3 +152,12 @@ def test_the_interpreted_kernel_is_the_same_function():
     ids = np.array([1, 4, 7])
     assert interpreted(find)(ids, 0, 3, 4) == find(ids, 0, 3, 4) == 1
     assert interpreted(len) is len
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_compilation_is_announced_unless_told_to_be_quiet(tmp_path, quiet):
+    words = ["train", "digits", "--max-iter", "1", "--json", *["--quiet"] * quiet]
+    done = run(
+        f"from gadget_svm.cli.app import app; app({words!r}, standalone_mode=False)", NUMBA_CACHE_DIR=str(tmp_path)
+    )
+    assert ("compiling" not in done.stderr) == quiet

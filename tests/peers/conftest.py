@@ -13,7 +13,7 @@ def town(tmp_path: Path) -> Any:
     """An authority and room for sites."""
     for needed in ("grpc", "google.protobuf", "cryptography", "pydantic", "prometheus_client"):
         pytest.importorskip(needed)
-    from kit import Town
+    from support.peer_kit import Town
 
     return Town(tmp_path)
 

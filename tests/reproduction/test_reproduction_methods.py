@@ -2,8 +2,9 @@
 
 import pytest
 
+from gadget_svm.algorithms import gadget_as_printed
 from gadget_svm.reproduction.baselines import certified_optimum
-from gadget_svm.reproduction.methods import METHODS, Budget, gadget, run_network, run_to_gap
+from gadget_svm.reproduction.methods import METHODS, Budget, run_network, run_to_gap
 from gadget_svm.reproduction.trials import Trial, fingerprint, majority_percent
 from gadget_svm.spectral import randomised_rounds
 
@@ -26,8 +27,8 @@ def test_method_learns(trial, method):
 
 def test_readings_differ_in_rounds_and_agreement(trial):
     """As printed: Push-Sum to gamma in every iteration. Persistent mass: one exchange per iteration."""
-    printed, persistent = (run_network(trial, gadget(as_printed), 50) for as_printed in (True, False))
-    network = gadget(True).with_transition_of(trial.network)
+    printed, persistent = (run_network(trial, name, 50) for name in ("gadget-as-printed", "gadget"))
+    network = gadget_as_printed().with_transition_of(trial.network)
     assert persistent["messages"] == 50 * 4
     assert printed["messages"] == 50 * 4 * randomised_rounds(network, 0.01)
     assert printed["disagreement"] < 0.05 < persistent["disagreement"]

@@ -34,15 +34,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gadget_svm.algorithms.base import Certifiable, models
+from gadget_svm.algorithms.base import Run, models
 from gadget_svm.core.block import Block
-from gadget_svm.core.messages import ENVELOPE, MessageBatch
+from gadget_svm.core.messages import HEADER_BYTES, MessageBatch
 from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.gossip import Round
 from gadget_svm.kernels import certificate as moves
 from gadget_svm.kernels.compiler import interpreted
 from gadget_svm.kernels.dual import dual_rows, multiplicity
-from gadget_svm.kernels.gossip import arrange
+from gadget_svm.kernels.gossip import order_messages
 
 BEGINNING, SPAN = -(2**62), 2**31
 """Mail of certificates is numbered below zero, each certificate in a span of its own: to learners it is old mail."""
@@ -108,7 +108,7 @@ class Certificate:
 class CertificateSession:
     """One block's part in a certificate. ``conversation`` goes on answering until whoever drives it is content."""
 
-    run: Certifiable
+    run: Run
     block: Block
     lam: float
     owner: int
@@ -121,9 +121,9 @@ class CertificateSession:
     failure: str = ""
     exchanges: int = 0
     interpret: bool | None = None  # whether the protocol runs in Python; None: if the block has few edges
-    _computed: bool = False
-    _added: list[tuple[int, int]] = field(default_factory=list, repr=False)
-    _own_sums: moves.OwnSums = field(init=False, repr=False)
+    empty: bool = False  # messages carry no vectors, and nothing is computed: all there is to learn is how they go
+    _computed: bool = field(default=False, init=False)
+    _added: list[tuple[int, int]] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
         block, K = self.block, self.block.w.shape[1]
@@ -131,11 +131,12 @@ class CertificateSession:
         if self.interpret is None:
             self.interpret = few_edges(block)
         self.widths = np.array(moves.width(F, K), dtype=np.int64)
-        _, _, sums, told = self.widths.tolist()
+        self._carried = self.widths * (not self.empty)
+        _, model, sums, told = self._carried.tolist()
         self.since = BEGINNING + self.serial * SPAN
         self.nodes = moves.Nodes(
             block.first, self.live_mask[block.first : block.first + k], np.full(k, -1, dtype=np.int64),
-            np.zeros((k, moves.KINDS), dtype=np.bool_), np.zeros((k, F * K)), np.zeros((k, sums)),
+            np.zeros((k, moves.KINDS), dtype=np.bool_), np.zeros((k, model)), np.zeros((k, sums)),
             np.zeros((k, told)), np.zeros(k, dtype=np.int64),
         )  # fmt: skip
         self.ends = moves.Ends(
@@ -144,10 +145,6 @@ class CertificateSession:
             np.zeros((ends, moves.KINDS), dtype=np.bool_), np.full((ends, moves.KINDS), -1, dtype=np.int64),
             np.full(ends, NEVER, dtype=np.int64),
         )  # fmt: skip
-        if "own_sums" not in block.scratch:
-            rows = dual_rows(block)
-            block.scratch["own_sums"] = moves.OwnSums(rows, multiplicity(block.rows.mass, rows.start), K, F)
-        self._own_sums = block.scratch["own_sums"]
 
     @property
     def told(self) -> Flags:
@@ -166,15 +163,15 @@ class CertificateSession:
             self._compute()
             delivery = yield self._post()
             messages, first, k = delivery.messages, self.block.first, self.block.k
-            sort = interpreted(arrange) if self.interpret else arrange
+            sort = interpreted(order_messages) if self.interpret else order_messages
             order, start = sort(messages.receiver, messages.sender, messages.seq, first, k)
             head = np.zeros(messages.n_messages) if messages.note is None else messages.note
             before = self.ends.added.copy()
             self._run(
-                moves.listen, k, int(self.widths[moves.SUM]), self.since, self.since + SPAN,
+                moves.listen, k, int(self._carried[moves.SUM]), self.since, self.since + SPAN,
                 self.nodes, self.ends, order, start, messages.sender, messages.seq, messages.vector, messages.weight,
                 head,
-                self.widths,
+                self._carried,
             )  # fmt: skip
             for end in np.flatnonzero(self.ends.added & ~before).tolist():
                 parent = int(np.searchsorted(self.ends.ptr, end, side="right")) - 1
@@ -192,7 +189,7 @@ class CertificateSession:
         total, i = self.nodes.total, self.owner - self.block.first
         for parent, child in echo.added:
             total[parent] += total[child]
-        moves.conclude(self.nodes.bound[i], self.nodes.model[i], total[i], self.lam, *self.block.w.shape[1:])
+        self._conclude(i)
         self.nodes.has[:, moves.BOUND] = self.nodes.alive
         self.exchanges, self.messages, self.nbytes, self.vectors = echo.cost
 
@@ -208,19 +205,25 @@ class CertificateSession:
         i = self.owner - self.block.first
         if 0 <= i < self.block.k:
             self.nodes.parent[i], self.nodes.has[i, moves.MODEL] = self.owner, True
-            self.nodes.model[i] = models(self.run, self.block)[i].ravel()
+            if not self.empty:
+                self.nodes.model[i] = models(self.run, self.block)[i].ravel()
 
     def _compute(self) -> None:
         """The sums of all nodes when the first one has the candidate, which is everybody's; the bound when they are in.
 
         A node reads its sums when it has the candidate itself.
         """
-        holders = np.flatnonzero(self.nodes.has[:, moves.MODEL])
-        if len(holders) and not self._computed:
+        holders, i = np.flatnonzero(self.nodes.has[:, moves.MODEL]), self.owner - self.block.first
+        if len(holders) and not self._computed and not self.empty:
             self._computed = True
-            self._own_sums(self.nodes.model[holders[0]], self.run.duals(self.block), self.nodes.total)
-        if 0 <= self.owner - self.block.first < self.block.k:
-            moves.judge(self.owner - self.block.first, self.nodes, self.ends, self.lam, *self.block.w.shape[1:])
+            own_sums(self.block)(self.nodes.model[holders[0]], self.run.duals(self.block), self.nodes.total)
+        if 0 <= i < self.block.k and moves.judge(i, self.nodes, self.ends) and not self.empty:
+            self._conclude(i)
+
+    def _conclude(self, i: int) -> None:
+        """The bound, from all sums, which the owner has: it is the block's node i."""
+        nodes = self.nodes
+        moves.conclude(nodes.bound[i], nodes.model[i], nodes.total[i], self.lam, *self.block.w.shape[1:])
 
     def _post(self) -> MessageBatch:
         """A message along every edge that needs one, as wide as the longest; bytes are those of its own content."""
@@ -229,19 +232,28 @@ class CertificateSession:
         now, self.exchanges = self.exchanges, self.exchanges + 1
         self._run(moves.decide, self.block.k, 1, now, self.nodes, ends, kind, missing)
         chosen = np.flatnonzero(kind >= 0)
-        senders, sizes = np.repeat(np.arange(self.block.k), degree)[chosen], self.widths[kind[chosen]]
-        vector, head = np.zeros((len(chosen), int(sizes.max(initial=0)))), np.empty(len(chosen))
+        senders, kinds = np.repeat(np.arange(self.block.k), degree)[chosen], kind[chosen]
+        vector, head = np.zeros((len(chosen), int(self._carried[kinds].max(initial=0)))), np.empty(len(chosen))
         self._run(
             moves.write, len(chosen), vector.shape[1], self.nodes, senders, chosen, kind, missing, vector, head,
-            self.widths,
+            self._carried,
         )  # fmt: skip
         self.messages += len(chosen)
-        self.nbytes += len(chosen) * (ENVELOPE + 16) + 8 * int(sizes.sum())
-        self.vectors += int(np.isin(kind[chosen], (moves.MODEL, moves.SUM)).sum())
+        self.nbytes += len(chosen) * (HEADER_BYTES + 16) + 8 * int(self.widths[kinds].sum())
+        self.vectors += int(((kinds == moves.MODEL) | (kinds == moves.SUM)).sum())
         seq = np.full(len(chosen), self.since + now, dtype=np.int64)
         parent = self.nodes.parent[senders].astype(np.float64)
         receivers = ends.target[chosen].astype(np.int64)
         return MessageBatch(self.time, senders + self.block.first, receivers, seq, vector, parent, head)
+
+
+def own_sums(block: Block) -> moves.OwnSums:
+    """What works out the sums of the block's own rows; made once."""
+    if "own_sums" not in block.scratch:
+        rows, (K, F) = dual_rows(block), block.w.shape[1:]
+        block.scratch["own_sums"] = moves.OwnSums(rows, multiplicity(block.rows.mass, rows.start), K, F)
+    made: moves.OwnSums = block.scratch["own_sums"]
+    return made
 
 
 def few_edges(block: Block) -> bool:

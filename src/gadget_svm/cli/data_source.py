@@ -23,7 +23,7 @@ from gadget_svm.data.raw_files import Raw
 from gadget_svm.estimator import GadgetSVC
 from gadget_svm.estimator.shard_uris import shown
 from gadget_svm.estimator.shards import Agreed, stack_shards
-from gadget_svm.estimator.validation import lam_of
+from gadget_svm.estimator.validation import CHOOSE, lam_of, require_classes
 from gadget_svm.peers.scale import Scale
 from gadget_svm.simulation.trainer import Observe
 
@@ -74,6 +74,7 @@ class Pooled:
     @classmethod
     def of(cls, order: Order, data: Dataset, sites: NDArray[Any] | None) -> "Pooled":
         """Scale the rows as ordered."""
+        require_classes(data.y, CHOOSE)
         scale = scale_for(order.scale, data, wants_intercept(order))
         return cls(scaled(data, scale), sites, tuple(map(shown, order.shards)), scale)
 

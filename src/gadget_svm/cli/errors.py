@@ -14,7 +14,8 @@ from gadget_svm.cli.signals import Terminated, handled, raise_interrupt
 
 FAILED, WRONG_USE, ROWS_LOST = 1, 2, 3
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
-"""130 and 143, as shells count them. docs/exit-codes.md lists all of them."""
+"""130 and 143, as shells count them. docs/reference/exit-codes.md lists all of them."""
+UsageError: Any = typer.BadParameter.__base__  # click's own, or that of the click inside typer
 TYPED = "gadget_svm.typed"
 """Where a command's context keeps the words that were typed."""
 
@@ -37,13 +38,18 @@ class PlainErrors(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Keep the words as typed: errors name the options as they were spelled."""
         ctx.meta[TYPED] = tuple(args)
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except UsageError as error:
+            raise _refused(error, ctx) from None
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; its errors become a line on stderr and an exit code."""
         try:
             with handled(raise_interrupt):
                 return super().invoke(ctx)
+        except UsageError as error:
+            raise _refused(error, ctx) from None
         except BrokenPipeError:  # the reader of a pipe has seen enough: typer knows how to leave quietly
             raise
         except (*WRONG_INPUT, OSError, MemoryError, Failure) as error:
@@ -56,6 +62,27 @@ class PlainErrors(TyperGroup):
             raise typer.Exit(exit_code(error)) from None
 
 
+def _refused(error: Any, ctx: Any) -> Exception:
+    """Complain of what was typed on one line, as of all other mistakes; a group without a command shows its help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return error  # type: ignore[no-any-return]
+    path = error.ctx.command_path if error.ctx else f"{ctx.command_path} {ctx.invoked_subcommand or ''}".strip()
+    value = _option_with_value(error, ctx.meta[TYPED]) if type(error) is typer.BadParameter else None
+    said = f"{value}: {error.message}" if value else error.format_message()
+    typer.echo(f"error: {said.rstrip('.')} (see: {path} -h)", err=True)
+    return typer.Exit(WRONG_USE)
+
+
+def _option_with_value(error: Any, typed: Sequence[str]) -> str | None:
+    """The option as typed, with the value that it cannot take; None if it cannot be told."""
+    options = [name for name in getattr(error.param, "opts", ()) if name.startswith("-")]
+    for word, following in zip(typed[::-1], ["", *typed[:0:-1]], strict=True):
+        name, equals, value = word.partition("=")
+        if name in options:
+            return f"{name} {value if equals else following}"
+    return None
+
+
 def exit_code(error: BaseException) -> int:
     """Return the exit code of a command that ends with this error."""
     if isinstance(error, KeyboardInterrupt):
@@ -63,9 +90,14 @@ def exit_code(error: BaseException) -> int:
     return WRONG_USE if isinstance(error, WRONG_INPUT) and not isinstance(error, RETRY) else FAILED
 
 
+def as_stdin(text: str) -> str:
+    """Name stdin, and not the temporary file with a copy of it."""
+    return re.sub(r"\S*/gadget[^/\s]*/stdin\b", "stdin", text)
+
+
 def complain(error: BaseException | str, typed: Sequence[str] = ()) -> None:
     """Print an error's own sentence, on one line, with options in the place of Python names."""
     text = " ".join(str(error).split()) or type(error).__name__
-    text = re.sub(r"\S*/gadget[^/\s]*/stdin\b", "stdin", text)  # as it was typed: the file is a copy, and gone
+    text = as_stdin(text)
     about_data = type(error).__name__ == "DataFileError"  # compared by name: importing it would load numpy
     typer.echo(f"error: {in_options(text, typed, names=not about_data)}", err=True)

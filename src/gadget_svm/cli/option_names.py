@@ -45,10 +45,10 @@ SETTINGS = (
     "eta",
     "eta0",
     "gamma",
+    "mass",
     "neighbours",
     "passes",
     "penalty",
-    "persist",
     "power",
     "recency",
     "solver",
@@ -123,3 +123,5 @@ def naming(typed: str) -> Iterator[None]:
         yield
     except (ValueError, TypeError) as error:
         raise ValueError(f"{typed}: {error}") from error
+    except ImportError as error:
+        raise ImportError(f"{typed}: {error}") from error

@@ -28,14 +28,14 @@ def check_targets(order: Order) -> None:
     if order.out is not None:
         for name in (MODEL, HISTORY, SUMMARY):
             require_other(join(order.out, name), "--out", *read)
-        _require_writable(join(order.out, MODEL), "--out")
+        require_writable(join(order.out, MODEL), "--out")
     if order.report is not None:
         from gadget_svm.report import require_plotly
 
         require_plotly()
         if isinstance(order.report, Path) and order.report.is_dir():
             raise IsADirectoryError(f"--report {order.report} is a folder: name a file, such as report.html, in it")
-        _require_writable(order.report, "--report")
+        require_writable(order.report, "--report")
 
 
 def check_format(name: str | None) -> None:
@@ -53,10 +53,14 @@ def require_lasting(target: Place | None, option: str) -> None:
         )
 
 
-def _require_writable(target: Place, option: str) -> None:
+def require_writable(target: Place, option: str) -> None:
     """Looks without leaving a trace: a folder is made when there is something to put in it."""
     if not isinstance(target, Path):
-        try_to_write(target)
+        try:
+            with naming(option):
+                try_to_write(target)
+        except OSError as error:
+            raise OSError(f"{option}: {error}") from error
         return
     nearest = next(place for place in (target.parent, *target.absolute().parents) if place.exists())
     if not nearest.is_dir():

@@ -9,7 +9,14 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from gadget_svm.cli.output_files import MODEL, check_format, from_stdin, require_lasting, require_other
+from gadget_svm.cli.output_files import (
+    MODEL,
+    check_format,
+    from_stdin,
+    require_lasting,
+    require_other,
+    require_writable,
+)
 from gadget_svm.data import load_dataset
 from gadget_svm.data.catalog import against_rest
 from gadget_svm.data.dataset_table import ENTRIES
@@ -54,6 +61,8 @@ def run_prediction(
     require_lasting(out, "--out")
     if out is not None and out != "-":
         require_other(place_of(out), "--out", place_of(data), model_file(path))
+        if data != "-":  # else when they are read
+            require_writable(place_of(out), "--out")
     if data == "-":
         with from_stdin(data) as spooled:
             run_prediction(path, spooled, node, out, label, no_label, positive, zero_based, data_dir, format, as_json)

@@ -49,8 +49,8 @@ def check_place(place: str) -> None:
     if scheme := scheme_of(place):
         if "*" in urlsplit(place).path:
             raise ValueError(
-                f"{shown(place)} is a pattern, and no shell knows the files behind {scheme}://: name each of them; in "
-                "bash part-{0..9}.svm writes ten names"
+                f"{shown(place)} is a pattern, and no shell knows the files behind {scheme}://: name each of them; "
+                "part-{0..9}.svm means ten names"
             )
         return
     path = Path(place)

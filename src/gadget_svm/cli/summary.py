@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gadget_svm.cli.errors import as_stdin
 from gadget_svm.cli.train_request import SETTINGS, Order
 from gadget_svm.data import Dataset
 from gadget_svm.estimator import GadgetSVC
@@ -53,7 +54,7 @@ def describe_data(data: Dataset) -> dict[str, Any]:
     """Name and sizes."""
     return {
         "name": data.name,
-        "note": data.note,
+        "note": as_stdin(data.note),
         "rows": data.X.shape[0],
         "features": data.X.shape[1],
         "classes": np.unique(data.y).tolist(),

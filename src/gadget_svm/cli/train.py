@@ -15,7 +15,7 @@ from rich.console import Console
 from sklearn.exceptions import ConvergenceWarning
 
 from gadget_svm.cli.data_source import Known, Pooled, Source, shards_of
-from gadget_svm.cli.errors import ROWS_LOST, TERMINATED, complain
+from gadget_svm.cli.errors import ROWS_LOST, TERMINATED, as_stdin, complain
 from gadget_svm.cli.evaluation import Outsider
 from gadget_svm.cli.output_files import MODEL, check_targets, from_stdin, write_history, write_summary
 from gadget_svm.cli.progress import Download, Interruption, Meter, meter
@@ -27,7 +27,6 @@ from gadget_svm.cli.train_checks import check_order
 from gadget_svm.cli.train_request import Order, make_model, share_out, with_nodes
 from gadget_svm.data import Dataset, load_dataset
 from gadget_svm.data.dataset_table import ENTRIES
-from gadget_svm.data.formats import LOG
 from gadget_svm.data.uris import join, shown
 from gadget_svm.estimator import GadgetSVC, save_model
 from gadget_svm.faults import make_faults
@@ -68,13 +67,14 @@ def run_training(order: Order, reference: Reference | None = None) -> int:
 
 @contextmanager
 def quietly(quiet: bool) -> Iterator[None]:
-    """Silence remarks about the data if --quiet was given."""
-    level = LOG.level
-    LOG.setLevel(logging.ERROR if quiet else level)
+    """Silence remarks, about data and about compilation, if --quiet was given."""
+    log = logging.getLogger("gadget_svm")
+    level = log.level
+    log.setLevel(logging.ERROR if quiet else level)
     try:
         yield
     finally:
-        LOG.setLevel(level)
+        log.setLevel(level)
 
 
 def train_models(order: Order, aside: Console, reference: Reference | None, interruption: Interruption) -> Trained:
@@ -125,7 +125,7 @@ def find(order: Order, aside: Console) -> Source:
         return shards_of(order)
     if order.data not in ENTRIES:
         check_place(order.data)
-    say(aside, f"reading {order.data}")
+    say(aside, f"reading {as_stdin(shown(order.data))}")
     data = load(order, aside)
     return Pooled.of(order, data, share_out(order, data.y))
 

@@ -24,7 +24,7 @@ from gadget_svm.estimator.svc import SEEDS
 from gadget_svm.estimator.validation import ENGINES, check_parameters
 from gadget_svm.faults import FaultContext, make_faults, wrap_all
 from gadget_svm.kernels import ThreadTeam
-from gadget_svm.simulation.engine import UNCERTIFIABLE, certifiable
+from gadget_svm.simulation.engine import UNCERTIFIABLE
 from gadget_svm.simulation.stopping import stopping_rule
 
 if TYPE_CHECKING:
@@ -51,7 +51,9 @@ def check_order(order: Order) -> None:
         algorithms.resolve(order.algorithm)
     check_format(order.format)
     with naming(f"--partition {order.partition}"):
-        partition_options(order)
+        sizes = partition_options(order).get("sizes", ())
+        if order.nodes not in (None, len(sizes)) and sizes:
+            raise ValueError(f"that is {len(sizes)} nodes, and --nodes is {order.nodes}: leave out --nodes")
     with naming(f"--scale {order.scale}"):
         lookup("scaling", order.scale, KINDS)
     if order.nodes is not None:
@@ -71,7 +73,7 @@ def check_order(order: Order) -> None:
     if order.stopping is not None:
         with naming(f"--stopping {order.stopping}"):
             rule = stopping_rule(stopping_for(order), order.tol)
-            if rule is not None and rule.certifies and not certifiable(run):
+            if rule is not None and rule.certifies and not run.certifiable:
                 raise ValueError(UNCERTIFIABLE)
 
 
@@ -83,7 +85,7 @@ def nodes_of(order: Order) -> int:
 def _network(order: Order) -> "Network":
     """The network of this training; one of five nodes where the number is not known yet, or large."""
     with naming(f"--topology {order.topology}"):
-        lookup("topology", order.topology.partition(":")[0], topologies.TOPOLOGIES)
+        topologies.check_name(order.topology)
         if 0 < (nodes := nodes_of(order)) <= LARGEST_BUILT:
             return topologies.build(order.topology, nodes, seed=order.seed & SEEDS)
     return topologies.build("complete", 5)

@@ -15,11 +15,12 @@ def _option(*names: str, panel: str, help: str, metavar: str | None = None) -> t
     return found
 
 
-def local_path(given: Path | None) -> Path | None:
+def local_path(param: typer.CallbackParam, given: Path | None) -> Path | None:
     """Refuse a URI where only a local path can be used: it would be taken for a folder of that name."""
     from gadget_svm.data.uris import local_only
 
-    return None if given is None else local_only(given, "this takes a local path: mount it, or copy it first")
+    name = param.opts[0] if param.opts[0].startswith("-") else "this argument"
+    return None if given is None else local_only(given, f"{name} takes a local path: mount it, or copy it first")
 
 
 def whole_seed(given: int) -> int:
@@ -35,7 +36,7 @@ Data = Annotated[
         metavar="DATA",
         help="A named data set (see: gadget data list) or a file: svmlight, CSV, Parquet, npz; - is stdin. "
         "Several files are shards, one a node; with --engine ray the actors read them. Files may be URIs (s3://, "
-        "https://, ...).",
+        "https://, ...), and part-{0..9}.svm means ten files.",
     ),
 ]
 Test = Annotated[
@@ -112,8 +113,8 @@ Algorithm = Annotated[
         "--algorithm",
         "-a",
         panel=ALGORITHM,
-        help="auto: pdmm, or gadget on directed graphs. gadget: the paper's Algorithm 2 as printed. Also asgd, "
-        "mom-dsvm, gadget-2ps.",
+        help="auto: pdmm, or gadget on directed graphs. gadget: the paper's Algorithm 2 with one exchange per "
+        "iteration; gadget-as-printed: with Push-Sum restarted in each. Also asgd, mom-dsvm, gadget-2ps.",
     ),
 ]
 Gossip = Annotated[
@@ -166,8 +167,8 @@ EngineOption = Annotated[
         "--engine-option",
         panel=ENGINE,
         metavar="NAME=VALUE",
-        help="For ray: address, actors, num_cpus, timeout, checkpoint_dir, resume and others, see docs/ray.md; for "
-        "local: blocks. Repeatable.",
+        help="For ray: address, actors, num_cpus, timeout, checkpoint_dir, resume and others, see "
+        "docs/reference/ray.md; for local: blocks. Repeatable.",
     ),
 ]
 RequireAllRows = Annotated[

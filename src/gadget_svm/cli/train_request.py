@@ -1,6 +1,7 @@
 """What the user asked of `gadget train`, and what it means. Refuses what makes no sense; touches no file, no screen."""
 
 import json
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -25,6 +26,8 @@ SETTINGS = {
 }
 """Options that belong to the algorithm, and what it calls them."""
 DEFAULT_LAM = 1e-4
+RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
+MOST_SHARDS = 100_000
 RESUME: dict[str, Any] = {"auto": "auto", "true": True, "false": False}
 WORDS: dict[str, Any] = {"true": True, "false": False, "none": None}
 
@@ -82,6 +85,7 @@ class Order:
         """As typed: one name or file is data to be dealt out; several are shards, as is one URI that actors read."""
         from gadget_svm.data.uris import place_of, scheme_of
 
+        data = [place for given in data for place in expanded(given)]
         places = {"test": test, "out": options.get("out"), "report": options.get("report")}
         options |= {name: None if given is None else place_of(given) for name, given in places.items()}
         if len(data) == 1 and (not scheme_of(data[0]) or options.get("engine") != "ray"):
@@ -98,6 +102,22 @@ class Order:
     def fault_texts(self) -> list[str]:
         """All faults as the estimator takes them."""
         return [text for _, text in self.typed_faults]
+
+
+def expanded(place: str) -> list[str]:
+    """The names that part-{0..9}.svm stands for, as in bash: not every shell expands it, and a job has none."""
+    found = RANGE.search(place)
+    if found is None:
+        return [place]
+    first, last = found[1], found[2]
+    padded = any(len(end) > 1 and end.startswith("0") for end in (first, last))
+    step = 1 if int(first) <= int(last) else -1
+    numbers = range(int(first), int(last) + step, step)
+    if len(numbers) > MOST_SHARDS:
+        raise ValueError(f"{place} stands for {len(numbers):,} names: no more than {MOST_SHARDS:,} are possible")
+    width = max(len(first), len(last)) if padded else 0
+    names = (place[: found.start()] + str(number).zfill(width) + place[found.end() :] for number in numbers)
+    return [each for name in names for each in expanded(name)]
 
 
 class HasLam(Protocol):
@@ -246,7 +266,8 @@ def share_out(order: Order, y: "NDArray[Any]") -> "NDArray[Any] | None":
     if scheme == "even":
         return None
     count = order.nodes or len(options.get("sizes", [])) or min(10, len(y))
-    return assign_sites(y, count, scheme, seed=order.seed, **options)
+    with naming(f"--partition {order.partition}"):
+        return assign_sites(y, count, scheme, seed=order.seed, **options)
 
 
 def partition_options(order: Order) -> dict[str, Any]:

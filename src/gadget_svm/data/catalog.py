@@ -178,9 +178,9 @@ def _from_files(
 
 
 def _no_such(name: str) -> Exception:
-    text = unknown("data set", name, ENTRIES) + f" A file is accepted too, but there is none at {name!r}."
-    is_path = Path(name).suffix or os.sep in name
-    return FileNotFoundError(text) if is_path else ValueError(text)
+    if Path(name).suffix or os.sep in name:
+        return FileNotFoundError(f"no file {name}: check the spelling, or give the path from {Path.cwd()}")
+    return ValueError(unknown("data set", name, ENTRIES) + f" A file is accepted too, but there is none at {name!r}.")
 
 
 def _load_named(

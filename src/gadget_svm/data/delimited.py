@@ -104,7 +104,9 @@ def label_column(path: Path, label: LabelColumn, names: Sequence[str] | None, wi
     if isinstance(label, NoLabel):
         return width
     if width < 2:
-        raise DataFileError(f"{path} has one column: a table needs a label and at least one feature")
+        raise DataFileError(
+            f"{path} has one column: a table needs a label and at least one feature; for svmlight say format='svmlight'"
+        )
     lower = [name.lower() for name in names or ()]
     if label is None:
         return next((lower.index(name) for name in LABEL_NAMES if name in lower), width - 1)

@@ -50,6 +50,8 @@ FORMATS: dict[str, Reader] = {
     "svmlight": read_svmlight, "csv": read_csv, "tsv": read_csv, "parquet": read_parquet, "npz": read_npz,
 }  # fmt: skip
 """The formats by name, for files whose ending does not tell. csv and tsv are one reader: it finds the separator."""
+OPENINGS = {"parquet": b"PAR1\x15", "npz": b"PK\x03\x04"}
+"""The first bytes of formats that are no text; a header of a CSV file may well begin with PAR1."""
 MOST_CLASSES = 20
 """More different labels than this that are not whole numbers are measurements, not classes."""
 
@@ -163,6 +165,8 @@ def _reader(path: Path, format: str | None) -> Reader:
     reader = chosen or _READERS.get(plain_name(path).suffix.lower())
     if reader in (read_parquet, read_npz) and is_compressed(path):
         raise DataFileError(f"{path} is compressed twice: unpack the {path.suffix} first")
+    if reader is not None:
+        require_kind(path, reader)
     if reader is None and looks_like_svmlight(path):
         return read_svmlight
     if reader is None:
@@ -172,6 +176,22 @@ def _reader(path: Path, format: str | None) -> Reader:
             f"endings {known} (text also with {' '.join(COMPRESSIONS[1:])})"
         )
     return reader
+
+
+def require_kind(path: Path, reader: Reader) -> None:
+    """Refuse a file whose first bytes are those of another format than its ending or the user says."""
+    with path.open("rb") as file:
+        start = file.read(8)
+    found = next((kind for kind, opening in OPENINGS.items() if start.startswith(opening)), None)
+    if found is not None and FORMATS[found] is not reader:
+        raise DataFileError(f"{path} is a file of the format {found}: say format={found!r}")
+    wanted = next((kind for kind in OPENINGS if FORMATS[kind] is reader), None)
+    if wanted is not None and not start.startswith(OPENINGS[wanted][:2]):
+        others = ", ".join(kind for kind in FORMATS if kind not in OPENINGS)
+        raise DataFileError(
+            f"{path} is not of the format {wanted}: say which it is ({others}), such as format='csv'; if it should be "
+            f"{wanted}, it looks truncated or damaged: fetch or copy it again"
+        )
 
 
 def _from_zero(places: Sequence[Place], raws: list[Raw], zero_based: bool | None) -> list[Raw]:

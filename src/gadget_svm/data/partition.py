@@ -6,6 +6,7 @@ row is repeated or weighted changes what a node learns.
 
 import numbers
 from collections.abc import Callable, Hashable, Sequence
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -107,12 +108,24 @@ def assign_sites(y: ArrayLike, n_nodes: int, scheme: str = "even", *, seed: int 
             "assign_sites takes the labels of all rows first and the number of nodes second, assign_sites(y, n_nodes); "
             f"got y of {labels.ndim} dimensions and n_nodes of type {type(n_nodes).__name__}"
         )
+    if ":" in str(scheme):
+        raise ValueError(
+            f"{scheme!r} is how the command line writes it: here write scheme='label-skew', alpha=0.1 or "
+            "scheme='sizes', sizes=[1, 2, 3]"
+        )
     given: Any = n_nodes
     if isinstance(given, bool) or not isinstance(given, numbers.Integral):
         raise TypeError(f"n_nodes must be a whole number of nodes, got {n_nodes!r}")
     if not 1 <= n_nodes <= len(labels):
         raise ValueError(f"{n_nodes} nodes for {len(labels)} rows: every node needs at least one row")
-    return lookup("partition scheme", scheme, SCHEMES)(labels, n_nodes, np.random.default_rng(seed), **options)
+    deal = lookup("partition scheme", scheme, SCHEMES)
+    known = list(signature(deal).parameters)[3:]  # after labels, n_nodes and rng
+    if set(options) - set(known):
+        takes = f"the options {', '.join(known)}" if known else "no options"
+        raise TypeError(f"scheme={scheme!r} takes {takes}, got {', '.join(sorted(options))}")
+    if scheme == "sizes" and not options:
+        raise TypeError("scheme='sizes' needs sizes=[...], one positive number per node")
+    return deal(labels, n_nodes, np.random.default_rng(seed), **options)
 
 
 def _even(labels: NDArray[Any], n_nodes: int, rng: np.random.Generator) -> Ints:

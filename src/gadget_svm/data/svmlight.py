@@ -51,7 +51,8 @@ def parse_svmlight(path: Path, lines: Iterable[bytes]) -> Raw:
         raise
     except (ValueError, OverflowError) as error:
         raise DataFileError(
-            f"{path}, line {counted.number}: {error}. Expected 'label id:value id:value ...' with ids "
-            "ascending; if the file should be right, it looks truncated or damaged: fetch or copy it again"
+            f"{path}, line {counted.number}: {error}. Expected 'label id:value id:value ...' with ids ascending: for a "
+            "table say format='csv' (or tsv); if the file should be right, it looks truncated or damaged: fetch or "
+            "copy it again"
         ) from error
     return Raw(X, y, sparse_text=True)

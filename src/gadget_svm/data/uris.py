@@ -56,7 +56,8 @@ def local_only(given: str | os.PathLike[str], what: str) -> Path:
     """Return the path, or refuse a URI: ``what`` says what needs a local path and why."""
     text = os.fspath(given)
     if scheme_of(text) not in LOCAL or (not scheme_of(text) and re.match(rf"{URI}:/", text)):
-        raise ValueError(f"{shown(text)} is a URI, and {what}")
+        whole = re.sub(rf"^{URI}:/(?!/)", r"\1://", text)  # a path has lost a slash
+        raise ValueError(f"{shown(whole)} is a URI, and {what}")
     return local(text)
 
 
@@ -148,7 +149,11 @@ def try_to_write(target: str) -> None:
     require_writable_scheme(target)
     parts = urlsplit(target)
     place = parts._replace(path=f"{parts.path}.{secrets.token_hex(4)}").geturl()
-    write(place, b"")
+    try:
+        write(place, b"")
+    except (OSError, ValueError, ImportError) as error:
+        kind = next(kind for kind in (OSError, ImportError, ValueError) if isinstance(error, kind))
+        raise kind(str(error).replace(shown(place), shown(target))) from None
     found = _arrow(place)
     if found is not None:
         found[0].delete_file(found[1])
@@ -216,9 +221,19 @@ def _arrow(place: str) -> tuple[Any, str] | None:
 def _fsspec(place: str) -> Any:
     scheme = scheme_of(place)
     try:
-        return import_module("fsspec")
+        fsspec = import_module("fsspec")
     except ImportError as error:
         raise ImportError(
             f"{shown(place)}: {scheme}:// takes pyarrow (s3, gs, hdfs) or fsspec with the package for {scheme}: "
             "pip install 'gadget-svm[parquet]' or 'gadget-svm[remote]', with engine='ray' where the actors run"
         ) from error
+    try:
+        fsspec.get_filesystem_class(scheme)
+    except ValueError as error:
+        raise ValueError(
+            f"{shown(place)}: no installed package knows {scheme}://: check the spelling, or give a path, or a URI "
+            "such as s3://bucket/name (also gs, hdfs, https and the schemes of fsspec's packages)"
+        ) from error
+    except ImportError as error:
+        raise ImportError(f"{shown(place)}: {scheme}:// needs a package ({error})") from error
+    return fsspec

@@ -53,7 +53,7 @@ def scale_advice(X: sp.csr_matrix | None, fix: str = SCALERS) -> str:
 
 def edge_advice(model: Any) -> str:
     """The sentence about a dense graph whose edges were hardly used; empty if every edge was used often."""
-    if getattr(model.algorithm_, "neighbours", None) != 1 or model.network_.n < 2:
+    if model.gossip_ != "push" or model.network_.n < 2:
         return ""
     uses = model.n_iter_ / max(1.0, len(model.network_.indices) / model.network_.n)
     if uses >= FEW_USES:
@@ -102,7 +102,8 @@ def _seen(model: Any) -> str:
     tol = np.inf if rule is None else rule.tol
     if model.stopping_ == "gap":
         return f" (the last certified bound was {_percent(model.movement_)}, tol is {_percent(tol)})"
-    return f" (last value {model.movement_:.3g}, tol is {tol:g})"
+    often = ", and the value must be at most tol in three checks in a row" if model.movement_ <= tol else ""
+    return f" (last value {model.movement_:.3g}, tol is {tol:g}{often})"
 
 
 def _refused(model: Any) -> str:

@@ -39,6 +39,7 @@ def save_model(model: GadgetSVC, path: str | Path) -> Path | str:
         "lam": model.lam_,
         "stopping": model.stopping_,
         "stopped_by": model.stopped_by_,
+        "remark": getattr(model, "remark_", ""),  # models of peers have none
         "multi_class": model.multi_class_,
         "certified_nodes": None if model.certified_nodes_ is None else model.certified_nodes_.tolist(),
         "sites": [_label(site) for site in model.sites_],
@@ -99,6 +100,7 @@ def _revive(about: dict[str, Any], tensors: dict[str, Any]) -> GadgetSVC:
     model.output_gap_bounds_ = None if bounds is None else np.array([np.inf if b is None else b for b in bounds])
     model.lam_ = about.get("lam", model.lam if model.C is None else None)  # older files do not say how it ended
     model.stopping_, model.stopped_by_ = about.get("stopping"), about.get("stopped_by")
+    model.remark_ = about.get("remark", "")
     covered = about.get("certified_nodes")
     model.certified_nodes_ = None if covered is None else np.array(covered, dtype=np.int64)
     model.n_features_in_, model.history_ = model.coef_.shape[1], []

@@ -140,10 +140,13 @@ def _sparse(X: Floats) -> sp.csr_matrix:
 
 def _with_constant(csr: sp.csr_matrix) -> sp.csr_matrix:
     """The rows with a 1 at their end, written once."""
-    (rows, columns), ends = csr.shape, csr.indptr[1:]
+    rows, columns = csr.shape
     indptr: Any = csr.indptr + np.arange(rows + 1, dtype=csr.indptr.dtype)
-    parts = np.insert(csr.data, ends, 1.0), np.insert(csr.indices, ends, columns), indptr
-    return sp.csr_matrix(parts, shape=(rows, columns + 1))
+    given = np.ones(indptr[-1], dtype=np.bool_)
+    given[indptr[1:] - 1] = False
+    data, indices = np.ones(len(given)), np.full(len(given), columns, dtype=csr.indices.dtype)
+    data[given], indices[given] = csr.data, csr.indices
+    return sp.csr_matrix((data, indices, indptr), shape=(rows, columns + 1))
 
 
 def row_weights(
@@ -155,6 +158,10 @@ def row_weights(
     """
     if class_weight is None:
         return times
+    if isinstance(class_weight, str) and class_weight != "balanced":
+        raise ValueError(
+            f"class_weight must be 'balanced', a dict such as {{label: 2.0}}, or None; got {class_weight!r}"
+        )
     from sklearn.utils.class_weight import compute_class_weight  # here, as actors do without scikit-learn
 
     per_class = compute_class_weight(class_weight, classes=classes, y=classes[label], sample_weight=times)

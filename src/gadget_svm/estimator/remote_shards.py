@@ -26,6 +26,7 @@ from gadget_svm.data.raw_files import Raw, tidy_labels
 from gadget_svm.estimator.problem import WORTH_SPARING, Lengths, as_csr, pairs_of, row_weights
 from gadget_svm.estimator.shard_uris import shard_names, shown
 from gadget_svm.estimator.shards import Agreed, warn_of_kinds
+from gadget_svm.estimator.validation import CHOOSE, require_classes
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.simulation.runtime import Evaluator
 
@@ -212,8 +213,6 @@ def pose(
     runtime: Any, class_weight: Any, intercept: bool, positive: str | None = None, multi_class: str = "ovr"
 ) -> tuple[RemoteProblem, NDArray[Any], Agreed]:
     """The problem that the actors' shards make up, its classes, and what the shards agreed on."""
-    from sklearn.utils.multiclass import check_classification_targets  # here, as actors do without scikit-learn
-
     names, looks = runtime.names, [look for part in runtime.ask("look") for look in part]
     width, shift = agreed_width(names, looks)
     note_label(names[0], looks[0].guessed)
@@ -221,7 +220,7 @@ def pose(
     labels, number = np.unique(np.concatenate([look.labels for look in looks]), return_inverse=True)
     signs = against_rest(Parts(sp.csr_matrix((0, width)), labels), positive).y
     classes, merged = np.unique(signs, return_inverse=True)
-    check_classification_targets(classes)
+    require_classes(classes, CHOOSE)
     if len(classes) < 2:
         raise ValueError(
             f"the data has only one class, {classes.tolist()[0]!r}: a classifier needs rows of at least two"

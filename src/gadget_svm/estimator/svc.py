@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model._base import LinearClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import _ovr_decision_function, check_classification_targets
+from sklearn.utils.multiclass import _ovr_decision_function
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from gadget_svm import algorithms, topologies
@@ -39,7 +39,14 @@ from gadget_svm.estimator.problem import (
 )
 from gadget_svm.estimator.shards import Agreed, are_places, is_dataset, require_list, stack_shards
 from gadget_svm.estimator.sites import in_names, name_shards, node_names, node_number
-from gadget_svm.estimator.validation import check_memory, check_parameters, lam_of, require_one_kind, rule_for
+from gadget_svm.estimator.validation import (
+    check_memory,
+    check_parameters,
+    lam_of,
+    require_classes,
+    require_one_kind,
+    rule_for,
+)
 from gadget_svm.simulation.stopping import stopping_rule
 from gadget_svm.simulation.trainer import Limits, Observe, Record, no_observer
 
@@ -107,7 +114,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Where the nodes run: in this process, or in the actors of a Ray cluster, with the same result bit for bit.
     engine_options : dict or None
         For "local": {"blocks": number of blocks the nodes are split over}. For "ray": address, actors, num_cpus,
-        timeout, checkpoint_dir and others, see docs/ray.md.
+        timeout, checkpoint_dir and others, see docs/reference/ray.md.
     faults : str, dict, list or None
         What goes wrong: "loss=0.1", {"loss": 0.1, "delay": 2}, [Crash(nodes=[3], at=100)]. Faults count nodes by
         their position in ``sites_``, from 0.
@@ -247,9 +254,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         elif type(self.algorithm_) is not type(self._for_batches()):  # after a fit of all rows at once
             self._connect(self._for_batches())
         shares = share_batch(X, label, self.sites_, (self._fit_seed + self.n_iter_) & SEEDS, times, sites)
-        per_iteration = getattr(self.algorithm_, "batch_size", 1) * getattr(self.algorithm_, "local_steps", 1)
-        one_pass = max(1, -(-int(shares.sizes.max()) // per_iteration))
-        one_pass = 1 if getattr(self.algorithm_, "whole_passes", False) else one_pass
+        one_pass = self.algorithm_.iterations_per_pass(int(shares.sizes.max()))
         self._learn(X, label, times, shares, min(one_pass, self.max_iter), None)
         return self
 
@@ -354,8 +359,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _for_batches(self) -> Algorithm:
         """The algorithm for rows that come batch by batch."""
-        algorithm = algorithms.resolve(self.algorithm)
-        return algorithm.for_batches() if isinstance(algorithm, algorithms.Auto) else algorithm
+        return algorithms.resolve(self.algorithm).for_batches()
 
     def _nodes(self) -> int | None:
         """As many as asked for, else as the given graph has."""
@@ -365,7 +369,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The network of the nodes there are, weighed as the algorithm wants it, and that algorithm."""
         network = topologies.build(self.topology, len(self.sites_), seed=self._fit_seed)
         given = isinstance(self.topology, Network)  # it brings its own B
-        self.algorithm_ = algorithm.for_network(network) if isinstance(algorithm, algorithms.Auto) else algorithm
+        self.algorithm_ = algorithm.for_network(network)
         self.network_ = network if given else self.algorithm_.with_transition_of(network)
 
     def _forget(self, seed: int) -> None:
@@ -380,12 +384,12 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """X as CSR with its constant feature, class numbers, and weights; sets ``classes_`` on the first look."""
         require_one_kind(y, "y")
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, reset=reset, accept_large_sparse=True)
-        check_classification_targets(y)
+        require_classes(y)
         if reset:
             require_one_kind(classes, "classes")
             self.classes_ = np.unique(y if classes is None else classes)
-        strangers = np.setdiff1d(y, self.classes_)
-        if len(strangers):
+        known = reset and classes is None
+        if not known and len(strangers := np.setdiff1d(y, self.classes_)):
             raise ValueError(f"label {strangers.tolist()[0]!r} is not among the classes {self.classes_.tolist()}")
         label = np.searchsorted(self.classes_, y).astype(np.int32)
         times = None
@@ -394,6 +398,11 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         times = row_weights(self.class_weight, self.classes_, label, times)
         if times is not None and not times.any():
             raise ValueError("all weights are zero: no row is left to learn from")
+        if times is not None and not 1e-150 <= times.max() <= 1e150:
+            raise ValueError(
+                f"the largest weight, sample weight times class weight, is {times.max():.3g}; beyond 1e150 or below "
+                "1e-150 sums of squares overflow: divide all weights by their mean, which changes nothing with lam"
+            )
         return as_csr(X, self.fit_intercept), label, times
 
     def _learn(

@@ -56,10 +56,10 @@ def check_parameters(model: Any) -> None:
         _positive(model.max_seconds, "max_seconds", "a time budget in seconds, or None")
     if model.record_every is not None:
         _whole(model.record_every, "record_every", 0)
-    if model.stopping == "average" and getattr(algorithms.resolve(model.algorithm), "average", True) is False:
+    if model.stopping == "average" and not algorithms.resolve(model.algorithm).average:
         raise ValueError(
-            "stopping='average' watches the averaged iterates, which average=False does not keep: "
-            "use stopping='weights', 'objective' or None"
+            f"stopping='average' watches the averaged iterates, which {algorithms.resolve(model.algorithm)!r} does not "
+            "keep: use stopping='auto', 'weights', 'objective' or None"
         )
 
 
@@ -76,8 +76,10 @@ def lam_of(model: Any, weight: float) -> float:
     lam = float(model.lam) if model.C is None else 1.0 / (float(model.C) * weight)
     if not LEAST_LAM <= lam <= 1 / LEAST_LAM:
         given = f"lam={model.lam!r}" if model.C is None else f"C={model.C!r}"
+        if model.C is not None and weight != 1:
+            given += f" times the sum of the rows' weights, {weight:g},"
         raise ValueError(
-            f"{given} is beyond what numbers of double precision can tell apart: use one between "
+            f"{given} is beyond what numbers of double precision can tell apart: it must be between "
             f"{LEAST_LAM:g} and {1 / LEAST_LAM:g}"
         )
     return lam
@@ -96,6 +98,25 @@ def require_one_kind(labels: Any, name: str) -> None:
         )
 
 
+AS_TEXT = "y.astype(str) makes every value a class"
+CHOOSE = "label= names another column, positive=VALUE makes this value +1 and all others -1"
+
+
+def require_classes(labels: Any, advice: str = AS_TEXT) -> None:
+    """Refuse labels that are measurements, in words that say what to do. scikit-learn's checks want the first three."""
+    from sklearn.utils.multiclass import check_classification_targets  # here, as actors do without scikit-learn
+
+    values: Any = np.asarray(labels)
+    whole = values.dtype.kind != "f" or (values == np.rint(values)) | ~np.isfinite(values)
+    if not np.all(whole):
+        first = f"{values[~whole][0]:g}"
+        raise ValueError(
+            f"Unknown label type: the label {first} is a measurement and not a class (classes are whole numbers or "
+            f"text): {advice.replace('VALUE', first)}"
+        )
+    check_classification_targets(labels)
+
+
 def check_memory(ends: int, nodes: int, outputs: int, features: int, rows: int) -> None:
     """Refuse outputs, one for every two classes, that this machine cannot hold: weights, edges and dual variables."""
     need = 8 * outputs * (features * (4 * nodes + ends) + 2 * rows)
@@ -109,9 +130,9 @@ def check_memory(ends: int, nodes: int, outputs: int, features: int, rows: int) 
 
 def rule_for(algorithm: Any) -> str:
     """What stopping="auto" is: a certified model where the algorithm keeps a dual, else what it can be seen to do."""
-    if getattr(algorithm, "certifies", False):
+    if algorithm.certifies:
         return "gap"
-    return "average" if getattr(algorithm, "average", True) else "objective"
+    return "average" if algorithm.average else "objective"
 
 
 def _whole(value: Any, name: str, least: int) -> None:

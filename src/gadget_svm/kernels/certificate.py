@@ -14,7 +14,7 @@ from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.kernels.compiler import compiled, interpreted
 from gadget_svm.kernels.dual import DualRows
 from gadget_svm.kernels.gossip import find
-from gadget_svm.kernels.rows import sides, stretch
+from gadget_svm.kernels.rows import sides
 
 HELLO, MODEL, SUM, BOUND = range(4)
 """What a message carries: nothing but its head, the candidate, a subtree's sums, the bound."""
@@ -24,8 +24,8 @@ SOON, PART = 4, 32
 EPS = 2.0**-52
 TOGETHER = 1 << 20
 """Numbers of several nodes that are summed at a time: more nodes if they are small."""
-KEPT = 1 << 24
-"""Up to so many entries of rows, they are kept between certificates in the order of the nodes: a copy of the rows."""
+KEPT = 1 << 22
+"""Up to so many margins are worked out at once, and what is known of their rows is kept between certificates."""
 
 
 class Nodes(NamedTuple):
@@ -70,65 +70,72 @@ class OwnSums:
     """What the rows of each node add to the sums, at a candidate; alpha is cut to its box [0, c_r].
 
     Not compiled: scipy's products do the work. They add row by row, so a node's sums are the same whichever other
-    nodes are worked on with it.
+    nodes are worked on with it. Margins are those of all rows as they lie in memory; v is that of support vectors.
     """
 
     def __init__(self, rows: DualRows, times: Floats, K: int, F: int) -> None:
         self.rows, self.times, self.K, self.F = rows, times, K, F
+        self.X = sp.csr_matrix((rows.data, rows.indices, rows.indptr), shape=(len(rows.label), F))
         work = np.cumsum(K * (F + np.diff(rows.start))) // TOGETHER
         cuts = [0, *(np.flatnonzero(np.diff(work)) + 1).tolist(), len(work)]
         self._parts: list[tuple[int, int]] = [(lo, hi) for lo, hi in pairwise(cuts) if hi > lo]
-        self._kept: list[_Part] = [] if len(rows.data) > KEPT else [self._part(*part) for part in self._parts]
+        small, most = K * len(rows.label) <= KEPT, 2 * len(rows.order) >= len(rows.label)
+        self._kept: list[_Part] = [self._part(*part) for part in self._parts] if small else []
+        self._at_once = small and most
 
     def __call__(self, w: Floats, alpha: Floats, total: Floats) -> None:
         """The sums of every node into the lines of ``total``, see `width`, for the candidate ``w``."""
+        w = w.reshape(self.K, self.F)
+        margins = np.asarray(self.X @ w.T) if self._at_once else None
         for number, (lo, hi) in enumerate(self._parts):
             part = self._kept[number] if self._kept else self._part(lo, hi)
-            total[lo:hi] = self._sums(part, w.reshape(self.K, self.F), alpha)
+            mine = np.asarray(self.X[part.row] @ w.T) if margins is None else margins[part.row]
+            self._sums(part, w, mine, alpha[:, part.places].T, total[lo:hi])
 
     def _part(self, lo: int, hi: int) -> "_Part":
-        rows, F = self.rows, self.F
-        places = slice(rows.start[lo], rows.start[hi])
-        ends, order = rows.start[lo : hi + 1] - rows.start[lo], rows.order[places]
-        if len(order) and order[-1] - order[0] == len(order) - 1 and (np.diff(order) == 1).all():
-            X = stretch(sp.csr_matrix((rows.data, rows.indices, rows.indptr), shape=(len(rows.label), F)),
-                        int(order[0]), int(order[-1]) + 1)  # fmt: skip
-        else:
-            X = sp.csr_matrix((rows.data, rows.indices, rows.indptr), shape=(len(rows.label), F))[order]
-        lengths, owner = np.diff(X.indptr), np.repeat(np.arange(hi - lo), np.diff(ends))
-        longest = np.zeros(hi - lo)
-        np.maximum.at(longest, owner, lengths)
-        kind: Any = np.int32 if (hi - lo) * F < 2**31 else np.int64
-        columns = X.indices + np.repeat((owner * F).astype(kind), lengths)  # every node has its own
-        apart = sp.csr_matrix((X.data, columns, X.indptr), shape=(len(order), (hi - lo) * F))
-        adder = sp.csr_matrix((np.ones(len(order)), np.arange(len(order)), ends), shape=(hi - lo, len(order)))
-        y, norm = sides(rows.pairs, self.K, rows.label[order]), np.sqrt(rows.norm2[places, None])
-        counts = np.hstack([(np.diff(ends) + longest + 16.0)[:, None], np.ones((hi - lo, 1))])
-        return _Part(places, X, apart.T, adder, y, norm, counts)
+        rows, places = self.rows, slice(self.rows.start[lo], self.rows.start[hi])
+        ends, row = rows.start[lo : hi + 1] - rows.start[lo], rows.order[places]
+        count, longest = np.diff(ends), np.zeros(hi - lo)
+        longest[count > 0] = np.maximum.reduceat(np.diff(rows.indptr)[row], ends[:-1][count > 0])
+        adder = sp.csr_matrix((np.ones(len(row)), np.arange(len(row)), ends), shape=(hi - lo, len(row)))
+        y, norm = sides(rows.pairs, self.K, rows.label[row]), np.sqrt(rows.norm2[places, None])
+        counts = np.stack([count + longest + 16.0, np.ones(hi - lo)], axis=1)
+        return _Part(places, row, np.repeat(np.arange(hi - lo), count), adder, y, norm, counts)
 
-    def _sums(self, part: "_Part", w: Floats, alpha: Floats) -> Floats:
-        (K, F), k, most, y = w.shape, len(part.counts), self.rows.upper[part.places, None], part.y
-        a = np.clip(alpha[:, part.places].T, 0.0, most) * (y != 0.0)
+    def _sums(self, part: "_Part", w: Floats, margins: Floats, alpha: Floats, total: Floats) -> None:
+        (K, F), most, y = w.shape, self.rows.upper[part.places, None], part.y
+        a = np.clip(alpha, 0.0, most) * (y != 0.0)
         with np.errstate(over="ignore", invalid="ignore"):  # then there is no certificate
-            hinge = most * np.maximum(0.0, np.abs(y) - y * (part.X @ w.T))
+            hinge = most * np.maximum(0.0, np.abs(y) - y * margins)
             size = most * (np.abs(y) + part.norm * np.sqrt(sq_lengths(w, K)) * np.abs(y))
-        added = part.adder @ np.hstack([hinge, a, size, a * part.norm, self.times[part.places, None]])
-        v = (part.apart @ (a * y)).reshape(k, F, K).swapaxes(1, 2).reshape(k, K * F)
-        return np.hstack([v, added, part.counts])
+        v = self._pull(part, a * y, len(total)).reshape(-1, F, K)
+        total[:, : K * F] = v.swapaxes(1, 2).reshape(-1, K * F)
+        total[:, K * F : -2] = part.adder @ np.hstack([hinge, a, size, a * part.norm, self.times[part.places, None]])
+        total[:, -2:] = part.counts
+
+    def _pull(self, part: "_Part", factors: Floats, count: int) -> Floats:
+        """The sum of the nodes' rows times their factors: every node has places of its own for its features."""
+        some = np.flatnonzero(factors.any(axis=1))
+        X = self.X[part.row[some]]
+        kind: Any = np.int32 if count * self.F < 2**31 else np.int64
+        columns = X.indices + np.repeat((part.owner[some] * self.F).astype(kind), np.diff(X.indptr))
+        apart = sp.csc_matrix((X.data, columns, X.indptr), shape=(count * self.F, len(some)))
+        return np.asarray(apart @ factors[some])
 
 
 class _Part(NamedTuple):
-    """Some nodes' rows, as `OwnSums` needs them."""
+    """Some nodes' rows, as `OwnSums` needs them: of every place its row and node, y and norm."""
 
     places: slice
-    X: sp.csr_matrix
-    apart: sp.csc_matrix  # the rows as columns, with places of their own for every node's features
+    row: Ints
+    owner: Ints
     adder: sp.csr_matrix  # nodes x rows
     y: Floats
     norm: Floats
     counts: Floats
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite certifies nothing, and the fit says so
 def conclude(bound: Floats, w: Floats, total: Floats, lam: float, K: int, F: int) -> None:
     """From the sums of all nodes the gap P(w) - D(alpha) and the dual value of every output, rounded to the safe side.
 
@@ -150,11 +157,12 @@ def sq_lengths(vectors: Floats, count: int) -> Floats:
     return np.asarray((vectors * vectors).reshape(count, -1).sum(axis=1))
 
 
-def judge(i: int, nodes: Nodes, ends: Ends, lam: float, K: int, F: int) -> None:
-    """The owner, node i, concludes when all sums are in. Not compiled: it is one node."""
-    if not nodes.has[i, BOUND] and interpreted(complete)(nodes, ends, i):
-        conclude(nodes.bound[i], nodes.model[i], nodes.total[i], lam, K, F)
-        nodes.has[i, SUM] = nodes.has[i, BOUND] = True
+def judge(i: int, nodes: Nodes, ends: Ends) -> bool:
+    """Whether all sums are in only now, and the owner, node i, is to conclude. Not compiled: it is one node."""
+    if nodes.has[i, BOUND] or not interpreted(complete)(nodes, ends, i):
+        return False
+    nodes.has[i, SUM] = nodes.has[i, BOUND] = True
+    return True
 
 
 @compiled

@@ -21,12 +21,15 @@ from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.kernels.compiler import compiled
 from gadget_svm.kernels.counter_rng import NEIGHBOUR, draw
 from gadget_svm.kernels.dual import NEVER, DualRows, rested_pass, waking
-from gadget_svm.kernels.gossip import EPOCH, find
+from gadget_svm.kernels.gossip import EPOCH_SHIFT, find
 
 UNITS = 14.0
 """A node wishes its edges' penalties to add up to so many times lam sum |x_r|^2."""
 STRAINED, SLACK = 2.0, 2.0
 """The owner doubles rho where the larger tau is above STRAINED rho, and halves it where it is below rho / SLACK."""
+MOST_OF_LENGTH, MOST_OF_CURVE, LEAST_OF_CURVE = 1.0, 1e4, 0.05
+"""That wish is at most UNITS times the larger of MOST_OF_LENGTH sum |x_r|^2 and MOST_OF_CURVE n_i lam, and at least
+LEAST_OF_CURVE n_i lam. Only lam > 1 with rows longer than 100, or rows shorter than 0.06, come so far."""
 CARRIED = 0.1
 """The part of its neighbours' largest tau that a node announces, if its own is less. Without it edges between nodes
 of few rows starve, and a line of such nodes separates those at its ends."""
@@ -288,7 +291,7 @@ def hear(
     again: float, adapt: bool,
 ) -> None:  # fmt: skip
     """One message. ``again`` is theta for mail that follows on other mail of the same sender without a tick between."""
-    epoch = seq >> EPOCH
+    epoch = seq >> EPOCH_SHIFT
     if epoch < edges.epoch[e]:
         edges.due[e] = not edges.open[e]  # an open edge tells the other end by itself
         return
@@ -431,7 +434,17 @@ def wishes(rows: DualRows, times: Floats, ptr: Ints, lam: float) -> tuple[Floats
     It rides in every message; the two ends of an edge differ only until the first message each way.
     """
     k, owner, degree = len(ptr) - 1, owners(rows.start), np.diff(ptr)
-    length2 = np.bincount(owner, times * rows.norm2, k)
-    rho = np.repeat(UNITS * lam * np.maximum(length2, 1e-300), degree) / np.repeat(degree, degree)
+    length2 = np.maximum(np.bincount(owner, times * rows.norm2, k), 1e-300)
     curve: Floats = np.multiply(lam, np.bincount(owner, times, k), dtype=np.float64)
-    return rho, curve
+    total = in_scale(UNITS * lam * length2, length2, curve, UNITS)
+    return np.repeat(total, degree) / np.repeat(degree, degree), curve
+
+
+def in_scale(penalty: Floats, length2: Floats, curve: Floats, units: float) -> Floats:
+    """A first penalty within bounds that grow with the square of the rows' scale; inside them it is left as it is.
+
+    Rows s x with s^2 lam pose the same problem as rows x with lam, and want s^2 times the penalty. ``units`` lam
+    sum |x_r|^2 grows with s^4, so for very long or short rows it is too far off to be adapted.
+    """
+    highest = units * np.maximum(MOST_OF_LENGTH * length2, MOST_OF_CURVE * curve)
+    return np.maximum(np.minimum(penalty, highest), LEAST_OF_CURVE * curve)

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from gadget_svm.core.types import Floats
 from gadget_svm.kernels.compiler import compiled, interpreted
-from gadget_svm.kernels.counter_rng import mix_bits
+from gadget_svm.kernels.counter_rng import mix_all, mix_bits
 
 _GOLDEN, _ONE = np.uint64(0x9E3779B97F4A7C15), np.uint64(1)
-PIECE = 1 << 14
+PIECE = 1 << 16
 """Entries that are hashed at a time, so that memory stays bounded."""
 
 
@@ -23,14 +23,20 @@ def hash_rows(
     indptr: NDArray[Any], indices: NDArray[Any], bits: NDArray[np.uint64], label: NDArray[np.int32], seed: int
 ) -> NDArray[np.uint64]:
     """A seeded hash of what each row says (its label and non-zero entries), whatever order they are stored in."""
-    mix, sums = interpreted(mix_bits), np.empty(len(label), dtype=np.uint64)
+    mix, sums = interpreted(mix_bits), np.zeros(len(label), dtype=np.uint64)
     cuts = np.searchsorted(indptr, np.arange(0, indptr[-1], PIECE))
     for first, last in pairwise(np.unique([0, *cuts, len(label)])):
         here = slice(indptr[first], indptr[last])
-        mixed = mix(bits[here] + _GOLDEN * (indices[here].astype(np.uint64) + _ONE))
-        mixed[bits[here] << _ONE == 0] = 0  # 0.0 and -0.0
-        so_far = np.concatenate([[np.uint64(0)], np.cumsum(mixed)])  # numbers wrap around: differences are exact
-        sums[first:last] = np.diff(so_far[indptr[first : last + 1] - indptr[first]])
+        mixed = indices[here].astype(np.uint64)
+        mixed += _ONE
+        mixed *= _GOLDEN
+        mixed += bits[here]
+        mix_all(mixed)
+        if not bits[here].view(np.float64).all():
+            mixed[bits[here] << _ONE == 0] = 0  # 0.0 and -0.0
+        filled = first + np.flatnonzero(indptr[first:last] < indptr[first + 1 : last + 1])
+        if len(filled):
+            sums[filled] = np.add.reduceat(mixed, indptr[filled] - indptr[first])  # numbers wrap around: exact
     start = mix(np.array([seed]).astype(np.uint64) + _GOLDEN)
     return np.asarray(mix(mix(start ^ sums) + _GOLDEN * (label.astype(np.uint64) + _ONE)), dtype=np.uint64)
 

@@ -1,12 +1,11 @@
 """The simulator: all nodes in this process, in one block or several, with mail handed over in memory."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TypeGuard
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from gadget_svm.algorithms.base import Certifiable, Run, models
+from gadget_svm.algorithms.base import Run, models
 from gadget_svm.algorithms.certificate import Certificate, CertificateSession, Echo, failed, few_edges, gather, longest
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, Exchange, MessageBatch
@@ -40,7 +39,7 @@ class LocalRuntime:
     def __post_init__(self) -> None:
         self._wire: Wire | None = None
         self._echo: tuple[tuple[int, bytes], Echo] | None = None  # who took part in a certificate, and how it went
-        if self.lam is not None and self.exchange is not None and certifiable(self.run):
+        if self.lam is not None and self.exchange is not None and self.run.certifiable:
             self._wire = Wire(self.exchange, longest(self.blocks[0]))
 
     def advance(self, count: int) -> None:
@@ -58,7 +57,7 @@ class LocalRuntime:
         """Compile every kernel an iteration needs, on a block without nodes, so that no clock counts it."""
         nobody = self.blocks[0].without_nodes()
         LocalRuntime(self.run, [nobody], None if self._leaps() else Delivery).advance(1)
-        if self.lam is not None and certifiable(self.run):
+        if self.lam is not None and self.run.certifiable:
             nothing = np.zeros(0, dtype=np.bool_)
             inquiry = CertificateSession(
                 self.run, nobody, self.lam, 0, nothing, 0, 0, interpret=few_edges(self.blocks[0])
@@ -96,7 +95,7 @@ class LocalRuntime:
         its rows still count, or is cut off.
         """
         run, lam, first = self.run, self.lam, self.blocks[0]
-        if lam is None or not certifiable(run):
+        if lam is None or not run.certifiable:
             raise ValueError(
                 UNCERTIFIABLE if lam is not None else "give LocalRuntime the problem's lam to certify models"
             )
@@ -119,7 +118,7 @@ class LocalRuntime:
         self._count(certificate.messages, certificate.nbytes, certificate.vectors)
         return certificate
 
-    def _counted(self, run: Certifiable, here: Flags) -> Flags:
+    def _counted(self, run: Run, here: Flags) -> Flags:
         """The nodes that are here, and those that are away and reached from them by edges that were not dropped."""
         counted, grows = here.copy(), not here.all()
         while grows:
@@ -133,13 +132,20 @@ class LocalRuntime:
     def _inquire(self, parts: list[CertificateSession], counted: Flags) -> None:
         """Exchanges until every node knows the bound, or nobody learns anything any more.
 
-        Where all messages arrive, the second certificate of the same nodes is computed without them.
+        Where all messages arrive, certificates of the same nodes go alike: how is found out once, by empty messages.
         """
-        alike = self.exchange is None and len(parts) == 1
         who = parts[0].owner, counted.tobytes()
-        if alike and self._echo is not None and self._echo[0] == who:
-            parts[0].repeat(self._echo[1])
-            return
+        if self.exchange is None and len(parts) == 1:
+            if self._echo is None or self._echo[0] != who:
+                trial = replace(parts[0], empty=True)
+                self._echo = (who, trial.echo) if self._converse([trial]) else None
+            if self._echo is not None:
+                parts[0].repeat(self._echo[1])
+                return
+        self._converse(parts)
+
+    def _converse(self, parts: list[CertificateSession]) -> bool:
+        """Whether all nodes came to know the bound."""
         exchange = self._wire.certify if self._wire is not None else Delivery
         barrier_groups = [part.conversation() for part in parts]
         outgoing, known, quiet = [next(party) for party in barrier_groups], 0, 0
@@ -148,8 +154,7 @@ class LocalRuntime:
             outgoing = [party.send(delivery) for party in barrier_groups]
             news = sum(part.news for part in parts)
             known, quiet = news, quiet + 1 if news == known else 0
-        if alike and quiet < PATIENCE:
-            self._echo = who, parts[0].echo
+        return quiet < PATIENCE
 
     def _count(self, messages: int, nbytes: int, vectors: int | None = None) -> None:
         """``vectors``: how many of the messages carry a vector; None: all. Omitted columns count in those alone."""
@@ -189,11 +194,6 @@ UNCERTIFIABLE = (
     "a certificate is made of dual variables, which this algorithm does not keep: "
     "use algorithm='pdmm' (or 'mom-dsvm') on an undirected topology, or another stopping rule than 'gap'"
 )
-
-
-def certifiable(run: Run) -> TypeGuard[Certifiable]:
-    """Whether the run keeps a feasible point of the dual."""
-    return hasattr(run, "duals")
 
 
 def distances(models: Floats, others: Floats) -> Floats:

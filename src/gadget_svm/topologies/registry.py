@@ -17,6 +17,8 @@ from gadget_svm.topologies import randomised, structured
 from gadget_svm.topologies.edges import Graph
 
 DRAWS = 20
+TRIED = 16
+"""Nodes of the graph that `check_name` makes: even, so that every degree is possible."""
 
 
 @dataclass(frozen=True)
@@ -96,15 +98,32 @@ def labels_of(topology: object) -> list[Hashable] | None:
     return in_order(topology.nodes) if _is_networkx(topology) else None
 
 
-def _named(topology: str, n: int, seed: int, transition: str) -> Network:
+def check_name(topology: str) -> None:
+    """Refuse a name, or a parameter, that is wrong for any number of nodes."""
+    name, entry, text = _parsed(topology)
+    if name in ("grid", "torus"):
+        if text is not None:
+            structured.given_sides(name, text)
+    elif entry.shaped is not None:
+        entry.shaped(TRIED, text)
+    elif entry.drawn is not None:
+        entry.drawn(TRIED, text, np.random.default_rng(0))
+
+
+def _parsed(topology: str) -> tuple[str, Topology, str | None]:
+    """Its name, its entry in the table and what follows the colon."""
     name, colon, rest = topology.partition(":")
     entry = lookup("topology", name, TOPOLOGIES)
-    text = rest if colon else None
+    if colon and entry.plain is not None:
+        raise ValueError(f"{name!r} takes no parameter: write {name!r} instead of {topology!r}")
+    return name, entry, rest if colon else None
+
+
+def _named(topology: str, n: int, seed: int, transition: str) -> Network:
+    _, entry, text = _parsed(topology)
     if n == 1:
         return _network(Graph(np.zeros(2, np.int64), np.empty(0, np.int64)), topology, transition)
     if entry.plain is not None:
-        if text is not None:
-            raise ValueError(f"{name!r} takes no parameter: write {name!r} instead of {topology!r}")
         return _network(entry.plain(n), topology, transition)
     if entry.shaped is not None:
         return _network(entry.shaped(n, text), topology, transition)

@@ -95,13 +95,21 @@ def _factor(n: int) -> int:
     return next((side for side in range(math.isqrt(max(n, 1)), 0, -1) if n % side == 0), 1)
 
 
+def given_sides(name: str, text: str) -> tuple[int, int]:
+    """Rows and columns as written after the colon, such as "5x4"."""
+    sides = [int(part) if part.isdecimal() else 0 for part in text.lower().split("x")]
+    if len(sides) != 2 or min(sides) < 1:
+        raise ValueError(f"{name}:{text} needs two sides, as in '{name}:5x4' for 20 nodes")
+    return sides[0], sides[1]
+
+
 def _sides(name: str, n: int, text: str | None) -> tuple[int, int]:
     """Rows and columns: those after the colon ("5x4"), or the most square, with a short last row."""
     if text is not None:
-        sides = [int(part) if part.isdecimal() else 0 for part in text.lower().split("x")]
-        if len(sides) != 2 or math.prod(sides) != n:
+        rows, cols = given_sides(name, text)
+        if rows * cols != n:
             raise ValueError(f"{name}:{text} needs sides whose product is the {n} nodes, as in '{name}:5x4' for 20")
-        return sides[0], sides[1]
+        return rows, cols
     rows = _factor(n)
     if rows > 1:
         return rows, n // rows
