@@ -193,7 +193,7 @@ def test_every_node_ends_with_the_same_model_and_the_same_bound(problem, topolog
 @pytest.fixture
 def impatient(monkeypatch):
     """Nodes that are away are declared dead, and their edges closed, after eight iterations."""
-    for name, value in (("PATIENCE", 5), ("FAR", 0.0), ("FADE_TICKS", 3)):
+    for name, value in (("MIN_TIMEOUT_TICKS", 5), ("TIMEOUT_PER_MEAN", 0.0), ("FADE_TICKS", 3)):
         monkeypatch.setattr(edge_liveness, name, value)
 
 
