@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from gadget_svm.algorithms.base import Run, models
-from gadget_svm.algorithms.certificate import Certificate, CertificateSession, Echo, failed, few_edges, gather, longest
+from gadget_svm.algorithms.certificate import Certificate, CertificateSession, Echo, failed, gather, longest
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, Exchange, MessageBatch
 from gadget_svm.core.types import Flags, Floats
@@ -57,13 +57,6 @@ class LocalRuntime:
         """Compile every kernel an iteration needs, on a block without nodes, so that no clock counts it."""
         nobody = self.blocks[0].without_nodes()
         LocalRuntime(self.run, [nobody], None if self._leaps() else Delivery).advance(1)
-        if self.lam is not None and self.run.certifiable:
-            nothing = np.zeros(0, dtype=np.bool_)
-            inquiry = CertificateSession(
-                self.run, nobody, self.lam, 0, nothing, 0, 0, interpret=few_edges(self.blocks[0])
-            )
-            party = inquiry.conversation()
-            party.send(Delivery(next(party)))
 
     def _leaps(self) -> bool:
         return self.exchange is None and len(self.blocks) == 1 and self.run.supports_fused(self.blocks[0])
@@ -138,21 +131,21 @@ class LocalRuntime:
         if self.exchange is None and len(parts) == 1:
             if self._echo is None or self._echo[0] != who:
                 trial = replace(parts[0], empty=True)
-                self._echo = (who, trial.echo) if self._converse([trial]) else None
+                self._echo = (who, trial.course()) if self._converse([trial]) else None
             if self._echo is not None:
-                parts[0].repeat(self._echo[1])
+                parts[0].replay(self._echo[1])
                 return
         self._converse(parts)
 
     def _converse(self, parts: list[CertificateSession]) -> bool:
         """Whether all nodes came to know the bound."""
         exchange = self._wire.certify if self._wire is not None else Delivery
-        barrier_groups = [part.conversation() for part in parts]
+        barrier_groups = [part.steps() for part in parts]
         outgoing, known, quiet = [next(party) for party in barrier_groups], 0, 0
-        while quiet < PATIENCE and not all((part.told | ~part.nodes.alive).all() for part in parts):
+        while quiet < PATIENCE and not all((part.holds_bound | ~part.nodes.alive).all() for part in parts):
             delivery = exchange(padded(outgoing))
             outgoing = [party.send(delivery) for party in barrier_groups]
-            news = sum(part.news for part in parts)
+            news = sum(part.progress for part in parts)
             known, quiet = news, quiet + 1 if news == known else 0
         return quiet < PATIENCE
 
