@@ -125,7 +125,8 @@ class EchoNodes:
         for kind, content in ((MODEL, self.model), (BOUND, self.bound)):
             new = _first(i, (kinds == kind) & ~self.has[i, kind])
             self.has[i[new], kind] = True
-            content[i[new]] = messages.vector[m[new], : self.carried[kind]]
+            if len(new):  # else the vectors may be shorter than this kind
+                content[i[new]] = messages.vector[m[new], : self.carried[kind]]
             self.progress += len(new)
         for kind in range(KINDS):  # what was sent since the question may still be on its way
             self.asked[e[((missing >> kind) & 1 > 0) & (messages.seq[m] - self.since > self.sent[e, kind])], kind] = (
