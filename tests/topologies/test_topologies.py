@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gadget_svm.core.network import Network
 from gadget_svm.topologies import TOPOLOGIES, build, randomised
 
-DRAWN = [name for name, entry in TOPOLOGIES.items() if entry.drawn is not None]
+DRAWN = [name for name, make in TOPOLOGIES.items() if make().drawn]
 DIRECTED = {"exponential", "k-out"}
 
 

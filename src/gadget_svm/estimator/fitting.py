@@ -104,11 +104,13 @@ def fit_network(problem: TrainingProblem, plan: Plan, memory: NodeState | None =
     radius = float(np.sqrt(problem.mean_cost / plan.lam))
     lossy = any(fault.loses for fault in wrong)
     run = plan.algorithm.bind(plan.network, plan.lam, radius, lossy, problem.shares.sizes)
-    if wrong and getattr(run, "still", None) is not None:
+    if (wrong or plan.network.schedule) and getattr(run, "still", None) is not None:
         raise ValueError(
-            "gossip_rounds='diameter' trusts that every flag arrives in its round, so it cannot be combined with "
-            "faults: use a fixed number or 'mix'"
+            "gossip_rounds='diameter' requires that every flag arrives in its round, so it cannot be combined with "
+            "faults or with a time-varying graph: use a fixed number or 'mix'"
         )
+    if plan.network.schedule and plan.engine != "local":
+        raise ValueError("a time-varying graph runs in the simulator only: use engine='local' with it")
     certifies = plan.rule is not None and plan.rule.certifies
     if certifies and not certifiable(run):
         raise ValueError(f"no bound of the gap can be had here: {UNCERTIFIABLE}")
@@ -157,8 +159,11 @@ def _here(problem: Any, plan: Plan, run: Run, team: ThreadTeam, memory: NodeStat
     """All nodes in this process."""
     wrong = faulty.make_faults(plan.faults)
     blocks = make_blocks(problem, plan.network, plan.seed, plan.engine_options.get("blocks", 1), team)
-    exchange = faulty.wrap_all(wrong, faulty.FaultContext(plan.network.n, plan.seed)) if wrong else None
-    runtime = LocalRuntime(run, blocks, exchange, lam=_lam_certified(plan))
+    active = None if plan.network.schedule is None else faulty.ActiveEdges(plan.network.schedule)
+    exchange = faulty.wrap_all(wrong, faulty.FaultContext(plan.network.n, plan.seed)) if wrong or active else None
+    if active and exchange:
+        exchange = active.wrap(exchange)
+    runtime = LocalRuntime(run, blocks, exchange, lam=_lam_certified(plan), active_edges=active)
     if memory is not None:
         _recall(runtime, memory)
     return runtime

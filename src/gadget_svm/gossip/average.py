@@ -94,6 +94,8 @@ def average(
     """
     if not isinstance(network, Network):
         raise TypeError("network must be a Network: average(values, build_network('ring', n), 'push-sum', n_rounds)")
+    if network.schedule is not None:
+        raise ValueError("average() uses all edges at all times: give it a graph that does not vary, or use GadgetSVC")
     gossip = resolve(gossip)
     start = np.asarray(values, dtype=np.float64)
     if start.ndim == 0 or len(start) != network.n:

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gadget_svm.core.transitions import Nodes
-from gadget_svm.core.types import Ints
+from gadget_svm.core.types import Ints, NodeIds
 
 
 @dataclass(frozen=True)
@@ -13,7 +12,7 @@ class Graph:
     """A simple graph as CSR arrays with sorted rows, before its edges are weighed."""
 
     indptr: Ints
-    indices: Nodes
+    indices: NodeIds
     directed: bool = False
 
 
@@ -36,7 +35,7 @@ def from_keys(n: int, keys: Ints) -> Graph:
     return Graph(np.concatenate([[0], np.cumsum(degree)]), both % n)
 
 
-def from_rows(neighbours: Nodes, *, directed: bool) -> Graph:
+def from_rows(neighbours: NodeIds, *, directed: bool) -> Graph:
     """The graph in which node i sends to row i of ``neighbours``; the rows are sorted where they lie."""
     neighbours.sort(axis=1)
     n, k = neighbours.shape

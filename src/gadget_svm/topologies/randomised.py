@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gadget_svm.core.transitions import Nodes
-from gadget_svm.core.types import Ints
+from gadget_svm.core.types import Ints, NodeIds
 from gadget_svm.topologies.edges import Graph, from_keys, from_pairs, from_rows, integer, pair_keys, probability
 from gadget_svm.topologies.structured import complete, line, refuse_dense
 
@@ -31,7 +30,7 @@ def k_out(n: int, text: str | None, rng: Rng) -> Graph:
     return from_rows(drawn, directed=True)
 
 
-def _distinct(drawn: Nodes, upper: int, rng: Rng) -> Nodes:
+def _distinct(drawn: NodeIds, upper: int, rng: Rng) -> NodeIds:
     """Redraw repetitions within a row until there are none; the rows come out sorted."""
     drawn.sort(axis=1)
     rows = np.flatnonzero((drawn[:, 1:] == drawn[:, :-1]).any(axis=1))
