@@ -1,6 +1,6 @@
-"""The paper's theorems as formulas: as printed, with what is wrong with them, and the bound that holds.
+"""The paper's theorems as formulas: as printed, with their errors, and the bound that holds.
 
-Only arithmetic: nothing here looks at data or runs anything. R is the largest |x|, c the largest sub-gradient.
+Only arithmetic, no data. R is the largest |x|, c the largest sub-gradient.
 """
 
 import math
@@ -18,19 +18,19 @@ __all__ = [
 
 
 def radius(lam: float, mean_cost: float = 1.0) -> float:
-    """The ball that holds the optimum: 1/sqrt(lam), times the root of the mean cost of a row."""
+    """Return the radius of the ball that holds the optimum: 1/sqrt(lam), times the root of the mean cost of a row."""
     return math.sqrt(mean_cost / lam)
 
 
 def learning_rate(lam: float, t: int) -> float:
-    """alpha(t) = 1/(lam t), step (d) of Algorithm 2."""
+    """Return alpha(t) = 1/(lam t), step (d) of Algorithm 2."""
     return 1.0 / (lam * t)
 
 
 def network_error_bound(
     lam: float, t: int, epsilon: float, epsilon1: float, epsilon2: float, R: float, N: int
 ) -> float:
-    """Theorem 1 as printed: how far a node is from the network's average after one step and two Push-Sums.
+    """Return the bound of Theorem 1 as printed: a node's distance from the average after one step and two Push-Sums.
 
     epsilon is the distance before the step; epsilon1 and epsilon2 are Push-Sum's relative errors for the weights
     and for the loss vectors. The term R epsilon/N takes the *loss vector* to be Lipschitz in w (Lemma 1), but only
@@ -41,7 +41,7 @@ def network_error_bound(
 
 
 def printed_bound(c: float, lam: float, T: int, gamma: float, R: float) -> float:
-    """Theorem 2 as printed. It says nothing: it is never below `largest_gap`.
+    """Return the bound of Theorem 2 as printed. It is vacuous: never below `largest_gap`.
 
     Its first term, 2c/sqrt(lam), bounds the nodes' distance from their mean by the ball's diameter. Also log(T)
     stands for 1 + ln(T), and Jensen's inequality is written the wrong way round.
@@ -51,12 +51,12 @@ def printed_bound(c: float, lam: float, T: int, gamma: float, R: float) -> float
 
 
 def largest_gap(lam: float, R: float) -> float:
-    """No w in the ball has an f(w) - f* above this: 1/2 for the regulariser, 1 + R/sqrt(lam) for the hinge."""
+    """Return a bound of f(w) - f* for all w in the ball: 1/2 for the regulariser, 1 + R/sqrt(lam) for the hinge."""
     return 1.5 + R / math.sqrt(lam)
 
 
 def corrected_bound(c: float, lam: float, T: int, network_errors: ArrayLike) -> float:
-    """What does hold, without projection, for the average of the iterates 1..T of any node:
+    """Return the bound that holds, without projection, for the average of the iterates 1..T of any node:
 
         E f(w-bar_i / T) - f* <= c^2 (1 + ln T) / (2 lam T) + (3c / T) sum_t E max_i |w_i(t) - w(t)|.
 
@@ -70,14 +70,14 @@ def corrected_bound(c: float, lam: float, T: int, network_errors: ArrayLike) -> 
 
 
 def push_sum_error_bound(network: Network, t: int, values: ArrayLike, weights: ArrayLike | None = None) -> float:
-    """How far any node's estimate can be from the (weighted) mean after t rounds of diffusion (Lemma 2)."""
+    """Return a bound of any node's distance from the (weighted) mean after t rounds of diffusion (Lemma 2)."""
     x = np.asarray(values, dtype=np.float64).reshape(network.n, -1)
     n = np.ones(network.n) if weights is None else np.asarray(weights, dtype=np.float64)
     return push_sum_error_factor(network, t) * float((n * np.linalg.norm(x, axis=1)).sum() / n.sum())
 
 
 def iterations_until_still(lam: float, R: float, epsilon: float = 0.001) -> float:
-    """How long the paper's stopping rule must wait: one violating example moves w by |x|/(lam t).
+    """Return how long the paper's stopping rule must wait: one violating example moves w by |x|/(lam t).
 
     On Adult, with the paper's lam and epsilon, about 1e8 iterations.
     """

@@ -6,17 +6,7 @@ import numpy as np
 import pytest
 
 from gadget_svm import Gadget, GadgetSVC
-from gadget_svm.faults import (
-    FAULTS,
-    Bounce,
-    Churn,
-    Crash,
-    Delay,
-    Loss,
-    Partition,
-    Slow,
-    make_faults,
-)
+from gadget_svm.faults import FAULTS, Bounce, Churn, Crash, Delay, Loss, Partition, Slow, make_faults
 from gadget_svm.gossip import Diffusion, PushSum, RunningSum, averaging_block
 from gadget_svm.topologies import build
 from support.gossip_blocks import Ledger, gossiped, some_block, with_faults

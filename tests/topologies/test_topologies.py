@@ -153,7 +153,7 @@ def test_matrices_and_networks_are_taken_as_they_are():
         ("ring:3", 5, "takes no parameter"),
         ("k-out:none", 5, "'k-out:20'"),
         ("k-out:0", 5, "at least 1"),
-        ("erdos-renyi:2", 5, "no probability"),
+        ("erdos-renyi:2", 5, "needs a probability"),
         ("small-world:3", 9, "use 2 or 4"),
         ("grid:3x4", 13, "13 nodes"),
         ("torus", 13, "use 12 nodes"),

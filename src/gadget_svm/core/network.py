@@ -105,13 +105,7 @@ class Network:
 
     @classmethod
     def from_csr(
-        cls,
-        indptr: Ints,
-        indices: NodeIds,
-        *,
-        name: str = "custom",
-        directed: bool = False,
-        transition: str = "lazy",
+        cls, indptr: Ints, indices: NodeIds, *, name: str = "custom", directed: bool = False, transition: str = "lazy"
     ) -> "Network":
         """Return the network of CSR arrays with sorted rows and no self-loops or duplicates.
 
