@@ -1,4 +1,4 @@
-"""Gossip protocols by themselves: mass is conserved, estimates go to the weighted mean, stopping times hold."""
+"""Single gossip protocols, and averaging; what all protocols do is in test_gossip_conformance.py."""
 
 import numpy as np
 import pytest
@@ -128,8 +128,8 @@ def test_compiled_rounds_keep_next_to_no_mass_as_rounds_of_mail_do(name):
     block = averaging_block(network, np.arange(800.0).reshape(400, 2), mass, 5)
     values = block.flat.copy()
     list(gossiped(PROTOCOLS[name](), block, 6))
-    believed = average(values, network, PROTOCOLS[name](), 6, weights=mass, seed=5)
-    np.testing.assert_array_equal(believed, block.s / block.phi[:, None])
+    found = average(values, network, PROTOCOLS[name](), 6, weights=mass, seed=5)
+    np.testing.assert_array_equal(found, block.s / block.phi[:, None])
 
 
 def test_mail_in_any_order_is_absorbed_in_one():

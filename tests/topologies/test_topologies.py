@@ -1,4 +1,4 @@
-"""Every named graph is simple, connected and the same for the same seed; every refusal says what to do instead."""
+"""Single topologies, graphs that users give, and errors; what all do is in test_topology_conformance.py."""
 
 import math
 
