@@ -9,6 +9,7 @@ from gadget_svm import Gadget, GadgetSVC
 from gadget_svm.core.messages import Delivery
 from gadget_svm.faults import FAULTS, Fault, FaultContext, make_faults
 from gadget_svm.kernels.counter_rng import uniform
+from support.entry_points import offer
 
 PURPOSE = 100  # no fault of the package draws for it
 
@@ -54,7 +55,7 @@ def test_it_is_seeded_and_blocks_agree(toy):
 
 
 def test_an_entry_point_makes_it_known_by_name(monkeypatch):
-    monkeypatch.setitem(FAULTS._members, "bursts", Bursts)
+    offer(monkeypatch, FAULTS, bursts=Bursts)
     assert make_faults(["bursts=0.5", "loss=0.1"])[0] == Bursts(0.5)
     with pytest.raises(ValueError, match="it takes begin, end"):
         make_faults({"bursts": {"start": 0.1}})

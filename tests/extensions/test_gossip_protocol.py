@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from gadget_svm import Gadget, GadgetSVC, average, build_network
+from gadget_svm import Gadget, GadgetSVC, average, build_network, load_model, save_model
 from gadget_svm.algorithms import AveragedSgd
 from gadget_svm.core.messages import HEADER_BYTES
-from gadget_svm.gossip import Gossip, absorb, draw_edges, make_messages
+from gadget_svm.gossip import PROTOCOLS, Gossip, absorb, draw_edges, make_messages
+from support.entry_points import offer
 
 
 class Float32PushSum(Gossip):
@@ -55,3 +56,22 @@ def test_several_blocks_and_faults_change_nothing_that_should_stay(toy):
     one, three = (fitted(toy, algorithm, faults="bounce=0.3", engine_options={"blocks": b}) for b in (1, 3))
     np.testing.assert_array_equal(one.node_coef_, three.node_coef_)
     assert one.history_[-1]["bytes"] == three.history_[-1]["bytes"]
+
+
+def test_an_entry_point_makes_it_known_by_name(toy, monkeypatch):
+    offer(monkeypatch, PROTOCOLS, float32_push_sum=Float32PushSum)
+    by_name, given = (fitted(toy, Gadget(gossip=each)) for each in ("float32-push-sum", Float32PushSum()))
+    np.testing.assert_array_equal(by_name.node_coef_, given.node_coef_)
+
+
+def test_a_model_file_leaves_the_object_out(toy, tmp_path):
+    model = fitted(toy, Gadget(gossip=Float32PushSum(), local_steps=2))
+    again = load_model(save_model(model, tmp_path / "model.safetensors"))
+    np.testing.assert_array_equal(again.predict(toy.X), model.predict(toy.X))
+    assert again.algorithm.local_steps == 2
+
+
+def test_what_is_no_protocol_is_refused(toy):
+    for wrong in (Float32PushSum, 3):
+        with pytest.raises(TypeError, match=r"derives from gadget_svm\.gossip\.Gossip"):
+            fitted(toy, Gadget(gossip=wrong))

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from gadget_svm import Gadget, GadgetSVC, average, build_network
-from gadget_svm.topologies import Topology
+from gadget_svm.topologies import TOPOLOGIES, Topology
+from support.entry_points import offer
 
 
 class AlternatingRing(Topology):
@@ -68,3 +69,26 @@ def test_where_it_is_not_supported_the_message_says_what_is(toy):
         fitted(toy, AlternatingRing(), algorithm=Gadget(gossip="diffusion", gossip_rounds="diameter"))
     with pytest.raises(ValueError, match="all edges"):
         average(np.ones(6), build_network(AlternatingRing(), 6), "push-sum", 3)
+
+
+def test_an_entry_point_makes_it_known_by_name(toy, monkeypatch):
+    offer(monkeypatch, TOPOLOGIES, alternating_ring=AlternatingRing)
+    by_name, given = (fitted(toy, each, max_iter=20) for each in ("alternating-ring", AlternatingRing()))
+    np.testing.assert_array_equal(by_name.node_coef_, given.node_coef_)
+
+
+class TwoCliques(Topology):
+    """Drawn until it is connected: two cliques, joined by an edge with probability 1/2."""
+
+    name = "two-cliques"
+    drawn = True
+
+    def build(self, n, rng):
+        graph = nx.disjoint_union(nx.complete_graph(n // 2), nx.complete_graph(n - n // 2))
+        graph.add_edges_from([(0, n - 1)] if rng.random() < 0.5 else [])
+        return graph
+
+
+def test_a_random_topology_is_drawn_again_until_it_is_connected():
+    edges = {build_network(TwoCliques(), 8, seed=seed).n_edges for seed in range(6)}
+    assert edges == {2 * (6 + 6 + 1)}

@@ -260,7 +260,7 @@ def _stand_in(runtime: "LocalRuntime | RayRuntime", models: Floats, last: Floats
 def _mass_left(runtime: "LocalRuntime | RayRuntime", lossy: bool) -> float | None:
     """The share of the mass of a protocol such as Push-Sum that is still there, where messages may be lost."""
     protocol = getattr(runtime.run, "protocol", None)
-    if not lossy or protocol is None or protocol.loss_proof or not isinstance(runtime, LocalRuntime):
+    if not (lossy and protocol is not None and protocol.conserves_mass and isinstance(runtime, LocalRuntime)):
         return None
     return float(sum(block.phi.sum() for block in runtime.blocks) / runtime.sizes().sum())
 
