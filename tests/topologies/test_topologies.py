@@ -90,7 +90,7 @@ def test_the_large_regular_generator_repairs_every_repetition(half, degree, seed
 def test_random_regular_above_the_networkx_limit():
     network = build("random-regular:5", 100_002, seed=0)
     assert (network.degree == 5).all()
-    assert network.components()[0] == 1
+    assert network.components[0] == 1
 
 
 @pytest.mark.parametrize("p", [0.05, 0.5, 1.0])

@@ -34,7 +34,7 @@ def test_it_is_simple_and_connected(name, n, seed):
     assert network.name == name
     assert A.max(initial=0) <= 1
     assert not np.diag(A).any()
-    assert network.components()[0] == 1
+    assert network.components[0] == 1
     assert network.directed == (not np.array_equal(A, A.T))
     assert not network.directed or name in DIRECTED
     np.testing.assert_allclose(network.matrix().sum(axis=1), 1)

@@ -238,12 +238,9 @@ class Network:
         """Return the graph as a 0/1 sparse matrix."""
         return _csr(np.ones(self.n_edges), self.indptr, self.indices)
 
-    def components(self) -> tuple[int, Ints]:
-        """Return the number of components and the one of each node; strong ones if the graph is directed."""
-        return self._components
-
     @cached_property
-    def _components(self) -> tuple[int, Ints]:
+    def components(self) -> tuple[int, Ints]:
+        """The number of components and the one of each node; strong ones if the graph is directed."""
         from scipy.sparse.csgraph import connected_components
 
         ones = np.broadcast_to(1.0, self.n_edges)  # only their positions matter

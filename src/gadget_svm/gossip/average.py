@@ -72,7 +72,7 @@ def average(
     weights : array-like or None, default None
         The weight of each node; None weighs all the same.
     seed : int, default 0
-        Decides whom nodes draw.
+        Decides which neighbours the nodes draw.
     n_jobs : int or None, default None
         Threads, as in `GadgetSVC`. The result does not depend on it.
 

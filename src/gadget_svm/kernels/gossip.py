@@ -254,14 +254,14 @@ def average_with(lo: int, hi: int, partner: Ints, vector: Floats, s: Floats) -> 
 
 @compiled
 def pick_message(
-    first: int, order: Places, start: Places, seq: Ints, since: int, willing: Flags, seed: int, time: int
+    first: int, order: Places, start: Places, seq: Ints, since: int, eligible: Flags, seed: int, time: int
 ) -> Ints:
-    """Draw for every willing node one of the messages to it that are numbered ``since`` or higher; -1 for none."""
-    chosen = np.full(len(willing), -1, dtype=np.int64)
-    for i in range(len(willing)):
+    """Draw for every eligible node one of the messages to it that are numbered ``since`` or higher; -1 for none."""
+    chosen = np.full(len(eligible), -1, dtype=np.int64)
+    for i in range(len(eligible)):
         seen = 0
         for p in range(start[i], start[i + 1]):
-            if willing[i] and seq[order[p]] >= since:
+            if eligible[i] and seq[order[p]] >= since:
                 seen += 1
                 if draw(seed, first + i, (time << 24) + seen, ANSWER) * seen < 1.0:  # reservoir sampling
                     chosen[i] = order[p]

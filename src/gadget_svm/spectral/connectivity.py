@@ -14,7 +14,7 @@ class TooLargeError(ValueError):
 
 def check_connected(network: Network) -> None:
     """Raise ValueError if the graph is not connected (strongly, if it is directed)."""
-    count, label = network.components()
+    count, label = network.components
     if count == 1:
         return
     sizes = np.bincount(label)
@@ -24,8 +24,8 @@ def check_connected(network: Network) -> None:
     some = [repr(names[i]) for i in cut[:4].tolist()]
     others = f" (and {len(cut) - 1} more: {', '.join(some[1:])}{', ...' * (len(cut) > 4)})"
     node, middle = f"node {some[0]}{others if len(cut) > 1 else ''}", f"node {names[hub]!r}"
-    heard = network.directed and network.hops(hub)[cut[0]] >= 0
-    fault = f"{node} cannot reach {middle}" if heard else f"{node} cannot be reached from {middle}"
+    forward = network.directed and network.hops(hub)[cut[0]] >= 0
+    fault = f"{node} cannot reach {middle}" if forward else f"{node} cannot be reached from {middle}"
     largest = ", ".join(map(str, np.sort(sizes)[::-1][:5])) + (", ..." if count > 5 else "")
     strongly = "strongly " if network.directed else ""
     raise ValueError(
@@ -92,22 +92,22 @@ def swept_bound(network: Network) -> int:
 
 
 def _flooding_rounds(network: Network) -> int:
-    """Return the rounds until every node has heard of all; what a node has heard of is a row of bits."""
+    """Return the rounds until every node has heard of all; the nodes that it has heard of are a row of bits."""
     n, width = network.n, -(-network.n // 64) * 64
-    heard = np.packbits(np.eye(n, width, dtype=bool), axis=1).view(np.uint64)
+    reached = np.packbits(np.eye(n, width, dtype=bool), axis=1).view(np.uint64)
     full = np.packbits(np.arange(width) < n).view(np.uint64)
     rounds = 0
-    while not np.array_equal(np.broadcast_to(full, heard.shape), heard):
-        heard, rounds = heard | _heard_next(heard, network), rounds + 1
+    while not np.array_equal(np.broadcast_to(full, reached.shape), reached):
+        reached, rounds = reached | _reached_next(reached, network), rounds + 1
     return rounds
 
 
-def _heard_next(heard: NDArray[np.uint64], network: Network) -> NDArray[np.uint64]:
+def _reached_next(reached: NDArray[np.uint64], network: Network) -> NDArray[np.uint64]:
     """Return the union of the neighbours' rows, some nodes at a time so that dense graphs fit in memory."""
-    told = np.empty_like(heard)
-    block = max(1, 2**24 // (int(network.degree.max()) * heard.shape[1]))
+    union = np.empty_like(reached)
+    block = max(1, 2**24 // (int(network.degree.max()) * reached.shape[1]))
     for first in range(0, network.n, block):
         ptr = network.indptr[first : first + block + 1]
-        rows = heard[network.indices[ptr[0] : ptr[-1]]]
-        told[first : first + block] = np.bitwise_or.reduceat(rows, ptr[:-1] - ptr[0], axis=0)
-    return told
+        rows = reached[network.indices[ptr[0] : ptr[-1]]]
+        union[first : first + block] = np.bitwise_or.reduceat(rows, ptr[:-1] - ptr[0], axis=0)
+    return union

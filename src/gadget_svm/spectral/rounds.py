@@ -71,7 +71,7 @@ def _error_factor(beta: float, pi_min: float, t: int) -> float:
 
 def summary(network: Network, gamma: float = 0.01) -> dict[str, object]:
     """Return what ``gadget topology`` prints; None for a number that is too expensive or does not exist."""
-    connected = network.components()[0] == 1
+    connected = network.components[0] == 1
     return {
         "nodes": network.n,
         "edges": network.n_edges if network.directed else network.n_edges // 2,

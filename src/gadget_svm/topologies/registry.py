@@ -147,7 +147,7 @@ def _built(topology: Topology, n: int, seed: int, transition: str) -> Network:
         rng = np.random.default_rng([seed, draw])
         graph = topology.build(n, rng) if n > 1 else Graph(np.zeros(2, np.int64), np.empty(0, np.int64))
         network = _network(graph, topology.name, transition)
-        if not topology.drawn or network.components()[0] == 1:
+        if not topology.drawn or network.components[0] == 1:
             return replace(network, labels=None, schedule=topology.active if topology.time_varying else None)
     raise ValueError(
         f"{MAX_DRAWS} draws of {topology.name!r} on {n} nodes were all unconnected: raise its parameter "
