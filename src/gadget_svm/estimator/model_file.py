@@ -139,6 +139,8 @@ def _scalar(value: Any) -> Any:
 
 
 def _settings(algorithm: Any) -> dict[str, Any] | None:
-    """An algorithm given as an instance of ours, in plain values; names are kept as they are."""
-    kind = type(algorithm).__name__
-    return {"kind": kind, "settings": algorithm.get_params()} if KINDS.get(kind) is type(algorithm) else None
+    """Return an algorithm of this package in plain values; objects, such as a gossip protocol, are left out."""
+    if KINDS.get(type(algorithm).__name__) is not type(algorithm):
+        return None
+    plain = {name: value for name, value in algorithm.get_params().items() if _plain(value)}
+    return {"kind": type(algorithm).__name__, "settings": plain}
