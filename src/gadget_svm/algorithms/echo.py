@@ -125,6 +125,8 @@ class EchoNodes:
         self.progress += len(new)
         for kind, content in ((MODEL, self.model), (BOUND, self.bound)):
             new = _first(i, (kinds == kind) & ~self.has[i, kind])
+            if not len(new):
+                continue
             self.has[i[new], kind] = True
             content[i[new]] = messages.vector[m[new], : self.carried[kind]]
             self.progress += len(new)
