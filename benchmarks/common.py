@@ -23,7 +23,7 @@ BEGUN = time.perf_counter()
 def named(name: str) -> tuple[sp.csr_matrix, np.ndarray, float, str]:
     """A data set by name, or generated data of its shape where it is not on this machine; the last says which."""
     from gadget_svm.data import load_dataset
-    from gadget_svm.data.dataset_table import ENTRIES
+    from gadget_svm.data.catalog import ENTRIES
 
     entry = ENTRIES[name]
     try:

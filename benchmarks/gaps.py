@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from benchmarks.common import generated, quickest, say
 from gadget_svm import build_network, load_dataset
 from gadget_svm.algorithms import resolve
-from gadget_svm.data.partition import deal_evenly
+from gadget_svm.data.partition import partition_evenly
 from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.estimator.problem import Problem
 from gadget_svm.kernels import ThreadTeam
@@ -45,7 +45,7 @@ class Task:
     def problem(self) -> Problem:
         """As the nodes see it."""
         label = (self.y > 0).astype(np.int32)
-        shares = deal_evenly(self.X, label, NODES, 0)
+        shares = partition_evenly(self.X, label, NODES, 0)
         return Problem(self.X, label, np.ones(len(label)), None, shares, list(range(NODES)), 1)
 
     @cached_property

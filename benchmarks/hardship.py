@@ -9,7 +9,7 @@ from benchmarks.common import Table, publish_tables, say
 from benchmarks.gaps import Task, absent, tasks
 from gadget_svm import build_network
 from gadget_svm.algorithms import Pdmm
-from gadget_svm.data.partition import assign_sites, deal_by_sites, deal_evenly
+from gadget_svm.data.partition import assign_sites, partition_by_site, partition_evenly
 from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.estimator.problem import Problem
 from gadget_svm.faults import Asynchronous, Churn, Crash, Delay, FaultContext, Loss, Partition, wrap_all
@@ -124,12 +124,12 @@ def _gaps(task: Task, case: Case, seed: int) -> Iterator[tuple[Any, float]]:
     label = (task.y > 0).astype(np.int32)
     site = np.zeros(len(label), dtype=np.int64)
     if case.partition == "even":
-        shares = deal_evenly(task.X, label, case.nodes, seed)
+        shares = partition_evenly(task.X, label, case.nodes, seed)
         for node in range(case.nodes):
             site[shares.order[shares.start[node] : shares.start[node + 1]]] = node
     else:
         site = assign_sites(task.y, case.nodes, case.partition, seed=seed)
-        shares = deal_by_sites(site)[0]
+        shares = partition_by_site(site)[0]
     problem = Problem(task.X, label, np.ones(len(label)), None, shares, list(range(case.nodes)), 1)
     network = build_network(case.topology, case.nodes, seed=seed)
     exchange = wrap_all(case.faults, FaultContext(case.nodes, seed)) if case.faults else None

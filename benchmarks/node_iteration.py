@@ -8,7 +8,7 @@ from sklearn.linear_model import SGDClassifier
 from benchmarks.common import named, publish
 from gadget_svm.algorithms import Gadget
 from gadget_svm.core.messages import Delivery
-from gadget_svm.data.partition import deal_evenly
+from gadget_svm.data.partition import partition_evenly
 from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.estimator.problem import Problem
 from gadget_svm.kernels import ThreadTeam
@@ -24,7 +24,7 @@ def main(quick: bool = False) -> None:
     X, y, lam, note = named("adult")
     iterations = ITERATIONS // 10 if quick else ITERATIONS
     label = (y > 0).astype(np.int32)
-    shares = deal_evenly(X, label, NODES, 0)
+    shares = partition_evenly(X, label, NODES, 0)
     problem = Problem(X, label, np.ones(len(y)), None, shares, list(range(NODES)), 1)
     network = build("random-regular", NODES)
     run = Gadget().bind(network, lam, lam**-0.5)

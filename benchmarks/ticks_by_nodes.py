@@ -16,7 +16,7 @@ from benchmarks.paper_scale import zipf_rows
 from gadget_svm import build_network
 from gadget_svm.algorithms import Pdmm
 from gadget_svm.cluster.worker import Worker, assemble
-from gadget_svm.data.partition import deal_evenly
+from gadget_svm.data.partition import partition_evenly
 from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.estimator.problem import Problem
 from gadget_svm.kernels import ThreadTeam
@@ -45,7 +45,7 @@ def ticks_to_target(nodes: int, rows: int, neighbours: Any) -> tuple[int | None,
     X, y = zipf_rows(rows, FEATURES, PER_ROW)
     best = certified_optimum(X, y, LAM, 1e-3)
     label = (y > 0).astype(np.int32)
-    problem = Problem(X, label, np.ones(rows), None, deal_evenly(X, label, nodes, 0), list(range(nodes)), 1)
+    problem = Problem(X, label, np.ones(rows), None, partition_evenly(X, label, nodes, 0), list(range(nodes)), 1)
     algorithm, network = Pdmm(neighbours=neighbours), build_network("random-regular", nodes)
     run = algorithm.bind(network, LAM, LAM**-0.5, False, problem.shares.sizes)
     narrow, columns = problem.occurring()
@@ -73,7 +73,7 @@ def batches(nodes: int) -> tuple[int, int, int]:
     exchanges of the certificate."""
     X, y = generated(4 * nodes, 50, 5)
     label, network = (y > 0).astype(np.int32), build_network("random-regular", nodes)
-    problem = Problem(X, label, np.ones(len(y)), None, deal_evenly(X, label, nodes, 0), list(range(nodes)), 1)
+    problem = Problem(X, label, np.ones(len(y)), None, partition_evenly(X, label, nodes, 0), list(range(nodes)), 1)
     run = Pdmm(neighbours="all").bind(network, LAM, LAM**-0.5, False, problem.shares.sizes)
     workers: list[Worker] = []
     posted = count()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gadget_svm.data import arrow_csv
 from gadget_svm.data.formats import read_raw, read_table
-from gadget_svm.data.raw_files import NoLabel
+from gadget_svm.data.tables import NoLabel
 
 HEAD = "a,b,label\n"
 PLAIN = {

@@ -6,8 +6,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from gadget_svm.data.download import FetchError, fetch, fetch_first, recorded_sum, verify
-from gadget_svm.data.raw_files import DataFileError
+from gadget_svm.data.download import DownloadError, download_from_mirrors, fetch, recorded_sum, verify
+from gadget_svm.data.tables import DataFileError
 
 BODY = bytes(range(256)) * 4000
 SUM = hashlib.sha256(BODY).hexdigest()
@@ -162,7 +162,7 @@ def test_truncated_body_is_resumed_where_the_server_can(server, tmp_path):
 def test_giving_up_names_the_bytes_and_leaves_nothing(server, tmp_path):
     server.answers["/f"] = [cut()]
     pauses = []
-    with pytest.raises(FetchError, match=f"broke off after 1000 of {len(BODY)} bytes"):
+    with pytest.raises(DownloadError, match=f"broke off after 1000 of {len(BODY)} bytes"):
         fetch(f"{server.url}/f", tmp_path / "f", retries=2, sleep=pauses.append)
     assert pauses == [0.5, 1.0]
     assert names(tmp_path) == []
@@ -171,7 +171,7 @@ def test_giving_up_names_the_bytes_and_leaves_nothing(server, tmp_path):
 def test_server_error_is_retried_and_missing_page_is_not(server, tmp_path):
     server.answers |= {"/busy": [status(503), whole()], "/gone": [status(404)]}
     assert fetch(f"{server.url}/busy", tmp_path / "f", sleep=lambda _: None).read_bytes() == BODY
-    with pytest.raises(FetchError, match="the server answered 404"):
+    with pytest.raises(DownloadError, match="the server answered 404"):
         fetch(f"{server.url}/gone", tmp_path / "g", sleep=lambda _: pytest.fail("a 404 was retried"))
 
 
@@ -179,13 +179,13 @@ def test_second_home_serves_where_the_first_does_not(server, tmp_path):
     server.answers |= {"/gone": [status(404)], "/bad": [whole(b"bad")], "/good": [whole()]}
     for first in ("/gone", "/bad"):
         homes = [(server.url + first, SUM), (f"{server.url}/good", SUM)]
-        assert fetch_first(homes, tmp_path / first[1:]).read_bytes() == BODY
+        assert download_from_mirrors(homes, tmp_path / first[1:]).read_bytes() == BODY
 
 
 def test_no_home_serves(server, tmp_path):
     server.answers |= {"/a": [status(404)], "/b": [status(410)]}
-    with pytest.raises(FetchError, match=r"/a: the server answered 404.*/b: the server answered 410"):
-        fetch_first([(f"{server.url}/a", None), (f"{server.url}/b", None)], tmp_path / "f")
+    with pytest.raises(DownloadError, match=r"/a: the server answered 404.*/b: the server answered 410"):
+        download_from_mirrors([(f"{server.url}/a", None), (f"{server.url}/b", None)], tmp_path / "f")
 
 
 @pytest.mark.parametrize("url", ["file:///etc/hostname", "ftp://127.0.0.1/f", "f"])
@@ -199,7 +199,7 @@ def test_redirects_do_not_lead_out_of_http(server, tmp_path):
     secret.write_bytes(b"local")
     for target in (secret.as_uri(), "ftp://127.0.0.1/f"):
         server.answers["/f"] = [status(302, Location=target)]
-        with pytest.raises(FetchError):
+        with pytest.raises(DownloadError):
             fetch(f"{server.url}/f", tmp_path / "f")
     assert names(tmp_path) == ["secret"]
 
@@ -207,5 +207,5 @@ def test_redirects_do_not_lead_out_of_http(server, tmp_path):
 def test_nobody_there_fails_at_once(server, tmp_path):
     server.shutdown()
     server.server_close()
-    with pytest.raises(FetchError, match="refused"):
+    with pytest.raises(DownloadError, match="refused"):
         fetch(f"{server.url}/f", tmp_path / "f", sleep=lambda _: pytest.fail("a refused call was retried"))

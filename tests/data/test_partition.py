@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gadget_svm.data.partition import SCHEMES, assign_sites, deal_by_sites, deal_evenly
+from gadget_svm.data.partition import SCHEMES, assign_sites, partition_by_site, partition_evenly
 
 
 def table(n, seed, width=3):
@@ -22,7 +22,7 @@ def owned(shares):
 
 @given(n=st.integers(1, 60), nodes=st.integers(1, 12), seed=st.integers(0, 2**32))
 def test_every_row_is_dealt_once_and_shards_differ_by_one_at_most(n, nodes, seed):
-    shares = deal_evenly(*table(n, seed), nodes, seed)
+    shares = partition_evenly(*table(n, seed), nodes, seed)
     np.testing.assert_array_equal(np.sort(shares.order), np.arange(n))
     assert shares.sizes.max() - shares.sizes.min() <= 1
     assert shares.sizes.sum() == n
@@ -32,7 +32,7 @@ def test_every_row_is_dealt_once_and_shards_differ_by_one_at_most(n, nodes, seed
 def test_dealing_goes_by_what_a_row_says_not_by_where_it_stands(n, nodes, seed):
     X, label = table(n, seed)
     turn = np.random.default_rng(seed + 1).permutation(n)
-    one, other = deal_evenly(X, label, nodes, seed), deal_evenly(X[turn], label[turn], nodes, seed)
+    one, other = partition_evenly(X, label, nodes, seed), partition_evenly(X[turn], label[turn], nodes, seed)
     for a, b in zip(owned(one), owned(other), strict=True):
         np.testing.assert_array_equal(X[a].toarray(), X[turn][b].toarray())
 
@@ -44,8 +44,8 @@ def test_a_row_of_weight_k_is_dealt_as_k_rows(times, nodes, seed):
     times = np.array([1, *times])
     X, label = table(len(times), seed)
     repeated = np.repeat(np.arange(len(times)), times)
-    weighted = deal_evenly(X, label, nodes, seed, times.astype(float))
-    plain = deal_evenly(X[repeated], label[repeated], nodes, seed)
+    weighted = partition_evenly(X, label, nodes, seed, times.astype(float))
+    plain = partition_evenly(X[repeated], label[repeated], nodes, seed)
     np.testing.assert_array_equal(weighted.sizes, plain.sizes)
     for node, rows in enumerate(owned(plain)):
         counted = np.zeros(len(times))
@@ -59,7 +59,7 @@ def test_a_row_of_weight_k_is_dealt_as_k_rows(times, nodes, seed):
 def test_fractions_stay_with_their_row_and_zero_leaves_it_out():
     X, label = table(10, 0)
     times = np.linspace(0, 0.9, 10)
-    shares = deal_evenly(X, label, 3, 0, times)
+    shares = partition_evenly(X, label, 3, 0, times)
     np.testing.assert_array_equal(np.sort(shares.order), np.arange(1, 10))
     np.testing.assert_array_equal(shares.times, times[shares.order])
     assert shares.sizes.sum() == pytest.approx(times.sum())
@@ -67,34 +67,34 @@ def test_fractions_stay_with_their_row_and_zero_leaves_it_out():
 
 def test_whole_weights_beyond_counting_are_weights():
     X, label = table(6, 0)
-    shares = deal_evenly(X, label, 2, 0, np.full(6, 1e25))
+    shares = partition_evenly(X, label, 2, 0, np.full(6, 1e25))
     np.testing.assert_allclose(shares.sizes, 3e25)
 
 
 def test_another_seed_deals_otherwise():
     X, label = table(50, 0)
-    one, other = deal_evenly(X, label, 2, 0), deal_evenly(X, label, 2, 1)
+    one, other = partition_evenly(X, label, 2, 0), partition_evenly(X, label, 2, 1)
     assert set(owned(one)[0]) != set(owned(other)[0])
 
 
 @given(sites=st.lists(st.sampled_from(["b", "a", "c"]), min_size=1, max_size=30))
 def test_rows_go_to_their_site_and_sites_are_sorted(sites):
-    shares, names = deal_by_sites(np.array(sites, dtype=object))
+    shares, names = partition_by_site(np.array(sites, dtype=object))
     assert names == sorted(set(sites))
     for name, rows in zip(names, owned(shares), strict=True):
         assert rows.tolist() == [r for r, site in enumerate(sites) if site == name]
 
 
 def test_sites_of_any_kind_and_of_a_known_network():
-    assert deal_by_sites([3, "x", 3, "b"])[1] == [3, "x", "b"]  # no order: as they appear
-    assert deal_by_sites([("eu", 2), ("eu", 1)])[1] == [("eu", 1), ("eu", 2)]
-    shares, names = deal_by_sites([2, 2, 0], known=[0, 1, 2])
+    assert partition_by_site([3, "x", 3, "b"])[1] == [3, "x", "b"]  # no order: as they appear
+    assert partition_by_site([("eu", 2), ("eu", 1)])[1] == [("eu", 1), ("eu", 2)]
+    shares, names = partition_by_site([2, 2, 0], known=[0, 1, 2])
     assert names == [0, 1, 2]
     assert [rows.tolist() for rows in owned(shares)] == [[2], [], [0, 1]]
     with pytest.raises(ValueError, match="unknown site 9: the nodes of this network are"):
-        deal_by_sites([9], known=[0, 1])
+        partition_by_site([9], known=[0, 1])
     with pytest.raises(ValueError, match="missing values"):
-        deal_by_sites(np.array([1.0, np.nan]))
+        partition_by_site(np.array([1.0, np.nan]))
 
 
 @pytest.mark.parametrize("scheme", sorted(SCHEMES))

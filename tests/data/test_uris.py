@@ -160,4 +160,4 @@ def test_a_uri_that_was_made_a_path_is_refused(toy, memory):  # noqa: ARG001
 def test_join_keeps_what_follows_a_question_mark():
     assert uris.join("s3://k:s@b/m/?endpoint_override=h:1", "x") == "s3://k:s@b/m/x?endpoint_override=h:1"
     assert uris.join(Path("a"), "x") == Path("a/x")
-    assert uris.place_of("file:///a%20b") == Path("/a b")
+    assert uris.parse_location("file:///a%20b") == Path("/a b")

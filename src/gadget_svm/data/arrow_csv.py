@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gadget_svm.data.raw_files import reading, stack_blocks
+from gadget_svm.data.tables import reading, stack_blocks
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

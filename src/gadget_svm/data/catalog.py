@@ -1,273 +1,219 @@
-"""Data sets by name or by path: owns where they are looked for, when they are downloaded and what a label
-means (+1 against the rest); file formats and published facts live elsewhere."""
+"""The table of named data sets: what each is, which files make it up and where they are published.
+Owns facts only; finding, fetching and loading them is the catalog's work."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from types import EllipsisType
-from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
-from gadget_svm.core.lookup import lookup, unknown
-from gadget_svm.data.dataset_table import ENTRIES, Entry, Layout
-from gadget_svm.data.formats import read_named
-from gadget_svm.data.paper_datasets import Parts
-from gadget_svm.data.raw_files import COMPRESSIONS, Labels
-from gadget_svm.data.uris import file_name, place_of, shown
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
-
-    from gadget_svm.data.download import Progress
-
-Folder = str | os.PathLike[str] | None
+from gadget_svm.data import builtin, paper_datasets
+from gadget_svm.data.paper_datasets import TrainTest
 
 
 @dataclass(frozen=True)
-class Dataset:
-    """Training rows and, where there is one, the test part; ``note`` says in a sentence what it is."""
+class Layout:
+    """Files that together make up a data set, named without the ending of their compression."""
 
-    name: str
-    X: csr_matrix
-    y: Labels
-    X_test: csr_matrix | None
-    y_test: Labels | None
-    lam: float | None
-    note: str
-    columns: tuple[str, ...] | None = None  # the features' names, where a file has them
+    folders: tuple[str, ...]
+    files: tuple[str, ...]
+    load: Callable[[Sequence[Path]], TrainTest]
+    subset: str = ""  # what to call it where it is less than the published set
 
 
 @dataclass(frozen=True)
-class Listing:
-    """One line of the list of data sets: sizes as published, and where it is or how to get it."""
+class Remote:
+    """A file to download, and its (address, SHA-256 published there or None), tried in turn."""
 
     name: str
+    homes: tuple[tuple[str, str | None], ...]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One named data set; ``rows`` are train and test as published, ``lam`` is the paper's."""
+
     title: str
     rows: tuple[int, int]
     features: int
-    lam: float | None
-    found: Path | None
-    status: str
+    lam: float | None = None
+    positive: int | None = None
+    page: str = ""
+    layouts: tuple[Layout, ...] = ()
+    downloads: tuple[Remote, ...] = ()
+    builtin: Callable[[], TrainTest] | None = None
 
 
-class _Found(NamedTuple):
-    layout: Layout
-    paths: list[Path]
+_LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
+_LIBSVM_PAGE = f"{_LIBSVM}.html"
+_LECUN = "http://yann.lecun.com/exdb/mnist"
+_OSSCI = "https://ossci-datasets.s3.amazonaws.com/mnist"
+_ESL = "https://hastie.su.domains/ElemStatLearn/datasets"
+_RCV1 = "http://www.ai.mit.edu/projects/jmlr/papers/volume5/lewis04a"
+_FIGSHARE = "https://ndownloader.figshare.com/files"  # the copies scikit-learn's fetch_rcv1 uses
 
 
-def load_dataset(
-    name_or_path: str | os.PathLike[str],
-    *,
-    test: str | os.PathLike[str] | None = None,
-    positive: str | float | EllipsisType | None = ...,
-    label: str | int | None = None,
-    data_dir: Folder = None,
-    download: bool = True,
-    progress: Progress | None = None,
-    format: str | None = None,
-) -> Dataset:
-    """Load a data set by name, or from a file, by path or URI (svmlight, CSV, Parquet, npz).
-
-    Parameters
-    ----------
-    test : a file with the test rows, where the first argument is a file.
-    positive : the label that becomes +1 against the rest, which becomes -1; None keeps the labels.
-        Default: what the paper does for its data sets, None for digits and for files.
-    label : the label's column in a file, by name or number.
-    format : of a file: svmlight, csv, tsv, parquet or npz (default: by its ending).
-    data_dir : a folder to look in before the usual places (see ``data_folders``).
-    download : whether a data set that is on no disk may be fetched from its official home.
-    """
-    name = os.fspath(name_or_path)
-    if name not in ENTRIES:
-        return _from_files(name, test, None if positive is ... else positive, label, format)
-    if test is not None or label is not None or format is not None:
-        raise ValueError(f"{name!r} has its own test part, labels and format: leave out test, label and format")
-    if data_dir is not None and not Path(data_dir).is_dir():
-        raise FileNotFoundError(f"no folder {data_dir}: data_dir names a folder that holds data sets")
-    entry = ENTRIES[name]
-    parts, note = _load_named(name, entry, data_dir, download, progress)
-    parts = against_rest(parts, entry.positive if positive is ... else positive)
-    return Dataset(name, *parts, entry.lam, note)
+def _libsvm(*names: str) -> tuple[Remote, ...]:
+    return tuple(Remote(name, ((f"{_LIBSVM}/{name}", None),)) for name in names)
 
 
-def where(name: str, data_dir: Folder = None) -> Path | None:
-    """The folder that holds a named data set's files, or None (also for those inside scikit-learn)."""
-    found = _locate(lookup("data set", name, ENTRIES), data_dir)
-    return found.paths[0].parent if found else None
+def _mnist(stem: str, sha256: str) -> Remote:
+    name = f"{stem}.gz"
+    return Remote(name, ((f"{_LECUN}/{name}", sha256), (f"{_OSSCI}/{name}", sha256)))
 
 
-def describe(data_dir: Folder = None) -> list[Listing]:
-    """All named data sets, for a list on the screen."""
-    return [_listing(name, entry, _locate(entry, data_dir)) for name, entry in ENTRIES.items()]
+def _rcv1(name: str, folder: str, copy: int, sha256: str) -> Remote:
+    # The sum is published for the copy; that the original has the same bytes is not known.
+    return Remote(name, ((f"{_RCV1}/{folder}/{name}", None), (f"{_FIGSHARE}/{copy}", sha256)))
 
 
-def fetch_dataset(name: str, *, data_dir: Folder = None, progress: Progress | None = None) -> Path:
-    """Download a named data set into ``data_dir`` (default: the user's cache); the folder it went to."""
-    from gadget_svm.data.download import fetch_first
-
-    entry = lookup("data set", name, ENTRIES)
-    if not entry.downloads:
-        raise ValueError(f"{name!r} comes with scikit-learn: there is nothing to download")
-    folder = (Path(data_dir) if data_dir is not None else cache_folder()) / name
-    for remote in entry.downloads:
-        try:
-            fetch_first(remote.homes, folder / remote.name, progress)
-        except OSError as error:
-            raise type(error)(
-                f"{error}. By hand: get {remote.name} from {entry.page or remote.homes[0][0]} and put it into {folder}"
-            ) from error
-    return folder
+def _vectors(part: str, copy: int, sha256: str) -> Remote:
+    return _rcv1(f"lyrl2004_vectors_{part}.dat.gz", "a13-vector-files", copy, sha256)
 
 
-def data_folders(data_dir: Folder = None) -> list[Path]:
-    """Where data sets are looked for, in order: the argument, GADGET_DATA, ../shared/data, the cache."""
-    chosen = os.environ.get("GADGET_DATA") or None
-    if chosen is not None and not Path(chosen).is_dir():
-        raise FileNotFoundError(
-            f"GADGET_DATA names the folder {chosen!r}, which does not exist: correct it or unset it"
-        )
-    named = [data_dir, chosen, Path("..", "shared", "data"), cache_folder()]
-    return [Path(folder) for folder in named if folder is not None]
+_MNIST_FILES = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
+_CCAT_FILES = (
+    *(f"lyrl2004_vectors_test_pt{i}.dat" for i in range(4)),
+    "lyrl2004_vectors_train.dat",
+    "rcv1-v2.topics.qrels",
+)
 
-
-def cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "gadget-svm" / "data"
-
-
-def against_rest(parts: Parts, positive: str | float | None) -> Parts:
-    """Labels +1 for ``positive`` and -1 for the rest; "0" and 0 mean the same."""
-    if positive is None:
-        return parts
-    y = _signs(parts.y, positive)
-    if not (y > 0).any():
-        have = np.unique(parts.y).tolist()
-        shown = ", ".join(map(str, have[:20])) + (", ..." if len(have) > 20 else "")
-        raise ValueError(f"no row has the label {positive!r}. The labels are: {shown}.")
-    return parts._replace(y=y, y_test=None if parts.y_test is None else _signs(parts.y_test, positive))
-
-
-def _signs(y: Labels, positive: str | float) -> Labels:
-    if y.dtype.kind == "U":
-        return np.where(y == str(positive), 1, -1)
-    try:
-        return np.where(y == float(positive), 1, -1)
-    except ValueError:  # a word where labels are numbers: no row has it
-        return np.full(len(y), -1)
-
-
-def _from_files(
-    name: str,
-    test: str | os.PathLike[str] | None,
-    positive: str | float | None,
-    label: str | int | None,
-    format: str | None,
-) -> Dataset:
-    path = place_of(name)
-    if isinstance(path, Path) and not path.is_file():
-        raise _no_such(name)
-    tables, columns = read_named([path] if test is None else [path, test], label=label, format=format)
-    parts = against_rest(Parts(*tables[0], *(tables[1] if test is not None else (None, None))), positive)
-    called = path.name if isinstance(path, Path) else file_name(path)
-    return Dataset(called, *parts, None, f"read from {shown(path)}", columns)
-
-
-def _no_such(name: str) -> Exception:
-    if Path(name).suffix or os.sep in name:
-        return FileNotFoundError(f"no file {name}: check the spelling, or give the path from {Path.cwd()}")
-    return ValueError(unknown("data set", name, ENTRIES) + f" A file is accepted too, but there is none at {name!r}.")
-
-
-def _load_named(
-    name: str, entry: Entry, data_dir: Folder, download: bool, progress: Progress | None
-) -> tuple[Parts, str]:
-    if entry.builtin is not None:
-        return entry.builtin(), entry.title
-    found = _locate(entry, data_dir) or _obtain(name, entry, data_dir, download, progress)
-    _verify(found.paths)
-    parts = found.layout.load(found.paths)
-    return parts, _note(entry, found.layout, parts.X.shape[0])
-
-
-def _note(entry: Entry, layout: Layout, rows: int) -> str:
-    if rows >= entry.rows[0]:
-        return entry.title
-    return f"{layout.subset or 'a part'} of {entry.title} ({rows} of {entry.rows[0]} training rows)"
-
-
-def _verify(paths: Sequence[Path]) -> None:
-    from gadget_svm.data.download import SUMS, verify
-
-    for path in paths:
-        if path.with_name(SUMS).exists():
-            verify(path)
-
-
-def _locate(entry: Entry, data_dir: Folder) -> _Found | None:
-    """A folder given by hand wins with whatever it has; elsewhere the full set comes before a subset."""
-    folders = data_folders(data_dir)
-    groups = [folders[:1], folders[1:]] if data_dir is not None else [folders]
-    for group in groups:
-        for layout in entry.layouts:
-            for folder in group:
-                if paths := _complete(folder, layout):
-                    return _Found(layout, paths)
-    return None
-
-
-def _complete(folder: Path, layout: Layout) -> list[Path] | None:
-    for below in layout.folders:
-        paths = [_with_any_ending(folder / below / file) for file in layout.files]
-        if all(paths):
-            return [path for path in paths if path]
-    return None
-
-
-def _with_any_ending(path: Path) -> Path | None:
-    names = (path.with_name(path.name + ending) for ending in COMPRESSIONS)
-    return next((name for name in names if name.is_file()), None)
-
-
-def _obtain(name: str, entry: Entry, data_dir: Folder, download: bool, progress: Progress | None) -> _Found:
-    if not download:
-        raise FileNotFoundError(_missing(name, entry, data_dir, "downloading was not allowed"))
-    try:
-        folder = fetch_dataset(name, progress=progress)
-    except OSError as error:
-        raise FileNotFoundError(_missing(name, entry, data_dir, str(error))) from error
-    found = _locate(entry, folder.parent)
-    assert found is not None, "the downloads of an entry make up one of its layouts"
-    return found
-
-
-def _missing(name: str, entry: Entry, data_dir: Folder, why: str) -> str:
-    places = ", ".join(str(folder) for folder in data_folders(data_dir))
-    files = ", ".join(remote.name for remote in entry.downloads)
-    return (
-        f"the data set {name!r} is not here and could not be fetched ({why}). Looked in: {places}. "
-        f"Get {files} from {entry.page} and put them into a folder {name!r} in one of these places, "
-        "or set GADGET_DATA to the folder that holds it."
-    )
-
-
-def _listing(name: str, entry: Entry, found: _Found | None) -> Listing:
-    if entry.builtin is not None:
-        status = "comes with scikit-learn"
-    elif found is not None:
-        status = ", ".join(filter(None, [f"found in {found.paths[0].parent}", found.layout.subset]))
-    else:
-        status = f"not here: downloaded on first use from {entry.page}"
-    return Listing(
-        name,
-        entry.title,
-        entry.rows,
-        entry.features,
-        entry.lam,
-        found.paths[0].parent if found else None,
-        status,
-    )
+ENTRIES: Mapping[str, Entry] = {
+    "digits": Entry(
+        title="handwritten digits of scikit-learn, 8x8 pixels in [0, 1], ten classes",
+        rows=(1347, 450),
+        features=64,
+        builtin=builtin.digits,
+    ),
+    "breast-cancer": Entry(
+        title="Wisconsin breast cancer of scikit-learn, benign against malignant, scaled to [0, 1]",
+        rows=(426, 143),
+        features=30,
+        positive=1,
+        builtin=builtin.breast_cancer,
+    ),
+    "adult": Entry(
+        title="Adult (a9a), income above 50000 dollars against the rest",
+        rows=(32561, 16281),
+        features=123,
+        lam=3.07e-5,
+        positive=1,
+        page=_LIBSVM_PAGE,
+        layouts=(Layout(("adult", ""), ("a9a", "a9a.t"), partial(paper_datasets.svmlight_pair, n_features=123)),),
+        downloads=_libsvm("a9a", "a9a.t"),
+    ),
+    "ccat": Entry(
+        title="RCV1-v2, CCAT against the rest",
+        rows=(781265, 23149),
+        features=47236,
+        lam=1e-4,
+        positive=1,
+        page=f"{_RCV1}/lyrl2004_rcv1v2_README.htm",
+        layouts=(
+            Layout(("ccat", "rcv1", ""), _CCAT_FILES, paper_datasets.ccat),
+            Layout(
+                ("rcv1_ccat_subset", "ccat", ""),
+                ("rcv1_ccat.trn", "rcv1_ccat.tst"),
+                partial(paper_datasets.svmlight_pair, n_features=47236),
+                subset="a real subset",
+            ),
+        ),
+        downloads=(
+            _vectors("test_pt0", 5976069, "ed40f7e418d10484091b059703eeb95ae3199fe042891dcec4be6696b9968374"),
+            _vectors("test_pt1", 5976066, "87700668ae45d45d5ca1ef6ae9bd81ab0f5ec88cc95dcef9ae7838f727a13aa6"),
+            _vectors("test_pt2", 5976063, "48143ac703cbe33299f7ae9f4995db49a258690f60e5debbff8995c34841c7f5"),
+            _vectors("test_pt3", 5976060, "dfcb0d658311481523c6e6ca0c3f5a3e1d3d12cde5d7a8ce629a9006ec7dbb39"),
+            _vectors("train", 5976057, "5468f656d0ba7a83afc7ad44841cf9a53048a5c083eedc005dcdb5cc768924ae"),
+            _rcv1(
+                "rcv1-v2.topics.qrels.gz",
+                "a08-topic-qrels",
+                5976048,
+                "2a98e5e5d8b770bded93afc8930d88299474317fe14181aee1466cc754d0d1c1",
+            ),
+        ),
+    ),
+    "mnist": Entry(
+        title="MNIST handwritten digits, 28x28 pixels in [0, 1], 0 against the rest unless told otherwise",
+        rows=(60000, 10000),
+        features=784,
+        lam=1.67e-5,
+        positive=0,
+        page=_LECUN,
+        layouts=(Layout(("mnist", ""), _MNIST_FILES, paper_datasets.mnist),),
+        downloads=(
+            _mnist(_MNIST_FILES[0], "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
+            _mnist(_MNIST_FILES[1], "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
+            _mnist(_MNIST_FILES[2], "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
+            _mnist(_MNIST_FILES[3], "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
+        ),
+    ),
+    "reuters": Entry(
+        title="Reuters-21578 as prepared for LaSVM, money-fx against the rest",
+        rows=(7770, 3299),
+        features=8315,
+        lam=1.29e-4,
+        positive=1,
+        page="https://leon.bottou.org/projects/lasvm",
+        layouts=(
+            Layout(("reuters_moneyfx", "reuters", ""), ("reuters.trn", "reuters.tst"), paper_datasets.reuters_files),
+            Layout(("reuters", ""), ("money-fx.trn", "money-fx.tst"), paper_datasets.reuters_files),
+            Layout(("reuters", ""), ("lasvm-reuters.tar",), paper_datasets.reuters_archive),
+        ),
+        downloads=(
+            Remote(
+                "lasvm-reuters.tar.bz2",
+                (("https://leon.bottou.org/_media/papers/lasvm-reuters.tar.bz2", None),),
+            ),
+        ),
+    ),
+    "usps": Entry(
+        title="USPS handwritten digits (the canonical split; the paper's is 7329/1969 of the same images), "
+        "0 against the rest unless told otherwise",
+        rows=(7291, 2007),
+        features=256,
+        lam=1.36e-4,
+        positive=0,
+        page=f"{_ESL}/zip.info.txt",
+        layouts=(Layout(("usps", ""), ("zip.train", "zip.test"), paper_datasets.usps),),
+        downloads=tuple(Remote(name, ((f"{_ESL}/{name}", None),)) for name in ("zip.train.gz", "zip.test.gz")),
+    ),
+    "webspam": Entry(
+        title="Webspam (normalised unigrams), spam against the rest, split about 2:1 at random",
+        rows=(234500, 115500),
+        features=254,
+        lam=1e-5,
+        positive=1,
+        page=_LIBSVM_PAGE,
+        layouts=(
+            Layout(("webspam", ""), ("webspam_wc_normalized_unigram.svm",), paper_datasets.webspam),
+            Layout(
+                ("webspam_sample500", "webspam", ""),
+                ("webspam_wc_normalized_unigram.svm0.test",),
+                paper_datasets.webspam_sample,
+                subset="a small sample (for trying the loader, not for results)",
+            ),
+        ),
+        downloads=_libsvm("webspam_wc_normalized_unigram.svm.xz"),
+    ),
+    "gisette": Entry(
+        title="Gisette, the digits 4 against 9 among probe features",
+        rows=(6000, 1000),
+        features=5000,
+        positive=1,
+        page=_LIBSVM_PAGE,
+        layouts=(
+            Layout(
+                ("gisette", ""),
+                ("gisette_scale", "gisette_scale.t"),
+                partial(paper_datasets.svmlight_pair, n_features=5000),
+            ),
+        ),
+        downloads=_libsvm("gisette_scale.bz2", "gisette_scale.t.bz2"),
+    ),
+}

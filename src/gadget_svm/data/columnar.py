@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm.data.delimited import label_column
-from gadget_svm.data.raw_files import (
+from gadget_svm.data.tables import (
     DataFileError,
     LabelColumn,
     NoLabel,
-    Raw,
+    RawTable,
     damage,
     damage_named,
     require_file,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _CSR_PARTS = ("data", "indices", "indptr", "shape")
 
 
-def read_parquet(path: Path, label: LabelColumn = None) -> Raw:
+def read_parquet(path: Path, label: LabelColumn = None) -> RawTable:
     require_file(path)
     try:
         import pyarrow as pa
@@ -42,12 +42,12 @@ def read_parquet(path: Path, label: LabelColumn = None) -> Raw:
         raise damage(path, error) from error
 
 
-def read_arrow(name: Path, table: Any, label: LabelColumn = None) -> Raw:
+def read_arrow_table(name: Path, table: Any, label: LabelColumn = None) -> RawTable:
     """A table in memory, checked as a Parquet file is; errors call it ``name``."""
     return _parquet_table(name, SimpleNamespace(schema_arrow=table.schema, iter_batches=table.to_batches), label)
 
 
-def _parquet_table(path: Path, file: Any, label: LabelColumn) -> Raw:
+def _parquet_table(path: Path, file: Any, label: LabelColumn) -> RawTable:
     # pandas may store its row index as a column; it is neither a feature nor a label
     names = [name for name in file.schema_arrow.names if not name.startswith("__index_level_")]
     k = label_column(path, label, names, len(names))
@@ -57,7 +57,7 @@ def _parquet_table(path: Path, file: Any, label: LabelColumn) -> Raw:
     labels: list[NDArray[Any]] = []
     X = stack_blocks(_parquet_blocks(path, file, names[k : k + 1], columns, labels))
     y = np.concatenate(labels) if labels else np.empty(0)
-    return Raw(X, y, columns, label=names[k] if k < len(names) else None)
+    return RawTable(X, y, columns, label=names[k] if k < len(names) else None)
 
 
 def _require_number(path: Path, name: str, kind: str) -> None:
@@ -88,7 +88,7 @@ def _require_full(path: Path, name: str, column: Any, start: int) -> None:
         raise DataFileError(f"{path}, column {name!r}, row {row}: a value is missing; fill it in or drop it")
 
 
-def read_npz(path: Path, label: LabelColumn = None) -> Raw:
+def read_npz(path: Path, label: LabelColumn = None) -> RawTable:
     """``X`` and ``y``, or the CSR parts ``data``, ``indices``, ``indptr``, ``shape`` and ``y``."""
     require_file(path)
     with damage_named(path):
@@ -103,7 +103,7 @@ def read_npz(path: Path, label: LabelColumn = None) -> Raw:
     X = _dense(path, arrays["X"]) if "X" in arrays else _from_parts(path, arrays)
     if unlabelled:
         y = np.zeros(X.shape[0])
-    return Raw(X, y.ravel() if y.ndim == 2 and y.shape[1] == 1 else _one_column(path, y))
+    return RawTable(X, y.ravel() if y.ndim == 2 and y.shape[1] == 1 else _one_column(path, y))
 
 
 def _npz_arrays(path: Path) -> dict[str, NDArray[Any]]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm.data.arrow_csv import Layout, read_plain
-from gadget_svm.data.raw_files import DataFileError, LabelColumn, NoLabel, Raw, reading, stack_blocks
+from gadget_svm.data.tables import DataFileError, LabelColumn, NoLabel, RawTable, reading, stack_blocks
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -27,7 +27,7 @@ _CELLS_PER_BLOCK = 1_000_000
 Row = tuple[int, list[str]]  # line number, cells
 
 
-def read_csv(path: Path, label: LabelColumn = None) -> Raw:
+def read_csv(path: Path, label: LabelColumn = None) -> RawTable:
     with reading(path) as file, _text(file) as text:
         first = text.readline()
         separator = max(",;\t", key=first.count)
@@ -37,7 +37,7 @@ def read_csv(path: Path, label: LabelColumn = None) -> Raw:
             raise DataFileError(f"{path}: {error}; is it comma-separated text?") from error
 
 
-def _parse(path: Path, rows: Iterator[Row], separator: str, label: LabelColumn) -> Raw:
+def _parse(path: Path, rows: Iterator[Row], separator: str, label: LabelColumn) -> RawTable:
     head = list(islice(rows, 2))
     if not head:
         raise DataFileError(f"{path} is empty: it has no rows")
@@ -54,7 +54,7 @@ def _parse(path: Path, rows: Iterator[Row], separator: str, label: LabelColumn) 
     X, labels = found or _read(path, chain(head, rows), width, k, names)
     columns = tuple(names[:k] + names[k + 1 :]) if names else None
     y = labels if k < width else np.zeros(X.shape[0])
-    return Raw(X, y, columns, label=names[k] if names and k < width else None, guessed=guessed)
+    return RawTable(X, y, columns, label=names[k] if names and k < width else None, guessed=guessed)
 
 
 def _read(

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from gadget_svm.data.raw_files import DataFileError
+from gadget_svm.data.tables import DataFileError
 from gadget_svm.data.uris import WEB
 
 Home = tuple[str, str | None]  # an address, and the SHA-256 published for the file there
@@ -29,7 +29,7 @@ _BLOCK = 1 << 18
 _FIRST_PAUSE = 0.5  # seconds, doubled after every failure
 
 
-class FetchError(OSError):
+class DownloadError(OSError):
     """A download that did not succeed; the message says why."""
 
 
@@ -45,7 +45,7 @@ class _Transfer:
         with web_opener().open(self._request(done), timeout=self.timeout) as response:
             if response.status == 206 and not _continues(response, done):
                 self.tag = None
-                raise FetchError("the server resumed at the wrong place")
+                raise DownloadError("the server resumed at the wrong place")
             start = done if response.status == 206 else 0
             self.tag = _strong_tag(response)
             self._save(response, start)
@@ -68,7 +68,7 @@ class _Transfer:
             out.flush()
             os.fsync(out.fileno())
         if total is not None and done != total:
-            raise FetchError(f"the transfer broke off after {done} of {total} bytes")
+            raise DownloadError(f"the transfer broke off after {done} of {total} bytes")
 
 
 def fetch(
@@ -106,7 +106,9 @@ def fetch(
     return path
 
 
-def fetch_first(homes: Sequence[Home], target: str | os.PathLike[str], progress: Progress | None = None) -> Path:
+def download_from_mirrors(
+    homes: Sequence[Home], target: str | os.PathLike[str], progress: Progress | None = None
+) -> Path:
     """Fetch from the first home that delivers; the error lists what each of them said."""
     failures: list[str] = []
     damaged: DataFileError | None = None
@@ -115,11 +117,11 @@ def fetch_first(homes: Sequence[Home], target: str | os.PathLike[str], progress:
             return fetch(url, target, sha256=sha256, progress=progress)
         except DataFileError as error:
             damaged = error
-        except FetchError as error:
+        except DownloadError as error:
             failures.append(str(error))
     if damaged is not None:
         raise damaged
-    raise FetchError("; ".join(failures))
+    raise DownloadError("; ".join(failures))
 
 
 def verify(path: Path) -> None:
@@ -175,7 +177,7 @@ def _with_retries(transfer: _Transfer, retries: int, sleep: Callable[[float], No
             return transfer.attempt()
         except (OSError, http.client.HTTPException) as error:
             if failures == retries or _hopeless(error):
-                raise FetchError(f"cannot fetch {transfer.url}: {_reason(error)}") from error
+                raise DownloadError(f"cannot fetch {transfer.url}: {_reason(error)}") from error
             sleep(_FIRST_PAUSE * 2**failures)
     return None
 

@@ -15,29 +15,29 @@ import numpy as np
 from gadget_svm.core.lookup import lookup
 from gadget_svm.data.columnar import read_npz, read_parquet
 from gadget_svm.data.delimited import read_csv
-from gadget_svm.data.raw_files import (
+from gadget_svm.data.svmlight import looks_like_svmlight, read_svmlight
+from gadget_svm.data.tables import (
     COMPRESSIONS,
     DataFileError,
     LabelColumn,
     Labels,
     NoLabel,
-    Raw,
+    RawTable,
     finish,
     is_compressed,
-    plain_name,
     require_file,
     require_rows,
+    without_compression_suffix,
 )
-from gadget_svm.data.svmlight import looks_like_svmlight, read_svmlight
-from gadget_svm.data.uris import Place, local_copy, place_of, shown
+from gadget_svm.data.uris import Location, display_name, local_copy, parse_location
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-__all__ = ["DataFileError", "read_named", "read_table", "read_tables", "read_unlabelled"]
+__all__ = ["DataFileError", "read_table", "read_tables", "read_tables_with_columns", "read_unlabelled"]
 
 LOG = logging.getLogger("gadget_svm.data")
-Reader = Callable[[Path, LabelColumn], Raw]
+Reader = Callable[[Path, LabelColumn], RawTable]
 
 _SVMLIGHT = (".svm", ".svmlight", ".libsvm", ".txt", ".dat", ".trn", ".tst")
 _READERS: dict[str, Reader] = {
@@ -85,10 +85,10 @@ def read_tables(
     format: str | None = None,
 ) -> list[tuple[csr_matrix, Labels]]:
     """Read files of one data set, such as train and test: one width, one numbering of the features."""
-    return read_named(paths, label=label, n_features=n_features, zero_based=zero_based, format=format)[0]
+    return read_tables_with_columns(paths, label=label, n_features=n_features, zero_based=zero_based, format=format)[0]
 
 
-def read_named(
+def read_tables_with_columns(
     paths: Sequence[str | PathLike[str]],
     *,
     label: str | int | None = None,
@@ -97,12 +97,12 @@ def read_named(
     format: str | None = None,
 ) -> tuple[list[tuple[csr_matrix, Labels]], tuple[str, ...] | None]:
     """`read_tables`, and the names of the features where the first file has any."""
-    places = [named(path) for path in paths]
+    places = [display_name(path) for path in paths]
     raws = [read_raw(path, label, format) for path in paths]
-    tables = agree(places, raws, n_features, zero_based)
+    tables = align_tables(places, raws, n_features, zero_based)
     for place, raw, (_, y) in zip(places, raws, tables, strict=True):
-        require_classes(place, raw, y)
-    note_label(places[0], raws[0].guessed)
+        require_class_labels(place, raw, y)
+    warn_guessed_label(places[0], raws[0].guessed)
     return tables, raws[0].columns
 
 
@@ -111,21 +111,16 @@ def read_unlabelled(
 ) -> tuple[csr_matrix, tuple[str, ...] | None]:
     """A file in which every column is a feature (svmlight: whatever stands for a label), and their names."""
     raw = read_raw(path, NoLabel.NONE, format)
-    return agree([named(path)], [raw], None, zero_based)[0][0], raw.columns
+    return align_tables([display_name(path)], [raw], None, zero_based)[0][0], raw.columns
 
 
-def read_raw(place: str | PathLike[str], label: LabelColumn = None, format: str | None = None) -> Raw:
+def read_raw(place: str | PathLike[str], label: LabelColumn = None, format: str | None = None) -> RawTable:
     """One file, by path or URI, as it is, before it agrees with others."""
-    with local_copy(place_of(place)) as path:
+    with local_copy(parse_location(place)) as path:
         return _reader(path, format)(path, label)
 
 
-def named(place: str | PathLike[str]) -> str:
-    """A file's name for messages: a URI's without its keys."""
-    return shown(place_of(place))
-
-
-def require_classes(path: Place, raw: Raw, y: Labels) -> None:
+def require_class_labels(path: Location, raw: RawTable, y: Labels) -> None:
     """Refuse a column of measurements that was taken for the label, and name it."""
     if y.dtype.kind != "f" or len(np.unique(y)) <= MOST_CLASSES:
         return
@@ -137,7 +132,7 @@ def require_classes(path: Place, raw: Raw, y: Labels) -> None:
     )
 
 
-def note_label(path: Place, guessed: int | None) -> None:
+def warn_guessed_label(path: Location, guessed: int | None) -> None:
     """Say which column of a table of numbers without a header was taken as the label."""
     if guessed is not None:
         LOG.warning(
@@ -146,8 +141,8 @@ def note_label(path: Place, guessed: int | None) -> None:
         )  # fmt: skip
 
 
-def agree(
-    places: Sequence[Place], raws: list[Raw], n_features: int | None, zero_based: bool | None
+def align_tables(
+    places: Sequence[Location], raws: list[RawTable], n_features: int | None, zero_based: bool | None
 ) -> list[tuple[csr_matrix, Labels]]:
     """Give what was read from the files of one data set one width and one numbering, checked."""
     for path, raw in zip(places, raws, strict=True):
@@ -162,7 +157,7 @@ def _reader(path: Path, format: str | None) -> Reader:
     chosen = None if format is None else lookup("format", format, FORMATS)
     if path.stat().st_size == 0:
         raise DataFileError(f"{path} is empty: fetch or copy it again")
-    reader = chosen or _READERS.get(plain_name(path).suffix.lower())
+    reader = chosen or _READERS.get(without_compression_suffix(path).suffix.lower())
     if reader in (read_parquet, read_npz) and is_compressed(path):
         raise DataFileError(f"{path} is compressed twice: unpack the {path.suffix} first")
     if reader is not None:
@@ -194,7 +189,7 @@ def require_kind(path: Path, reader: Reader) -> None:
         )
 
 
-def _from_zero(places: Sequence[Place], raws: list[Raw], zero_based: bool | None) -> list[Raw]:
+def _from_zero(places: Sequence[Location], raws: list[RawTable], zero_based: bool | None) -> list[RawTable]:
     """Let svmlight ids count from 0; the files decide together, as a test part may lack an id 0."""
     uses_zero = [raw.sparse_text and bool((raw.X.indices == 0).any()) for raw in raws]
     if zero_based is False and any(uses_zero):
@@ -204,7 +199,7 @@ def _from_zero(places: Sequence[Place], raws: list[Raw], zero_based: bool | None
     return [_shifted(raw) if raw.sparse_text else raw for raw in raws]
 
 
-def _shifted(raw: Raw) -> Raw:
+def _shifted(raw: RawTable) -> RawTable:
     from scipy.sparse import csr_matrix
 
     X = raw.X
@@ -212,7 +207,7 @@ def _shifted(raw: Raw) -> Raw:
     return replace(raw, X=csr_matrix((X.data, X.indices - 1, X.indptr), shape=shape))
 
 
-def _common_width(places: Sequence[Place], raws: Sequence[Raw]) -> int:
+def _common_width(places: Sequence[Location], raws: Sequence[RawTable]) -> int:
     """The widest svmlight file's width (tests often lack the last ids); other tables must agree."""
     width = max(raw.X.shape[1] for raw in raws)
     first, *others = raws
@@ -226,7 +221,7 @@ def _common_width(places: Sequence[Place], raws: Sequence[Raw]) -> int:
     return int(width)
 
 
-def _require_same_columns(path: Place, raw: Raw, other_path: Place, other: Raw) -> None:
+def _require_same_columns(path: Location, raw: RawTable, other_path: Location, other: RawTable) -> None:
     if raw.columns is None or other.columns is None or raw.columns == other.columns:
         return
     pairs = zip(raw.columns, other.columns, strict=False)

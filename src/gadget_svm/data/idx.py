@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gadget_svm.data.raw_files import Labels, damage, finish, reading, stack_blocks
+from gadget_svm.data.tables import Labels, damage, finish, reading, stack_blocks
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

@@ -10,11 +10,11 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from gadget_svm.data.formats import agree, read_table, read_tables
+from gadget_svm.data.formats import align_tables, read_table, read_tables
 from gadget_svm.data.idx import read_idx
-from gadget_svm.data.raw_files import DataFileError, Labels, Raw, damage, damage_named, finish, reading, stack_blocks
 from gadget_svm.data.rcv1 import documents_with, read_vectors
 from gadget_svm.data.svmlight import parse_svmlight
+from gadget_svm.data.tables import DataFileError, Labels, RawTable, damage, damage_named, finish, reading, stack_blocks
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -23,24 +23,24 @@ _TRAIN_SHARE = 0.67  # the paper's Webspam: 234500 of 350000 rows
 _ARCHIVE_LIMIT = 1 << 30  # bytes: far above the real archive, far below a full disk
 
 
-class Parts(NamedTuple):
+class TrainTest(NamedTuple):
     X: csr_matrix
     y: Labels
     X_test: csr_matrix | None = None
     y_test: Labels | None = None
 
 
-def svmlight_pair(paths: Sequence[Path], n_features: int) -> Parts:
+def svmlight_pair(paths: Sequence[Path], n_features: int) -> TrainTest:
     (X, y), (X_test, y_test) = read_tables(paths, n_features=n_features, zero_based=False)
-    return Parts(X, y, X_test, y_test)
+    return TrainTest(X, y, X_test, y_test)
 
 
-def mnist(paths: Sequence[Path]) -> Parts:
-    return Parts(*read_idx(paths[0], paths[1]), *read_idx(paths[2], paths[3]))
+def mnist(paths: Sequence[Path]) -> TrainTest:
+    return TrainTest(*read_idx(paths[0], paths[1]), *read_idx(paths[2], paths[3]))
 
 
-def usps(paths: Sequence[Path]) -> Parts:
-    return Parts(*_zip_digits(paths[0]), *_zip_digits(paths[1]))
+def usps(paths: Sequence[Path]) -> TrainTest:
+    return TrainTest(*_zip_digits(paths[0]), *_zip_digits(paths[1]))
 
 
 def _zip_digits(path: Path) -> tuple[csr_matrix, Labels]:
@@ -55,34 +55,34 @@ def _zip_digits(path: Path) -> tuple[csr_matrix, Labels]:
     return finish(path, stack_blocks([rows[:, 1:]]), rows[:, 0], 256)
 
 
-def ccat(paths: Sequence[Path]) -> Parts:
+def ccat(paths: Sequence[Path]) -> TrainTest:
     """The paper trains on the four large files and tests on the one that Lewis et al. call training."""
     *train, test, qrels = paths
     positive = documents_with("CCAT", qrels)
-    return Parts(*read_vectors(train, positive), *read_vectors([test], positive))
+    return TrainTest(*read_vectors(train, positive), *read_vectors([test], positive))
 
 
-def webspam(paths: Sequence[Path]) -> Parts:
+def webspam(paths: Sequence[Path]) -> TrainTest:
     return split(*read_table(paths[0], n_features=254, zero_based=False))
 
 
-def webspam_sample(paths: Sequence[Path]) -> Parts:
+def webspam_sample(paths: Sequence[Path]) -> TrainTest:
     X, y = read_table(paths[0], n_features=255, zero_based=True)
     return split(X[:, 1:], y)  # column 0 is filler: the real ids are 1..254
 
 
-def split(X: csr_matrix, y: Labels, seed: int = 0) -> Parts:
+def split(X: csr_matrix, y: Labels, seed: int = 0) -> TrainTest:
     """About 2:1, at random but the same every time."""
     order = np.random.default_rng(seed).permutation(len(y))
     n = round(_TRAIN_SHARE * len(y))
-    return Parts(X[order[:n]], y[order[:n]], X[order[n:]], y[order[n:]])
+    return TrainTest(X[order[:n]], y[order[:n]], X[order[n:]], y[order[n:]])
 
 
-def reuters_files(paths: Sequence[Path]) -> Parts:
+def reuters_files(paths: Sequence[Path]) -> TrainTest:
     return _reuters([_repaired(path) for path in paths], paths)
 
 
-def reuters_archive(paths: Sequence[Path]) -> Parts:
+def reuters_archive(paths: Sequence[Path]) -> TrainTest:
     (path,) = paths
     with damage_named(path):
         try:
@@ -93,9 +93,9 @@ def reuters_archive(paths: Sequence[Path]) -> Parts:
     return _reuters(raws, [path, path])
 
 
-def _archive_members(path: Path, archive: tarfile.TarFile) -> list[Raw]:
+def _archive_members(path: Path, archive: tarfile.TarFile) -> list[RawTable]:
     """The two members that matter, read as streams: nothing is ever unpacked to disk."""
-    found: dict[str, Raw] = {}
+    found: dict[str, RawTable] = {}
     seen = 0
     for member in archive:
         seen += member.size
@@ -110,12 +110,12 @@ def _archive_members(path: Path, archive: tarfile.TarFile) -> list[Raw]:
     return [found["money-fx.trn"], found["money-fx.tst"]]
 
 
-def _repaired(path: Path) -> Raw:
+def _repaired(path: Path) -> RawTable:
     with reading(path) as file:
         return _parse_repaired(path, file)
 
 
-def _parse_repaired(path: Path, file: IO[bytes]) -> Raw:
+def _parse_repaired(path: Path, file: IO[bytes]) -> RawTable:
     return parse_svmlight(path, _without_repeats(path, file))
 
 
@@ -129,6 +129,6 @@ def _without_repeats(path: Path, lines: Iterable[bytes]) -> Iterator[bytes]:
         yield b" ".join([label, *unique])
 
 
-def _reuters(raws: Sequence[Raw], paths: Sequence[Path]) -> Parts:
-    tables = agree(paths, list(raws), 8315, zero_based=False)
-    return Parts(*tables[0], *tables[1])
+def _reuters(raws: Sequence[RawTable], paths: Sequence[Path]) -> TrainTest:
+    tables = align_tables(paths, list(raws), 8315, zero_based=False)
+    return TrainTest(*tables[0], *tables[1])

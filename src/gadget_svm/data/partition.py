@@ -21,7 +21,7 @@ from gadget_svm.kernels.rows import hash_rows
 ONCE = np.empty(0)
 
 
-def deal_evenly(
+def partition_evenly(
     X: sp.csr_matrix, label: NDArray[np.int32], n_nodes: int, seed: int, times: Floats | None = None
 ) -> Shares:
     """Rows in the order of their hash, one to each node in turn.
@@ -63,7 +63,7 @@ def _in_turn(order: Ints, node: Ints, n_nodes: int) -> tuple[Ints, Ints]:
     return order[np.argsort(node, kind="stable")], np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
-def deal_by_sites(
+def partition_by_site(
     sites: ArrayLike, times: Floats | None = None, known: list[Hashable] | None = None
 ) -> tuple[Shares, list[Hashable]]:
     """Every row to the node of its site; nodes are numbered as ``known``, or by the sorted labels. Returns both."""

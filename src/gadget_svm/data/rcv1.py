@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm.data.formats import read_table
-from gadget_svm.data.raw_files import DataFileError, Labels, reading
+from gadget_svm.data.tables import DataFileError, Labels, reading
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

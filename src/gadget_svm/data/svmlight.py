@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from gadget_svm.data.raw_files import DataFileError, LabelColumn, Raw, reading
+from gadget_svm.data.tables import DataFileError, LabelColumn, RawTable, reading
 
 _LINE = re.compile(rb"\s*[-+.\deE]+(\s+(\d+|qid):\S+)+")
 
@@ -35,13 +35,13 @@ def looks_like_svmlight(path: Path) -> bool:
         return any(_LINE.match(line) for line in islice(iter(lambda: file.readline(1 << 16), b""), 10))
 
 
-def read_svmlight(path: Path, _label: LabelColumn = None) -> Raw:
+def read_svmlight(path: Path, _label: LabelColumn = None) -> RawTable:
     """The table with ids as column numbers, so that column 0 is empty where ids start at 1."""
     with reading(path) as file:
         return parse_svmlight(path, file)
 
 
-def parse_svmlight(path: Path, lines: Iterable[bytes]) -> Raw:
+def parse_svmlight(path: Path, lines: Iterable[bytes]) -> RawTable:
     from sklearn.datasets import load_svmlight_file
 
     counted = _Lines(lines)
@@ -55,4 +55,4 @@ def parse_svmlight(path: Path, lines: Iterable[bytes]) -> Raw:
             "table say format='csv' (or tsv); if the file should be right, it looks truncated or damaged: fetch or "
             "copy it again"
         ) from error
-    return Raw(X, y, sparse_text=True)
+    return RawTable(X, y, sparse_text=True)

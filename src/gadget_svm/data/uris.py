@@ -17,9 +17,9 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from gadget_svm.core.temp_folders import Scratch
-from gadget_svm.data.raw_files import DataFileError
+from gadget_svm.data.tables import DataFileError
 
-Place = str | Path
+Location = str | Path
 """A URI as text, or a local path."""
 LOCAL = ("", "file")
 WEB = ("http", "https")
@@ -34,7 +34,7 @@ def scheme_of(place: str) -> str:
     return (found[1] or found[2]).lower() if found else ""
 
 
-def place_of(given: str | os.PathLike[str]) -> Place:
+def parse_location(given: str | os.PathLike[str]) -> Location:
     """Return a URI as text and all else, also a file: URI, as a local path.
 
     Raises
@@ -49,19 +49,19 @@ def place_of(given: str | os.PathLike[str]) -> Place:
         return text
     if not scheme_of(text) and re.match(rf"{URI}:/", text):
         raise ValueError(f"{text} is a URI that lost a '/' when it was made a path: give it as text, with '://'")
-    return local(text)
+    return local_path(text)
 
 
-def local_only(given: str | os.PathLike[str], what: str) -> Path:
+def require_local_path(given: str | os.PathLike[str], what: str) -> Path:
     """Return the path, or refuse a URI: ``what`` says what needs a local path and why."""
     text = os.fspath(given)
     if scheme_of(text) not in LOCAL or (not scheme_of(text) and re.match(rf"{URI}:/", text)):
         whole = re.sub(rf"^{URI}:/(?!/)", r"\1://", text)  # a path has lost a slash
-        raise ValueError(f"{shown(whole)} is a URI, and {what}")
-    return local(text)
+        raise ValueError(f"{display_name(whole)} is a URI, and {what}")
+    return local_path(text)
 
 
-def local(place: str) -> Path:
+def local_path(place: str) -> Path:
     """The path that is given, or that a file: URI means."""
     if not scheme_of(place):
         return Path(place)
@@ -82,13 +82,13 @@ def file_name(place: str) -> str:
     name = PurePosixPath(unquote(urlsplit(place).path)).name
     if not name:
         raise ValueError(
-            f"{shown(place)} names no file, so its format cannot be told: give a URI whose path ends in a file's name, "
+            f"{display_name(place)} names no file, so its format cannot be told: give a URI whose path ends in a name, "
             "such as part-0.svm"
         )
     return name
 
 
-def join(folder: Place, name: str) -> Place:
+def join(folder: Location, name: str) -> Location:
     """A file in a folder; what follows a '?' in a URI stays at its end."""
     if isinstance(folder, Path):
         return folder / name
@@ -96,16 +96,17 @@ def join(folder: Place, name: str) -> Place:
     return parts._replace(path=f"{parts.path.rstrip('/')}/{name}").geturl()
 
 
-def shown(place: Place) -> str:
+def display_name(place: str | os.PathLike[str]) -> str:
     """A place as it may be printed: a URI without the keys in it."""
-    if isinstance(place, Path) or scheme_of(place) in LOCAL:
-        return str(place)
-    rest = re.split("[?#]", place.partition("://")[2])[0]
-    return f"{scheme_of(place)}://{rest.rpartition('@')[2]}"  # a password with a / in it looks like a path
+    text = os.fspath(place)
+    if scheme_of(text) in LOCAL:
+        return text
+    rest = re.split("[?#]", text.partition("://")[2])[0]
+    return f"{scheme_of(text)}://{rest.rpartition('@')[2]}"  # a password with a / in it looks like a path
 
 
 @contextmanager
-def local_copy(place: Place) -> Iterator[Path]:
+def local_copy(place: Location) -> Iterator[Path]:
     """The local file, or a temporary copy of what a URI names. Errors, also of the block, name the URI."""
     if isinstance(place, Path):
         yield place
@@ -117,15 +118,17 @@ def local_copy(place: Place) -> Iterator[Path]:
                 _fetch(place, target)
             yield copy
         except FileNotFoundError as error:
-            raise FileNotFoundError(f"no file {shown(place)} ({_said(error, place)}): check the spelling") from None
+            raise FileNotFoundError(
+                f"no file {display_name(place)} ({_said(error, place)}): check the spelling"
+            ) from None
         except (OSError, HTTPException) as error:
-            raise OSError(f"{shown(place)} cannot be read: {_said(error, place)}") from None
+            raise OSError(f"{display_name(place)} cannot be read: {_said(error, place)}") from None
         except ValueError as error:  # of what is in it, or of a label that is not
             kind = DataFileError if isinstance(error, DataFileError) else ValueError
-            raise kind(_said(error, place).replace(str(copy), shown(place))) from None
+            raise kind(_said(error, place).replace(str(copy), display_name(place))) from None
 
 
-def write(place: Place, content: bytes) -> None:
+def write_file(place: Location, content: bytes) -> None:
     """Write a file. A half-written local file never replaces a good one; parents are made where they are missing."""
     if isinstance(place, Path):
         _write_local(place, content)
@@ -135,25 +138,27 @@ def write(place: Place, content: bytes) -> None:
         with _open(place, "wb") as target:
             target.write(content)
     except OSError as error:
-        raise OSError(f"{shown(place)} cannot be written: {_said(error, place)}") from None
+        raise OSError(f"{display_name(place)} cannot be written: {_said(error, place)}") from None
 
 
 def require_writable_scheme(place: str) -> None:
     """Refuse a URI of the web: it can be read only."""
     if scheme_of(place) in WEB:
-        raise ValueError(f"{shown(place)} can be read but not written: give a path, or a URI such as s3://bucket/name")
+        raise ValueError(
+            f"{display_name(place)} can be read but not written: give a path, or a URI such as s3://bucket/name"
+        )
 
 
-def try_to_write(target: str) -> None:
+def check_writable(target: str) -> None:
     """Raise unless a file can be written by its URI; an empty file of another name is written and removed again."""
     require_writable_scheme(target)
     parts = urlsplit(target)
     place = parts._replace(path=f"{parts.path}.{secrets.token_hex(4)}").geturl()
     try:
-        write(place, b"")
+        write_file(place, b"")
     except (OSError, ValueError, ImportError) as error:
         kind = next(kind for kind in (OSError, ImportError, ValueError) if isinstance(error, kind))
-        raise kind(str(error).replace(shown(place), shown(target))) from None
+        raise kind(str(error).replace(display_name(place), display_name(target))) from None
     found = _arrow(place)
     if found is not None:
         found[0].delete_file(found[1])
@@ -180,7 +185,7 @@ def _write_local(target: Path, content: bytes) -> None:
 
 
 def _said(error: Exception, place: str) -> str:
-    return str(error).replace(place, shown(place)) or type(error).__name__
+    return str(error).replace(place, display_name(place)) or type(error).__name__
 
 
 def _fetch(place: str, target: Any) -> None:
@@ -224,16 +229,16 @@ def _fsspec(place: str) -> Any:
         fsspec = import_module("fsspec")
     except ImportError as error:
         raise ImportError(
-            f"{shown(place)}: {scheme}:// takes pyarrow (s3, gs, hdfs) or fsspec with the package for {scheme}: "
+            f"{display_name(place)}: {scheme}:// takes pyarrow (s3, gs, hdfs) or fsspec with the package for {scheme}: "
             "pip install 'gadget-svm[parquet]' or 'gadget-svm[remote]', with engine='ray' where the actors run"
         ) from error
     try:
         fsspec.get_filesystem_class(scheme)
     except ValueError as error:
         raise ValueError(
-            f"{shown(place)}: no installed package knows {scheme}://: check the spelling, or give a path, or a URI "
-            "such as s3://bucket/name (also gs, hdfs, https and the schemes of fsspec's packages)"
+            f"{display_name(place)}: no installed package knows {scheme}://: check the spelling, or give a path, or a "
+            "URI such as s3://bucket/name (also gs, hdfs, https and the schemes of fsspec's packages)"
         ) from error
     except ImportError as error:
-        raise ImportError(f"{shown(place)}: {scheme}:// needs a package ({error})") from error
+        raise ImportError(f"{display_name(place)}: {scheme}:// needs a package ({error})") from error
     return fsspec

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gadget_svm.core.network import Network
-from gadget_svm.data.uris import place_of, write
+from gadget_svm.data.uris import parse_location, write_file
 from gadget_svm.report import curves, graph
 from gadget_svm.report.assets import CSS, SCRIPT
 from gadget_svm.report.formatting import absences, at_most, count, number, percent, size
@@ -32,9 +32,9 @@ def write_report(
     ``summary`` is what `gadget train --json` prints: dataset, parameters, nodes, average, n_iter, why, messages,
     bytes, seconds; ``history`` its records; ``network`` the graph the nodes gossiped on.
     """
-    target = place_of(path)
+    target = parse_location(path)
     text = page(summary, history, network, title or f"Gossip on {summary['dataset']['name']}")
-    write(target, text.encode())
+    write_file(target, text.encode())
     return target
 
 

@@ -57,8 +57,8 @@ class Reproduction:
     def sets(self) -> dict[str, Any]:
         """The data sets on this machine; ``missing`` says how to get the others."""
         from gadget_svm.data import DataFileError, load_dataset
-        from gadget_svm.data.catalog import data_folders
-        from gadget_svm.data.dataset_table import ENTRIES
+        from gadget_svm.data.catalog import ENTRIES
+        from gadget_svm.data.datasets import data_folders
 
         data_folders(self.data_dir)  # a folder named in vain is said at once, not once for every data set
         found = {}
@@ -84,9 +84,9 @@ class Reproduction:
 
     def _elsewhere(self, name: str) -> str | None:
         """Who names a folder gets that folder's data sets and no others: why this one is left out."""
-        from gadget_svm.data.catalog import where
+        from gadget_svm.data.datasets import find_dataset
 
-        folder = where(name, self.data_dir)
+        folder = find_dataset(name, self.data_dir)
         if self.data_dir is None or folder is None or folder.resolve().is_relative_to(self.data_dir.resolve()):
             return None
         return f"not in {self.data_dir}, the folder named; there is one in {folder}, used if no folder is named"

@@ -42,7 +42,7 @@ class DataFileError(ValueError):
 
 
 @dataclass(frozen=True)
-class Raw:
+class RawTable:
     """What a format reader hands back; ``sparse_text`` marks svmlight, whose width and base are guesses."""
 
     X: csr_matrix
@@ -57,7 +57,7 @@ def is_compressed(path: Path) -> bool:
     return path.suffix.lower() in _OPENERS
 
 
-def plain_name(path: Path) -> Path:
+def without_compression_suffix(path: Path) -> Path:
     """The path without the ending of its compression."""
     return path.with_suffix("") if is_compressed(path) else path
 
@@ -123,7 +123,7 @@ def finish(path: Path | str, X: csr_matrix, y: Labels, n_features: int) -> tuple
         raise DataFileError(f"{path} has {X.shape[0]} rows and {len(y)} labels: every row needs one label")
     table = _compact(X, n_features)
     _require_finite(path, table)
-    return table, tidy_labels(path, y)
+    return table, normalize_labels(path, y)
 
 
 def _compact(X: csr_matrix, n_features: int) -> csr_matrix:
@@ -146,7 +146,7 @@ def _require_finite(path: Path | str, X: csr_matrix) -> None:
     raise DataFileError(f"{path}, row {row}: a value is NaN or infinite; replace it or drop the row")
 
 
-def tidy_labels(path: Path | str, y: Labels) -> Labels:
+def normalize_labels(path: Path | str, y: Labels) -> Labels:
     """Labels as whole numbers if all are, as numbers if all are, else as strings."""
     if y.dtype.kind not in "biuf":
         y = _numbers_if_all(y.astype(str))

@@ -16,11 +16,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gadget_svm.data import catalog
-from gadget_svm.data.catalog import against_rest, describe, fetch_dataset, load_dataset, where
-from gadget_svm.data.dataset_table import ENTRIES, Remote
-from gadget_svm.data.paper_datasets import Parts
-from gadget_svm.data.raw_files import DataFileError
+from gadget_svm.data.catalog import ENTRIES, Remote
+from gadget_svm.data.datasets import binarize_labels, fetch_dataset, find_dataset, list_datasets, load_dataset
+from gadget_svm.data.paper_datasets import TrainTest
+from gadget_svm.data.tables import DataFileError
 
 PAPER = {"adult", "ccat", "mnist", "reuters", "usps", "webspam", "gisette"}
 REAL = [Path(os.environ["GADGET_DATA"])] if os.environ.get("GADGET_DATA") else []
@@ -38,12 +37,12 @@ def nothing_here(tmp_path, monkeypatch):
     dead = ("http://127.0.0.1:1/f", None)
     for name, entry in ENTRIES.items():
         remotes = tuple(Remote(remote.name, (dead,)) for remote in entry.downloads)
-        monkeypatch.setitem(catalog.ENTRIES, name, replace(entry, downloads=remotes))
+        monkeypatch.setitem(ENTRIES, name, replace(entry, downloads=remotes))
     return tmp_path
 
 
 def real(name):
-    folder = next((folder for folder in REAL if folder.is_dir() and where(name, folder)), None)
+    folder = next((folder for folder in REAL if folder.is_dir() and find_dataset(name, folder)), None)
     if folder is None:
         pytest.skip(f"the files of {name} are neither in GADGET_DATA nor in ../shared/data")
     return load_dataset(name, data_dir=folder, download=False)
@@ -120,14 +119,14 @@ def test_breast_cancer_is_scaled_by_its_training_part():
 
 
 def test_a_label_that_does_not_occur_names_those_that_do():
-    parts = Parts(None, np.array([3, 5, 3]))
+    parts = TrainTest(None, np.array([3, 5, 3]))
     for positive in (4, "4", "cat"):
         with pytest.raises(ValueError, match=rf"{positive}.* The labels are: 3, 5\."):
-            against_rest(parts, positive)
-    words = Parts(None, np.array(["cat", "dog"]), None, np.array(["emu", "cat"]))
-    signs = against_rest(words, "cat")
+            binarize_labels(parts, positive)
+    words = TrainTest(None, np.array(["cat", "dog"]), None, np.array(["emu", "cat"]))
+    signs = binarize_labels(words, "cat")
     assert (signs.y.tolist(), signs.y_test.tolist()) == ([1, -1], [-1, 1])
-    assert against_rest(words, None) is words
+    assert binarize_labels(words, None) is words
 
 
 @pytest.mark.usefixtures("nothing_here")
@@ -151,7 +150,7 @@ def test_neither_a_name_nor_a_file():
     with pytest.raises(FileNotFoundError, match=r"no file adlut\.svm: check the spelling"):
         load_dataset("adlut.svm")
     with pytest.raises(ValueError, match="Did you mean 'adult'"):
-        where("adlut")
+        find_dataset("adlut")
 
 
 @pytest.mark.usefixtures("nothing_here")
@@ -187,16 +186,16 @@ def test_places_are_searched_in_order(nothing_here, monkeypatch):
     given, env = nothing_here / "given", nothing_here / "env"
     monkeypatch.setenv("GADGET_DATA", str(env))
     with pytest.raises(FileNotFoundError, match="GADGET_DATA names the folder"):
-        where("adult")
+        find_dataset("adult")
     env.mkdir()
     cache = adult(nothing_here / "cache" / "gadget-svm" / "data" / "adult")
-    assert where("adult") == cache
+    assert find_dataset("adult") == cache
     shared = adult(nothing_here / "shared" / "data" / "adult", ".xz", lzma.compress)
-    assert where("adult").resolve() == shared
+    assert find_dataset("adult").resolve() == shared
     adult(env, ".gz", gzip.compress)  # straight in the data folder
-    assert where("adult") == env
+    assert find_dataset("adult") == env
     adult(given / "adult", ".bz2", bz2.compress)
-    assert where("adult", given) == given / "adult"
+    assert find_dataset("adult", given) == given / "adult"
     data = load_dataset("adult", data_dir=given)
     assert (data.X.shape, data.X_test.shape) == ((2, 123), (1, 123))
     assert data.y.tolist() == [-1, 1]
@@ -271,12 +270,12 @@ def test_full_ccat_comes_before_the_subset_unless_a_folder_is_given(nothing_here
     subset.mkdir(parents=True)
     for name in ("rcv1_ccat.trn", "rcv1_ccat.tst"):
         (subset / name).write_text("+1 1:1\n-1 2:1\n")
-    assert where("ccat").resolve() == subset
-    status = {row.name: row.status for row in describe()}["ccat"]
+    assert find_dataset("ccat").resolve() == subset
+    status = {row.name: row.status for row in list_datasets()}["ccat"]
     assert "a real subset" in status
     lyrl2004(nothing_here / "cache" / "gadget-svm" / "data" / "ccat")
     assert load_dataset("ccat").X.shape[0] == 4
-    assert "subset" not in {row.name: row.status for row in describe()}["ccat"]
+    assert "subset" not in {row.name: row.status for row in list_datasets()}["ccat"]
     assert "a real subset" in load_dataset("ccat", data_dir=subset.parent).note
 
 
@@ -376,7 +375,7 @@ def test_a_missing_set_is_fetched_once_and_checked_when_loaded(nothing_here, mon
         _record(target, file_sum(target))
         return target
 
-    monkeypatch.setattr("gadget_svm.data.download.fetch_first", deliver)
+    monkeypatch.setattr("gadget_svm.data.download.download_from_mirrors", deliver)
     for _ in range(2):
         assert load_dataset("adult").X.shape == (2, 123)
     assert fetched == ["a9a", "a9a.t"]
@@ -405,13 +404,13 @@ def test_fetching_what_comes_along_is_refused():
 
 
 def test_listing(nothing_here):
-    rows = {row.name: row for row in describe()}
+    rows = {row.name: row for row in list_datasets()}
     assert set(rows) == PAPER | {"digits", "breast-cancer"}
     assert rows["digits"].status == "comes with scikit-learn"
     assert rows["adult"].found is None
     assert "downloaded on first use from https://www.csie.ntu.edu.tw" in rows["adult"].status
     folder = adult(nothing_here / "adult")
-    row = {row.name: row for row in describe(nothing_here)}["adult"]
+    row = {row.name: row for row in list_datasets(nothing_here)}["adult"]
     assert (row.found, row.rows, row.features, row.lam) == (folder, (32561, 16281), 123, 3.07e-5)
     assert str(folder) in row.status
 
