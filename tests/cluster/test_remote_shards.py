@@ -13,8 +13,8 @@ import pytest
 
 from gadget_svm import GadgetSVC
 from gadget_svm.cluster import connection, timeouts
+from gadget_svm.data.files import DataFileError
 from gadget_svm.data.formats import read_raw as read_place
-from gadget_svm.data.tables import DataFileError
 from gadget_svm.estimator.shard_uris import display_name, scheme_of, shard_names
 from support.ray_kit import LAM, files_of, own_ray, ray, until
 from support.web_server import Web

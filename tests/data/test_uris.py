@@ -119,7 +119,7 @@ def test_a_target_that_cannot_be_written_fails_before_training(rows, monkeypatch
     def full(*_):
         raise OSError("access denied")
 
-    monkeypatch.setattr(uris, "_open", full)
+    monkeypatch.setattr(uris, "_remote_file", full)
     result = gadget("train", "rows.svm", *QUICK, "--out", "bucket://runs")
     assert (result.exit_code, "iteration" in result.stderr) == (1, False)
     assert "cannot be written: access denied" in result.stderr

@@ -17,9 +17,7 @@ from gadget_svm.cli.shards import matched_test, read_test
 from gadget_svm.cli.summary import describe_data
 from gadget_svm.cli.train_request import Order, wants_intercept
 from gadget_svm.data import Dataset
-from gadget_svm.data.datasets import binarize_labels
-from gadget_svm.data.paper_datasets import TrainTest
-from gadget_svm.data.tables import RawTable
+from gadget_svm.data.tables import RawTable, TrainTest
 from gadget_svm.estimator import GadgetSVC
 from gadget_svm.estimator.shard_uris import display_name
 from gadget_svm.estimator.shards import Agreed, stack_shards
@@ -125,8 +123,7 @@ class Remote:
     def _known(self, agreed: Agreed, model: GadgetSVC) -> Known:
         none = csr_matrix((0, agreed.features))
         parts = TrainTest(none, agreed.labels, *matched_test(self.order, self.test, agreed))
-        parts = binarize_labels(parts, self.order.positive)
-        data = Dataset(self.order.data, *parts, None, "read by the actors")
+        data = Dataset(self.order.data, *parts.binarized(self.order.positive), None, "read by the actors")
         settings = model.fit_intercept, model.n_jobs, model.multi_class
         judge = Outsider.of(data, lam_of(model, int(agreed.rows.sum())), *settings)
         about = describe_data(data) | {
@@ -145,5 +142,5 @@ def shards_of(order: Order) -> Source:
     parts = TrainTest(stack.X, stack.y, *matched_test(order, test, stack.agreed()))
     first, last = order.shards[0], order.shards[-1]
     note = f"read from {display_name(first)} to {display_name(last)}"
-    data = Dataset(order.data, *binarize_labels(parts, order.positive), None, note, stack.columns)
+    data = Dataset(order.data, *parts.binarized(order.positive), None, note, stack.columns)
     return Pooled.of(order, data, stack.sites)

@@ -19,10 +19,9 @@ from gadget_svm.cli.output_files import (
 )
 from gadget_svm.data import load_dataset
 from gadget_svm.data.catalog import ENTRIES
-from gadget_svm.data.datasets import binarize_labels
+from gadget_svm.data.files import without_compression_suffix
 from gadget_svm.data.formats import align_tables, read_raw, read_unlabelled, warn_guessed_label
-from gadget_svm.data.paper_datasets import TrainTest
-from gadget_svm.data.tables import without_compression_suffix
+from gadget_svm.data.tables import binarize_labels
 from gadget_svm.data.uris import Location, display_name, join, parse_location, write_file
 from gadget_svm.estimator import GadgetSVC, load_model
 from gadget_svm.report.formatting import percent
@@ -152,8 +151,7 @@ def load_rows(
         return Rows(*read_unlabelled(data, zero_based=zero_based, format=format))
     raw = read_raw(data, label, format)
     [(X, y)] = align_tables([display_name(data)], [raw], None, zero_based)
-    parts = binarize_labels(TrainTest(X, y, None, None), positive)
-    return Rows(parts.X, raw.columns, parts.y, raw.label, raw.guessed)
+    return Rows(X, raw.columns, binarize_labels(y, positive), raw.label, raw.guessed)
 
 
 def lacks_label(rows: Rows, name: str, model: GadgetSVC, format: str | None = None) -> bool:

@@ -1,5 +1,5 @@
-"""Reading one table, or several of one data set, from files: owns the choice of the format by the file's
-ending and the agreement of the tables; refuses to guess labels' meaning."""
+"""Reads one table, or the tables of one data set, from files. Owns the choice of the format by suffix and the
+alignment of the tables: one width, one numbering of the features."""
 
 from __future__ import annotations
 
@@ -13,22 +13,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gadget_svm.core.lookup import lookup
-from gadget_svm.data.columnar import read_npz, read_parquet
-from gadget_svm.data.delimited import read_csv
-from gadget_svm.data.svmlight import looks_like_svmlight, read_svmlight
-from gadget_svm.data.tables import (
-    COMPRESSIONS,
+from gadget_svm.data.csv_table import read_csv
+from gadget_svm.data.files import (
+    COMPRESSION_SUFFIXES,
     DataFileError,
-    LabelColumn,
-    Labels,
-    NoLabel,
-    RawTable,
-    finish,
     is_compressed,
     require_file,
-    require_rows,
     without_compression_suffix,
 )
+from gadget_svm.data.npz import read_npz
+from gadget_svm.data.parquet import read_parquet
+from gadget_svm.data.svmlight import looks_like_svmlight, read_svmlight
+from gadget_svm.data.tables import LabelColumn, Labels, NoLabel, RawTable, checked_table, require_rows
 from gadget_svm.data.uris import Location, display_name, local_copy, parse_location
 
 if TYPE_CHECKING:
@@ -39,21 +35,20 @@ __all__ = ["DataFileError", "read_table", "read_tables", "read_tables_with_colum
 LOG = logging.getLogger("gadget_svm.data")
 Reader = Callable[[Path, LabelColumn], RawTable]
 
-_SVMLIGHT = (".svm", ".svmlight", ".libsvm", ".txt", ".dat", ".trn", ".tst")
-_READERS: dict[str, Reader] = {
-    **dict.fromkeys(_SVMLIGHT, read_svmlight),
+FORMATS: dict[str, Reader] = {
+    "svmlight": read_svmlight, "csv": read_csv, "tsv": read_csv, "parquet": read_parquet, "npz": read_npz,
+}  # fmt: skip
+"""The formats by name. csv and tsv have one reader: it finds the separator."""
+_SUFFIXES: dict[str, Reader] = {
+    **dict.fromkeys((".svm", ".svmlight", ".libsvm", ".txt", ".dat", ".trn", ".tst"), read_svmlight),
     **dict.fromkeys((".csv", ".tsv"), read_csv),
     **dict.fromkeys((".parquet", ".pq"), read_parquet),
     ".npz": read_npz,
 }
-FORMATS: dict[str, Reader] = {
-    "svmlight": read_svmlight, "csv": read_csv, "tsv": read_csv, "parquet": read_parquet, "npz": read_npz,
-}  # fmt: skip
-"""The formats by name, for files whose ending does not tell. csv and tsv are one reader: it finds the separator."""
-OPENINGS = {"parquet": b"PAR1\x15", "npz": b"PK\x03\x04"}
-"""The first bytes of formats that are no text; a header of a CSV file may well begin with PAR1."""
-MOST_CLASSES = 20
-"""More different labels than this that are not whole numbers are measurements, not classes."""
+_MAGIC_BYTES = {"parquet": b"PAR1\x15", "npz": b"PK\x03\x04"}
+"""The first bytes of the binary formats. The header of a CSV file may begin with PAR1, but not with PAR1\\x15."""
+MAX_FRACTIONAL_CLASSES = 20
+"""More distinct labels than this that are not whole numbers are measurements, not classes."""
 
 
 def read_table(
@@ -64,14 +59,41 @@ def read_table(
     zero_based: bool | None = None,
     format: str | None = None,
 ) -> tuple[csr_matrix, Labels]:
-    """Read one file, by path or URI: svmlight, CSV (both also .gz .bz2 .xz), Parquet or npz.
+    """Read a table from a file, by path or URI.
+
+    The formats are svmlight and CSV (both also compressed: .gz, .bz2, .xz), Parquet and npz.
 
     Parameters
     ----------
-    label : the label's column, by name or number (default: label, y, target or class, else the last).
-    n_features : the width of the result; a wider file is an error.
-    zero_based : whether svmlight ids start at 0 (default: they do if an id 0 occurs).
-    format : svmlight, csv, tsv, parquet or npz (default: by the file's ending).
+    path : a path, or a URI such as s3://bucket/name.csv.
+    label : name or number of the label column. Default: a column called label, y, target or class, else the last.
+    n_features : number of columns of the result. Default: as many as the file has.
+    zero_based : whether the ids of svmlight start at 0. Default: they do if an id 0 occurs.
+    format : svmlight, csv, tsv, parquet or npz. Default: by the suffix of the file.
+
+    Returns
+    -------
+    X : csr_matrix of float64
+    y : array of int64, float64 or strings
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    DataFileError
+        If the file cannot be used: it is damaged or empty, or a feature is not a number. The message names the fix.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from gadget_svm.data import read_table
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "flowers.csv")
+    ...     _ = path.write_text("length,width,species\\n5.1,3.5,setosa\\n4.9,0,virginica\\n")
+    ...     X, y = read_table(path)
+    >>> X.toarray().tolist(), y.tolist()
+    ([[5.1, 3.5], [4.9, 0.0]], ['setosa', 'virginica'])
     """
     return read_tables([path], label=label, n_features=n_features, zero_based=zero_based, format=format)[0]
 
@@ -84,7 +106,37 @@ def read_tables(
     zero_based: bool | None = None,
     format: str | None = None,
 ) -> list[tuple[csr_matrix, Labels]]:
-    """Read files of one data set, such as train and test: one width, one numbering of the features."""
+    """Read several files of one data set, such as train and test: same width, same numbering of the features.
+
+    Parameters
+    ----------
+    paths : paths or URIs.
+    label, n_features, zero_based, format : as for `read_table`, for all files.
+
+    Returns
+    -------
+    list of (X, y)
+        One pair per file, as from `read_table`.
+
+    Raises
+    ------
+    DataFileError
+        As for `read_table`, and if the columns of the files differ.
+
+    Examples
+    --------
+    The test file lacks the feature 3, but gets a column for it:
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from gadget_svm.data import read_tables
+    >>> with TemporaryDirectory() as folder:
+    ...     train, test = Path(folder, "train.svm"), Path(folder, "test.svm")
+    ...     _ = train.write_text("+1 1:0.5 3:2\\n-1 2:1\\n"), test.write_text("-1 1:1\\n")
+    ...     (X, y), (X_test, y_test) = read_tables([train, test])
+    >>> X.shape, X_test.toarray().tolist()
+    ((2, 3), [[1.0, 0.0, 0.0]])
+    """
     return read_tables_with_columns(paths, label=label, n_features=n_features, zero_based=zero_based, format=format)[0]
 
 
@@ -96,134 +148,131 @@ def read_tables_with_columns(
     zero_based: bool | None = None,
     format: str | None = None,
 ) -> tuple[list[tuple[csr_matrix, Labels]], tuple[str, ...] | None]:
-    """`read_tables`, and the names of the features where the first file has any."""
-    places = [display_name(path) for path in paths]
+    """Read as `read_tables` does; also return the names of the features if the first file has names."""
+    names = [display_name(path) for path in paths]
     raws = [read_raw(path, label, format) for path in paths]
-    tables = align_tables(places, raws, n_features, zero_based)
-    for place, raw, (_, y) in zip(places, raws, tables, strict=True):
-        require_class_labels(place, raw, y)
-    warn_guessed_label(places[0], raws[0].guessed)
+    tables = align_tables(names, raws, n_features, zero_based)
+    for name, raw, (_, y) in zip(names, raws, tables, strict=True):
+        require_class_labels(name, raw, y)
+    warn_guessed_label(names[0], raws[0].guessed)
     return tables, raws[0].columns
 
 
 def read_unlabelled(
     path: str | PathLike[str], *, zero_based: bool | None = None, format: str | None = None
 ) -> tuple[csr_matrix, tuple[str, ...] | None]:
-    """A file in which every column is a feature (svmlight: whatever stands for a label), and their names."""
+    """Read a file in which every column is a feature, and the names of the features. Labels of svmlight are ignored."""
     raw = read_raw(path, NoLabel.NONE, format)
     return align_tables([display_name(path)], [raw], None, zero_based)[0][0], raw.columns
 
 
-def read_raw(place: str | PathLike[str], label: LabelColumn = None, format: str | None = None) -> RawTable:
-    """One file, by path or URI, as it is, before it agrees with others."""
-    with local_copy(parse_location(place)) as path:
+def read_raw(location: str | PathLike[str], label: LabelColumn = None, format: str | None = None) -> RawTable:
+    """Read one file, by path or URI, before it is aligned with others."""
+    with local_copy(parse_location(location)) as path:
         return _reader(path, format)(path, label)
 
 
-def require_class_labels(path: Location, raw: RawTable, y: Labels) -> None:
-    """Refuse a column of measurements that was taken for the label, and name it."""
-    if y.dtype.kind != "f" or len(np.unique(y)) <= MOST_CLASSES:
+def require_class_labels(name: Location, raw: RawTable, y: Labels) -> None:
+    """Refuse a column of measurements that was taken as the label, and name it."""
+    if y.dtype.kind != "f" or len(np.unique(y)) <= MAX_FRACTIONAL_CLASSES:
         return
     some = ", ".join(f"{value:g}" for value in y[:3].tolist())
     column = "the last column" if raw.label is None else f"the column {raw.label!r}"
     raise DataFileError(
-        f"{path}: {column} was taken as the label, and holds measurements ({some}, ...), not classes: give the label's "
+        f"{name}: {column} was taken as the label, and holds measurements ({some}, ...), not classes: give the label's "
         "column by name or by number, counted from 0, such as label=0"
     )
 
 
-def warn_guessed_label(path: Location, guessed: int | None) -> None:
-    """Say which column of a table of numbers without a header was taken as the label."""
+def warn_guessed_label(name: Location, guessed: int | None) -> None:
+    """Log which column was taken as the label in a table of numbers without a header."""
     if guessed is not None:
         LOG.warning(
             "%s has no header: its last column, number %d counted from 0, is taken as the label; label= chooses "
-            "another one (on the command line --label)", path, guessed,
+            "another one (on the command line --label)", name, guessed,
         )  # fmt: skip
 
 
 def align_tables(
-    places: Sequence[Location], raws: list[RawTable], n_features: int | None, zero_based: bool | None
+    names: Sequence[Location], raws: Sequence[RawTable], n_features: int | None, zero_based: bool | None
 ) -> list[tuple[csr_matrix, Labels]]:
-    """Give what was read from the files of one data set one width and one numbering, checked."""
-    for path, raw in zip(places, raws, strict=True):
-        require_rows(path, raw.X)
-    raws = _from_zero(places, raws, zero_based)
-    width = n_features if n_features is not None else _common_width(places, raws)
-    return [finish(path, raw.X, raw.y, width) for path, raw in zip(places, raws, strict=True)]
+    """Give the tables of one data set the same width and the same numbering of the features, and check them.
+
+    ``names`` stand for the files in errors.
+    """
+    for name, raw in zip(names, raws, strict=True):
+        require_rows(name, raw.X)
+    raws = _number_from_zero(names, raws, zero_based)
+    width = n_features if n_features is not None else _common_width(names, raws)
+    return [checked_table(name, raw.X, raw.y, width) for name, raw in zip(names, raws, strict=True)]
 
 
 def _reader(path: Path, format: str | None) -> Reader:
     require_file(path)
-    chosen = None if format is None else lookup("format", format, FORMATS)
+    reader = None if format is None else lookup("format", format, FORMATS)
     if path.stat().st_size == 0:
         raise DataFileError(f"{path} is empty: fetch or copy it again")
-    reader = chosen or _READERS.get(without_compression_suffix(path).suffix.lower())
+    reader = reader or _SUFFIXES.get(without_compression_suffix(path).suffix.lower())
     if reader in (read_parquet, read_npz) and is_compressed(path):
         raise DataFileError(f"{path} is compressed twice: unpack the {path.suffix} first")
     if reader is not None:
-        require_kind(path, reader)
-    if reader is None and looks_like_svmlight(path):
+        _require_magic_bytes(path, reader)
+        return reader
+    if looks_like_svmlight(path):
         return read_svmlight
-    if reader is None:
-        known = " ".join(_READERS)
-        raise DataFileError(
-            f"{path}: cannot tell its format. Say format='csv' (or {', '.join(FORMATS)}), or give it one of the "
-            f"endings {known} (text also with {' '.join(COMPRESSIONS[1:])})"
-        )
-    return reader
+    raise DataFileError(
+        f"{path}: cannot tell its format. Say format='csv' (or {', '.join(FORMATS)}), or give it one of the "
+        f"endings {' '.join(_SUFFIXES)} (text also with {' '.join(COMPRESSION_SUFFIXES[1:])})"
+    )
 
 
-def require_kind(path: Path, reader: Reader) -> None:
-    """Refuse a file whose first bytes are those of another format than its ending or the user says."""
+def _require_magic_bytes(path: Path, reader: Reader) -> None:
+    """Refuse a file whose first bytes show another format than its suffix or the user names."""
     with path.open("rb") as file:
         start = file.read(8)
-    found = next((kind for kind, opening in OPENINGS.items() if start.startswith(opening)), None)
+    found = next((name for name, magic in _MAGIC_BYTES.items() if start.startswith(magic)), None)
     if found is not None and FORMATS[found] is not reader:
         raise DataFileError(f"{path} is a file of the format {found}: say format={found!r}")
-    wanted = next((kind for kind in OPENINGS if FORMATS[kind] is reader), None)
-    if wanted is not None and not start.startswith(OPENINGS[wanted][:2]):
-        others = ", ".join(kind for kind in FORMATS if kind not in OPENINGS)
-        raise DataFileError(
-            f"{path} is not of the format {wanted}: say which it is ({others}), such as format='csv'; if it should be "
-            f"{wanted}, it looks truncated or damaged: fetch or copy it again"
-        )
+    for name, magic in _MAGIC_BYTES.items():
+        if FORMATS[name] is reader and not start.startswith(magic[:2]):
+            text = ", ".join(other for other in FORMATS if other not in _MAGIC_BYTES)
+            raise DataFileError(
+                f"{path} is not of the format {name}: say which it is ({text}), such as format='csv'; if it should be "
+                f"{name}, it looks truncated or damaged: fetch or copy it again"
+            )
 
 
-def _from_zero(places: Sequence[Location], raws: list[RawTable], zero_based: bool | None) -> list[RawTable]:
-    """Let svmlight ids count from 0; the files decide together, as a test part may lack an id 0."""
-    uses_zero = [raw.sparse_text and bool((raw.X.indices == 0).any()) for raw in raws]
-    if zero_based is False and any(uses_zero):
-        raise DataFileError(f"{places[uses_zero.index(True)]} has a feature id 0, ids from 1 were expected")
-    if zero_based or any(uses_zero):
-        return raws
-    return [_shifted(raw) if raw.sparse_text else raw for raw in raws]
-
-
-def _shifted(raw: RawTable) -> RawTable:
+def _number_from_zero(
+    names: Sequence[Location], raws: Sequence[RawTable], zero_based: bool | None
+) -> Sequence[RawTable]:
+    """Number the features of svmlight from 0. The files decide together, as a test part may lack an id 0."""
     from scipy.sparse import csr_matrix
 
-    X = raw.X
-    shape = (X.shape[0], max(0, X.shape[1] - 1))
-    return replace(raw, X=csr_matrix((X.data, X.indices - 1, X.indptr), shape=shape))
+    has_zero = [raw.sparse_text and bool((raw.X.indices == 0).any()) for raw in raws]
+    if zero_based is False and any(has_zero):
+        raise DataFileError(f"{names[has_zero.index(True)]} has a feature id 0, ids from 1 were expected")
+    if zero_based or any(has_zero):
+        return raws
+    shifted = []
+    for raw in raws:
+        X = raw.X
+        shape = (X.shape[0], max(0, X.shape[1] - 1))
+        if raw.sparse_text:
+            X = csr_matrix((X.data, X.indices - 1, X.indptr), shape=shape)
+        shifted.append(replace(raw, X=X))
+    return shifted
 
 
-def _common_width(places: Sequence[Location], raws: Sequence[RawTable]) -> int:
-    """The widest svmlight file's width (tests often lack the last ids); other tables must agree."""
-    width = max(raw.X.shape[1] for raw in raws)
-    first, *others = raws
-    for path, raw in zip(places[1:], others, strict=True):
+def _common_width(names: Sequence[Location], raws: Sequence[RawTable]) -> int:
+    """Return the width of the widest svmlight file (tests often lack the last ids); other tables must agree."""
+    first = raws[0]
+    for name, raw in zip(names[1:], raws[1:], strict=True):
         if not raw.sparse_text and raw.X.shape[1] != first.X.shape[1]:
             raise DataFileError(
-                f"{path} has {raw.X.shape[1]} features and {places[0]} has {first.X.shape[1]}: "
+                f"{name} has {raw.X.shape[1]} features and {names[0]} has {first.X.shape[1]}: "
                 "use the same columns in both"
             )
-        _require_same_columns(places[0], first, path, raw)
-    return int(width)
-
-
-def _require_same_columns(path: Location, raw: RawTable, other_path: Location, other: RawTable) -> None:
-    if raw.columns is None or other.columns is None or raw.columns == other.columns:
-        return
-    pairs = zip(raw.columns, other.columns, strict=False)
-    a, b = next((a, b) for a, b in pairs if a != b)
-    raise DataFileError(f"column {a!r} of {path} stands where {other_path} has {b!r}: use the same order in both")
+        if first.columns and raw.columns and first.columns != raw.columns:
+            a, b = next((a, b) for a, b in zip(first.columns, raw.columns, strict=False) if a != b)
+            raise DataFileError(f"column {a!r} of {names[0]} stands where {name} has {b!r}: use the same order in both")
+    return int(max(raw.X.shape[1] for raw in raws))

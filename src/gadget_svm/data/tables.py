@@ -1,167 +1,163 @@
-"""Opening data files: owns decompression, the error for a damaged file and the shape a table has when it
-leaves this package (CSR, float64, finite); knows no file format."""
+"""Tables in memory: what a format reader returns, and the checked form in which a table leaves this package
+(CSR, float64, finite). Knows no file format."""
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import lzma
-import zipfile
-import zlib
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from gadget_svm.data.files import DataFileError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 Labels = NDArray[Any]
+CELLS_PER_BLOCK = 1_000_000
+"""Cells of a dense block of rows while a file is read."""
 
 
 class NoLabel(Enum):
-    """Said instead of a label's column: all of them are features."""
+    """Given instead of a label column: every column is a feature."""
 
     NONE = "none"
 
 
 LabelColumn = str | int | NoLabel | None
-"""A name or a number; None is for the reader to guess."""
-
-_OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-COMPRESSIONS = ("", *_OPENERS)
-
-
-class DataFileError(ValueError):
-    """A data file that exists and cannot be used: truncated, damaged, empty or of the wrong shape."""
+"""The name or number of the label column. None: the reader guesses."""
 
 
 @dataclass(frozen=True)
 class RawTable:
-    """What a format reader hands back; ``sparse_text`` marks svmlight, whose width and base are guesses."""
+    """One file as it was read, before it is aligned with the other files of its data set.
+
+    Attributes
+    ----------
+    X : the features. For svmlight the column numbers are the ids in the file.
+    y : one label per row.
+    columns : names of the features, if the file has names.
+    sparse_text : True for svmlight, which states neither its width nor whether ids start at 0 or 1.
+    label : name of the label column, if it has one.
+    guessed : number of the label column if it was guessed in a table of numbers without a header.
+    """
 
     X: csr_matrix
     y: Labels
     columns: tuple[str, ...] | None = None
     sparse_text: bool = False
-    label: str | None = None  # the name of the label's column
-    guessed: int | None = None  # the number of a column of numbers without a name that was taken as the label
+    label: str | None = None
+    guessed: int | None = None
 
 
-def is_compressed(path: Path) -> bool:
-    return path.suffix.lower() in _OPENERS
+class TrainTest(NamedTuple):
+    """Training rows and, if there are any, test rows."""
+
+    X: csr_matrix
+    y: Labels
+    X_test: csr_matrix | None = None
+    y_test: Labels | None = None
+
+    def binarized(self, positive: str | float | None) -> TrainTest:
+        """Return the same rows with the labels of `binarize_labels`. The test rows may lack the label."""
+        if positive is None:
+            return self
+        y_test = None if self.y_test is None else _signs(self.y_test, positive)
+        return self._replace(y=binarize_labels(self.y, positive), y_test=y_test)
 
 
-def without_compression_suffix(path: Path) -> Path:
-    """The path without the ending of its compression."""
-    return path.with_suffix("") if is_compressed(path) else path
+def binarize_labels(y: Labels, positive: str | float | None) -> Labels:
+    """Return +1 for the label ``positive`` and -1 for all others; "0" and 0 are the same label.
+
+    Parameters
+    ----------
+    y : the labels.
+    positive : the label that becomes +1. None returns ``y`` unchanged.
+
+    Raises
+    ------
+    ValueError
+        If no row has the label.
+    """
+    if positive is None:
+        return y
+    signs = _signs(y, positive)
+    if not (signs > 0).any():
+        labels = np.unique(y).tolist()
+        known = ", ".join(map(str, labels[:20])) + (", ..." if len(labels) > 20 else "")
+        raise ValueError(f"no row has the label {positive!r}. The labels are: {known}.")
+    return signs
 
 
-def require_file(path: Path) -> None:
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder: name the data file inside it")
-    if not path.exists():
-        raise FileNotFoundError(f"no file {path}: check the spelling, or give the path from {Path.cwd()}")
-
-
-def damage(path: Path | str, why: object) -> DataFileError:
-    return DataFileError(f"{path} looks truncated or damaged ({why}): fetch or copy it again")
-
-
-@contextmanager
-def damage_named(path: Path) -> Iterator[None]:
-    """Turn what decompressors raise on bad bytes into a DataFileError; other errors of the disk pass."""
+def _signs(y: Labels, positive: str | float) -> Labels:
+    if y.dtype.kind == "U":
+        return np.where(y == str(positive), 1, -1)
     try:
-        yield
-    except (EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile, UnicodeDecodeError) as error:
-        raise damage(path, error) from error
-    except OSError as error:
-        if error.errno is not None:  # bz2 and gzip report bad bytes as an OSError without a number
-            raise
-        raise damage(path, error) from error
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[IO[bytes]]:
-    """The file's bytes, decompressed by its ending."""
-    require_file(path)
-    opener = _OPENERS.get(path.suffix.lower(), open)
-    with damage_named(path), opener(path, "rb") as file:
-        yield file
+        return np.where(y == float(positive), 1, -1)
+    except ValueError:  # the labels are numbers and `positive` is not
+        return np.full(len(y), -1)
 
 
 def stack_blocks(blocks: Iterable[NDArray[Any]]) -> csr_matrix:
-    """Dense blocks of rows as one CSR matrix; only one block is dense at any time."""
+    """Stack dense blocks of rows into one CSR matrix. Only one block is dense at any time."""
     from scipy.sparse import csr_matrix, vstack
 
     parts = [csr_matrix(block) for block in blocks]
     return vstack(parts, format="csr") if parts else csr_matrix((0, 0))
 
 
-def require_rows(path: Path | str, X: csr_matrix) -> None:
-    """A file without rows, say a header alone, has no width to speak of either."""
+def require_rows(name: Path | str, X: csr_matrix) -> None:
+    """Refuse a file without rows, such as a header alone."""
     if X.shape[0] == 0:
-        raise DataFileError(f"{path} is empty: it has no rows")
+        raise DataFileError(f"{name} is empty: it has no rows")
 
 
-def finish(path: Path | str, X: csr_matrix, y: Labels, n_features: int) -> tuple[csr_matrix, Labels]:
-    """A checked table: ``n_features`` wide, float64, sorted, finite, 32-bit indices where they fit."""
-    require_rows(path, X)
+def checked_table(name: Path | str, X: csr_matrix, y: Labels, n_features: int) -> tuple[csr_matrix, Labels]:
+    """Return a checked table: ``n_features`` wide, float64, sorted, finite, with 32-bit indices if they fit."""
+    require_rows(name, X)
     if n_features == 0:
-        raise DataFileError(f"{path} has no features: every row is empty")
+        raise DataFileError(f"{name} has no features: every row is empty")
     if X.shape[1] > n_features:
         raise DataFileError(
-            f"{path} has {X.shape[1]} features, {n_features} were expected: is it the right file, "
+            f"{name} has {X.shape[1]} features, {n_features} were expected: is it the right file, "
             "or should n_features be larger?"
         )
     if len(y) != X.shape[0]:
-        raise DataFileError(f"{path} has {X.shape[0]} rows and {len(y)} labels: every row needs one label")
+        raise DataFileError(f"{name} has {X.shape[0]} rows and {len(y)} labels: every row needs one label")
     table = _compact(X, n_features)
-    _require_finite(path, table)
-    return table, normalize_labels(path, y)
+    finite = np.isfinite(table.data)
+    if not finite.all():
+        row = int(np.searchsorted(table.indptr, np.argmin(finite), side="right"))
+        raise DataFileError(f"{name}, row {row}: a value is NaN or infinite; replace it or drop the row")
+    return table, normalize_labels(name, y)
 
 
 def _compact(X: csr_matrix, n_features: int) -> csr_matrix:
     from scipy.sparse import csr_matrix
 
-    fits = max(X.nnz, n_features) <= np.iinfo(np.int32).max
-    kind = np.int32 if fits else np.int64
-    parts: Any = (X.data.astype(np.float64, copy=False), X.indices.astype(kind), X.indptr.astype(kind))
-    table: csr_matrix = csr_matrix(parts, shape=(X.shape[0], n_features))
-    table.sum_duplicates()  # sorts as well
+    index = np.int32 if max(X.nnz, n_features) <= np.iinfo(np.int32).max else np.int64
+    arrays: Any = (X.data.astype(np.float64, copy=False), X.indices.astype(index), X.indptr.astype(index))
+    table: csr_matrix = csr_matrix(arrays, shape=(X.shape[0], n_features))
+    table.sum_duplicates()  # also sorts
     table.eliminate_zeros()
     return table
 
 
-def _require_finite(path: Path | str, X: csr_matrix) -> None:
-    finite = np.isfinite(X.data)
-    if finite.all():
-        return
-    row = int(np.searchsorted(X.indptr, np.argmin(finite), side="right"))
-    raise DataFileError(f"{path}, row {row}: a value is NaN or infinite; replace it or drop the row")
-
-
-def normalize_labels(path: Path | str, y: Labels) -> Labels:
-    """Labels as whole numbers if all are, as numbers if all are, else as strings."""
+def normalize_labels(name: Path | str, y: Labels) -> Labels:
+    """Return the labels as int64 if all are whole numbers, as float64 if all are numbers, else as strings."""
     if y.dtype.kind not in "biuf":
-        y = _numbers_if_all(y.astype(str))
-    if y.dtype.kind == "U":
-        return y
-    values = y.astype(np.float64)
-    if not np.isfinite(values).all():
-        row = int(np.argmin(np.isfinite(values))) + 1
-        raise DataFileError(f"{path}, row {row}: the label is NaN or infinite; correct it or drop the row")
-    whole = bool((values == np.rint(values)).all() and (np.abs(values) < 2**53).all())
-    return values.astype(np.int64) if whole else values
-
-
-def _numbers_if_all(y: Labels) -> Labels:
+        y = y.astype(str)
     try:
-        return y.astype(np.float64)
+        values = y.astype(np.float64)
     except ValueError:
         return y
+    finite = np.isfinite(values)
+    if not finite.all():
+        row = int(np.argmin(finite)) + 1
+        raise DataFileError(f"{name}, row {row}: the label is NaN or infinite; correct it or drop the row")
+    whole = bool((values == np.rint(values)).all() and (np.abs(values) < 2**53).all())
+    return values.astype(np.int64) if whole else values

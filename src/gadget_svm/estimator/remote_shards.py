@@ -17,12 +17,10 @@ from numpy.typing import NDArray
 from gadget_svm.cluster import connection, driver
 from gadget_svm.core.rows import NO_PAIRS, Rows, Shares
 from gadget_svm.core.types import Floats, Ints
-from gadget_svm.data.columnar import read_arrow_table
-from gadget_svm.data.datasets import binarize_labels
 from gadget_svm.data.formats import align_tables, read_raw, warn_guessed_label
-from gadget_svm.data.paper_datasets import TrainTest
+from gadget_svm.data.parquet import read_arrow_table
 from gadget_svm.data.partition import partition_by_site
-from gadget_svm.data.tables import RawTable, normalize_labels
+from gadget_svm.data.tables import RawTable, binarize_labels, normalize_labels
 from gadget_svm.estimator.problem import WORTH_SPARING, Lengths, as_csr, pairs_of, row_weights
 from gadget_svm.estimator.shard_uris import display_name, shard_names
 from gadget_svm.estimator.shards import Agreed, warn_of_kinds
@@ -218,7 +216,7 @@ def pose(
     warn_guessed_label(names[0], looks[0].guessed)
     warn_of_kinds(names, [look.labels for look in looks])
     labels, number = np.unique(np.concatenate([look.labels for look in looks]), return_inverse=True)
-    signs = binarize_labels(TrainTest(sp.csr_matrix((0, width)), labels), positive).y
+    signs = binarize_labels(labels, positive)
     classes, merged = np.unique(signs, return_inverse=True)
     require_classes(classes, CHOOSE)
     if len(classes) < 2:
