@@ -307,7 +307,7 @@ def test_reuters_in_its_official_archive(nothing_here):
 def test_reuters_archives_that_cannot_be_used(nothing_here):
     path = nothing_here / "lasvm-reuters.tar.bz2"
     reuters_archive(path, {"reuters/money-fx.trn": b"+1 1:1\n"})
-    with pytest.raises(DataFileError, match=r"lacks money-fx\.trn or money-fx\.tst"):
+    with pytest.raises(DataFileError, match=r"lacks .*money-fx\.tst"):
         load_dataset("reuters", data_dir=nothing_here)
     reuters_archive(path, {"money-fx.trn": b"+1 1:1 1:2\n", "money-fx.tst": b"-1 1:1\n"})
     with pytest.raises(DataFileError, match="one feature id has two values"):

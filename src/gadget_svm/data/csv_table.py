@@ -13,16 +13,13 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm.data.files import DataFileError, open_data_file
-from gadget_svm.data.tables import CELLS_PER_BLOCK, LabelColumn, NoLabel, RawTable, stack_blocks
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
+from gadget_svm.data.tables import CELLS_PER_BLOCK, Csr, LabelColumn, NoLabel, RawTable, stack_blocks
 
 LABEL_NAMES = ("label", "y", "target", "class")
 ARROW_MIN_BYTES = 1_000_000  # importing pyarrow takes longer than reading a smaller file
@@ -137,7 +134,7 @@ def label_column(path: Path, label: LabelColumn, names: Sequence[str] | None, wi
     return number % width
 
 
-def _read_plain(path: Path, layout: Layout) -> tuple[csr_matrix, NDArray[np.str_]] | None:
+def _read_plain(path: Path, layout: Layout) -> tuple[Csr, NDArray[np.str_]] | None:
     """Read features and label cells with pyarrow. Returns None if it is not installed or a row is unusual."""
     if path.stat().st_size < ARROW_MIN_BYTES:
         return None
@@ -183,7 +180,7 @@ def _stripped(column: Any) -> NDArray[np.str_]:
     return texts
 
 
-def _read_rows(path: Path, layout: Layout) -> tuple[csr_matrix, NDArray[np.str_]]:
+def _read_rows(path: Path, layout: Layout) -> tuple[Csr, NDArray[np.str_]]:
     """Read features and label cells with the csv module, which can name the cell that is wrong."""
     labels: list[str] = []
     with _open_text(path) as text:

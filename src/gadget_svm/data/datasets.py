@@ -14,12 +14,10 @@ from gadget_svm.data.catalog import ENTRIES, Entry, Layout
 from gadget_svm.data.files import COMPRESSION_SUFFIXES
 from gadget_svm.data.formats import read_tables_with_columns
 from gadget_svm.data.loaders import BUILTIN, LOADERS
-from gadget_svm.data.tables import Labels, TrainTest
-from gadget_svm.data.uris import display_name, file_name, parse_location
+from gadget_svm.data.tables import Csr, Labels, TrainTest
+from gadget_svm.data.uris import Location, display_name, file_name, parse_location
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
-
     from gadget_svm.data.download import Progress
 
 Folder = str | os.PathLike[str] | None
@@ -40,9 +38,9 @@ class Dataset:
     """
 
     name: str
-    X: csr_matrix
+    X: Csr
     y: Labels
-    X_test: csr_matrix | None
+    X_test: Csr | None
     y_test: Labels | None
     lam: float | None
     note: str
@@ -111,7 +109,12 @@ def load_dataset(
     """
     name = os.fspath(name_or_path)
     if name not in ENTRIES:
-        return _from_files(name, test, None if positive is ... else positive, label, format)
+        location = _location(name)
+        tables, columns = read_tables_with_columns([name] if test is None else [name, test], label=label, format=format)
+        parts = TrainTest(*tables[0], *(() if test is None else tables[1]))
+        parts = parts.binarized(None if positive is ... else positive)
+        name = location.name if isinstance(location, Path) else file_name(location)
+        return Dataset(name, *parts, None, f"read from {display_name(location)}", columns)
     if test is not None or label is not None or format is not None:
         raise ValueError(f"{name!r} has its own test part, labels and format: leave out test, label and format")
     if data_dir is not None and not Path(data_dir).is_dir():
@@ -132,14 +135,12 @@ def list_datasets(data_dir: Folder = None) -> list[DatasetInfo]:
     """Return a description of every named data set."""
     infos = []
     for name, entry in ENTRIES.items():
-        folder = None
+        folder, status = None, f"not here: downloaded on first use from {entry.page}"
         if entry.builtin is not None:
             status = "comes with scikit-learn"
         elif found := _locate(entry, data_dir):
             folder = found[1][0].parent
             status = ", ".join(filter(None, [f"found in {folder}", found[0].subset]))
-        else:
-            status = f"not here: downloaded on first use from {entry.page}"
         infos.append(DatasetInfo(name, entry.title, entry.rows, entry.features, entry.lam, folder, status))
     return infos
 
@@ -179,23 +180,15 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "gadget-svm" / "data"
 
 
-def _from_files(
-    name: str,
-    test: str | os.PathLike[str] | None,
-    positive: str | float | None,
-    label: str | int | None,
-    format: str | None,
-) -> Dataset:
+def _location(name: str) -> Location:
+    """Return a URI or the path of a file; refuse anything else."""
     path = parse_location(name)
     if isinstance(path, Path) and not path.is_file():
         if path.suffix or os.sep in name:
             raise FileNotFoundError(f"no file {name}: check the spelling, or give the path from {Path.cwd()}")
         hint = unknown("data set", name, ENTRIES)
         raise ValueError(f"{hint} A file is accepted too, but there is none at {name!r}.")
-    tables, columns = read_tables_with_columns([path] if test is None else [path, test], label=label, format=format)
-    parts = TrainTest(*tables[0], *(tables[1] if test is not None else ())).binarized(positive)
-    called = path.name if isinstance(path, Path) else file_name(path)
-    return Dataset(called, *parts, None, f"read from {display_name(path)}", columns)
+    return path
 
 
 def _load_named(
@@ -204,20 +197,16 @@ def _load_named(
     """Return the parts of a named data set and a note about it."""
     if entry.builtin is not None:
         return BUILTIN[entry.builtin](), entry.title
+    from gadget_svm.data.download import verify_checksum  # slow to import
+
     layout, paths = _locate(entry, data_dir) or _obtain(name, entry, data_dir, download, progress)
-    _verify(paths)
+    for path in paths:
+        verify_checksum(path)
     parts = LOADERS[layout.load](paths, entry.features)
     rows = parts.X.shape[0]
     if rows >= entry.rows[0]:
         return parts, entry.title
     return parts, f"{layout.subset or 'a part'} of {entry.title} ({rows} of {entry.rows[0]} training rows)"
-
-
-def _verify(paths: list[Path]) -> None:
-    from gadget_svm.data.download import verify_checksum
-
-    for path in paths:
-        verify_checksum(path)
 
 
 def _locate(entry: Entry, data_dir: Folder) -> tuple[Layout, list[Path]] | None:

@@ -107,7 +107,15 @@ def download_file(
     path.parent.mkdir(parents=True, exist_ok=True)
     part = _unique_part(path)
     try:
-        _with_retries(_Transfer(url, part, progress, timeout), retries, sleep)
+        transfer = _Transfer(url, part, progress, timeout)
+        for delay in [*(FIRST_RETRY_DELAY_S * 2**i for i in range(retries)), None]:
+            try:
+                transfer.attempt()
+                break
+            except (OSError, http.client.HTTPException) as error:
+                if delay is None or not _may_pass(error):
+                    raise DownloadError(f"cannot fetch {url}: {_reason(error)}") from error
+                sleep(delay)
         found = checksum(part)
         if expected and found != expected:
             raise DataFileError(
@@ -122,20 +130,16 @@ def download_file(
     return path
 
 
-def download_from_mirrors(
-    mirrors: Sequence[Mirror], target: str | os.PathLike[str], progress: Progress | None = None
-) -> Path:
+def download_from_mirrors(mirrors: Sequence[Mirror], target: Path, progress: Progress | None = None) -> Path:
     """Download from the first mirror that delivers. The error lists the failures of all mirrors."""
-    failures: list[str] = []
-    damaged: DataFileError | None = None
+    failures: list[Exception] = []
     for mirror in mirrors:
         try:
             return download_file(mirror.url, target, sha256=mirror.sha256, progress=progress)
-        except DataFileError as error:
-            damaged = error
-        except DownloadError as error:
-            failures.append(str(error))
-    raise damaged or DownloadError("; ".join(failures))
+        except (DataFileError, DownloadError) as error:
+            failures.append(error)
+    damaged = [error for error in failures if isinstance(error, DataFileError)]
+    raise damaged[-1] if damaged else DownloadError("; ".join(map(str, failures)))
 
 
 def verify_checksum(path: Path) -> None:
@@ -169,26 +173,14 @@ def record_checksum(path: Path, sha256: str) -> None:
 
 
 def _read_checksums(listing: Path) -> dict[str, str]:
-    if not listing.exists():
-        return {}
-    pairs = (line.split(maxsplit=1) for line in listing.read_text(encoding="utf-8").splitlines())
-    return {pair[1].lstrip("*"): pair[0].lower() for pair in pairs if len(pair) == 2}
+    lines = listing.read_text(encoding="utf-8").splitlines() if listing.exists() else []
+    pairs = (line.split(maxsplit=1) for line in lines if line.strip())
+    return {name.lstrip("*"): value.lower() for value, name in pairs}
 
 
 def _unique_part(path: Path) -> Path:
     """Return a name used by this call only: two processes that download the same file do not mix their bytes."""
     return path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
-
-
-def _with_retries(transfer: _Transfer, retries: int, sleep: Callable[[float], None]) -> None:
-    for attempt in range(retries + 1):
-        try:
-            return transfer.attempt()
-        except (OSError, http.client.HTTPException) as error:
-            if attempt == retries or not _may_pass(error):
-                raise DownloadError(f"cannot fetch {transfer.url}: {_reason(error)}") from error
-            sleep(FIRST_RETRY_DELAY_S * 2**attempt)
-    return None
 
 
 def _may_pass(error: Exception) -> bool:

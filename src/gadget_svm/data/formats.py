@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,29 +24,30 @@ from gadget_svm.data.files import (
 from gadget_svm.data.npz import read_npz
 from gadget_svm.data.parquet import read_parquet
 from gadget_svm.data.svmlight import looks_like_svmlight, read_svmlight
-from gadget_svm.data.tables import LabelColumn, Labels, NoLabel, RawTable, checked_table, require_rows
+from gadget_svm.data.tables import Csr, LabelColumn, Labels, NoLabel, RawTable, checked_table, require_rows
 from gadget_svm.data.uris import Location, display_name, local_copy, parse_location
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
 
 __all__ = ["DataFileError", "read_table", "read_tables", "read_tables_with_columns", "read_unlabelled"]
 
 LOG = logging.getLogger("gadget_svm.data")
-Reader = Callable[[Path, LabelColumn], RawTable]
 
-FORMATS: dict[str, Reader] = {
-    "svmlight": read_svmlight, "csv": read_csv, "tsv": read_csv, "parquet": read_parquet, "npz": read_npz,
-}  # fmt: skip
-"""The formats by name. csv and tsv have one reader: it finds the separator."""
-_SUFFIXES: dict[str, Reader] = {
-    **dict.fromkeys((".svm", ".svmlight", ".libsvm", ".txt", ".dat", ".trn", ".tst"), read_svmlight),
-    **dict.fromkeys((".csv", ".tsv"), read_csv),
-    **dict.fromkeys((".parquet", ".pq"), read_parquet),
-    ".npz": read_npz,
+
+class Format(NamedTuple):
+    """How files of a format are recognised and read. ``magic`` are the first bytes of a binary format."""
+
+    read: Callable[[Path, LabelColumn], RawTable]
+    suffixes: tuple[str, ...]
+    magic: bytes = b""
+
+
+FORMATS = {
+    "svmlight": Format(read_svmlight, (".svm", ".svmlight", ".libsvm", ".txt", ".dat", ".trn", ".tst")),
+    "csv": Format(read_csv, (".csv",)),
+    "tsv": Format(read_csv, (".tsv",)),
+    "parquet": Format(read_parquet, (".parquet", ".pq"), b"PAR1\x15"),  # the header of a CSV file may begin with PAR1
+    "npz": Format(read_npz, (".npz",), b"PK\x03\x04"),
 }
-_MAGIC_BYTES = {"parquet": b"PAR1\x15", "npz": b"PK\x03\x04"}
-"""The first bytes of the binary formats. The header of a CSV file may begin with PAR1, but not with PAR1\\x15."""
+_BY_SUFFIX = {suffix: name for name, format in FORMATS.items() for suffix in format.suffixes}
 MAX_FRACTIONAL_CLASSES = 20
 """More distinct labels than this that are not whole numbers are measurements, not classes."""
 
@@ -58,7 +59,7 @@ def read_table(
     n_features: int | None = None,
     zero_based: bool | None = None,
     format: str | None = None,
-) -> tuple[csr_matrix, Labels]:
+) -> tuple[Csr, Labels]:
     """Read a table from a file, by path or URI.
 
     The formats are svmlight and CSV (both also compressed: .gz, .bz2, .xz), Parquet and npz.
@@ -105,7 +106,7 @@ def read_tables(
     n_features: int | None = None,
     zero_based: bool | None = None,
     format: str | None = None,
-) -> list[tuple[csr_matrix, Labels]]:
+) -> list[tuple[Csr, Labels]]:
     """Read several files of one data set, such as train and test: same width, same numbering of the features.
 
     Parameters
@@ -147,7 +148,7 @@ def read_tables_with_columns(
     n_features: int | None = None,
     zero_based: bool | None = None,
     format: str | None = None,
-) -> tuple[list[tuple[csr_matrix, Labels]], tuple[str, ...] | None]:
+) -> tuple[list[tuple[Csr, Labels]], tuple[str, ...] | None]:
     """Read as `read_tables` does; also return the names of the features if the first file has names."""
     names = [display_name(path) for path in paths]
     raws = [read_raw(path, label, format) for path in paths]
@@ -160,7 +161,7 @@ def read_tables_with_columns(
 
 def read_unlabelled(
     path: str | PathLike[str], *, zero_based: bool | None = None, format: str | None = None
-) -> tuple[csr_matrix, tuple[str, ...] | None]:
+) -> tuple[Csr, tuple[str, ...] | None]:
     """Read a file in which every column is a feature, and the names of the features. Labels of svmlight are ignored."""
     raw = read_raw(path, NoLabel.NONE, format)
     return align_tables([display_name(path)], [raw], None, zero_based)[0][0], raw.columns
@@ -169,7 +170,7 @@ def read_unlabelled(
 def read_raw(location: str | PathLike[str], label: LabelColumn = None, format: str | None = None) -> RawTable:
     """Read one file, by path or URI, before it is aligned with others."""
     with local_copy(parse_location(location)) as path:
-        return _reader(path, format)(path, label)
+        return _recognise(path, format).read(path, label)
 
 
 def require_class_labels(name: Location, raw: RawTable, y: Labels) -> None:
@@ -195,7 +196,7 @@ def warn_guessed_label(name: Location, guessed: int | None) -> None:
 
 def align_tables(
     names: Sequence[Location], raws: Sequence[RawTable], n_features: int | None, zero_based: bool | None
-) -> list[tuple[csr_matrix, Labels]]:
+) -> list[tuple[Csr, Labels]]:
     """Give the tables of one data set the same width and the same numbering of the features, and check them.
 
     ``names`` stand for the files in errors.
@@ -207,60 +208,55 @@ def align_tables(
     return [checked_table(name, raw.X, raw.y, width) for name, raw in zip(names, raws, strict=True)]
 
 
-def _reader(path: Path, format: str | None) -> Reader:
+def _recognise(path: Path, name: str | None) -> Format:
+    """Return the format with this name, or by the suffix of the file. Refuse files of another format."""
     require_file(path)
-    reader = None if format is None else lookup("format", format, FORMATS)
+    if name is not None:
+        lookup("format", name, FORMATS)
     if path.stat().st_size == 0:
         raise DataFileError(f"{path} is empty: fetch or copy it again")
-    reader = reader or _SUFFIXES.get(without_compression_suffix(path).suffix.lower())
-    if reader in (read_parquet, read_npz) and is_compressed(path):
+    name = name or _BY_SUFFIX.get(without_compression_suffix(path).suffix.lower())
+    if name is None:
+        if looks_like_svmlight(path):
+            return FORMATS["svmlight"]
+        raise DataFileError(
+            f"{path}: cannot tell its format. Say format='csv' (or {', '.join(FORMATS)}), or give it one of the "
+            f"endings {' '.join(_BY_SUFFIX)} (text also with {' '.join(COMPRESSION_SUFFIXES[1:])})"
+        )
+    format = FORMATS[name]
+    if format.magic and is_compressed(path):
         raise DataFileError(f"{path} is compressed twice: unpack the {path.suffix} first")
-    if reader is not None:
-        _require_magic_bytes(path, reader)
-        return reader
-    if looks_like_svmlight(path):
-        return read_svmlight
-    raise DataFileError(
-        f"{path}: cannot tell its format. Say format='csv' (or {', '.join(FORMATS)}), or give it one of the "
-        f"endings {' '.join(_SUFFIXES)} (text also with {' '.join(COMPRESSION_SUFFIXES[1:])})"
-    )
-
-
-def _require_magic_bytes(path: Path, reader: Reader) -> None:
-    """Refuse a file whose first bytes show another format than its suffix or the user names."""
     with path.open("rb") as file:
         start = file.read(8)
-    found = next((name for name, magic in _MAGIC_BYTES.items() if start.startswith(magic)), None)
-    if found is not None and FORMATS[found] is not reader:
-        raise DataFileError(f"{path} is a file of the format {found}: say format={found!r}")
-    for name, magic in _MAGIC_BYTES.items():
-        if FORMATS[name] is reader and not start.startswith(magic[:2]):
-            text = ", ".join(other for other in FORMATS if other not in _MAGIC_BYTES)
-            raise DataFileError(
-                f"{path} is not of the format {name}: say which it is ({text}), such as format='csv'; if it should be "
-                f"{name}, it looks truncated or damaged: fetch or copy it again"
-            )
+    for other, (_, _, magic) in FORMATS.items():
+        if other != name and magic and start.startswith(magic):
+            raise DataFileError(f"{path} is a file of the format {other}: say format={other!r}")
+    if not start.startswith(format.magic[:2]):
+        texts = ", ".join(other for other in FORMATS if not FORMATS[other].magic)
+        raise DataFileError(
+            f"{path} is not of the format {name}: say which it is ({texts}), such as format='csv'; if it should be "
+            f"{name}, it looks truncated or damaged: fetch or copy it again"
+        )
+    return format
 
 
 def _number_from_zero(
     names: Sequence[Location], raws: Sequence[RawTable], zero_based: bool | None
 ) -> Sequence[RawTable]:
     """Number the features of svmlight from 0. The files decide together, as a test part may lack an id 0."""
-    from scipy.sparse import csr_matrix
-
     has_zero = [raw.sparse_text and bool((raw.X.indices == 0).any()) for raw in raws]
     if zero_based is False and any(has_zero):
         raise DataFileError(f"{names[has_zero.index(True)]} has a feature id 0, ids from 1 were expected")
     if zero_based or any(has_zero):
         return raws
-    shifted = []
-    for raw in raws:
-        X = raw.X
-        shape = (X.shape[0], max(0, X.shape[1] - 1))
-        if raw.sparse_text:
-            X = csr_matrix((X.data, X.indices - 1, X.indptr), shape=shape)
-        shifted.append(replace(raw, X=X))
-    return shifted
+    return [_shifted(raw) if raw.sparse_text else raw for raw in raws]
+
+
+def _shifted(raw: RawTable) -> RawTable:
+    from scipy.sparse import csr_matrix
+
+    shape = (raw.X.shape[0], max(0, raw.X.shape[1] - 1))
+    return replace(raw, X=csr_matrix((raw.X.data, raw.X.indices - 1, raw.X.indptr), shape=shape))
 
 
 def _common_width(names: Sequence[Location], raws: Sequence[RawTable]) -> int:

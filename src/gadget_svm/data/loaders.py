@@ -7,7 +7,7 @@ import struct
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,7 @@ from numpy.typing import NDArray
 from gadget_svm.data.files import DataFileError, damage_reported, damaged, open_data_file
 from gadget_svm.data.formats import align_tables, read_table, read_tables
 from gadget_svm.data.svmlight import parse_svmlight
-from gadget_svm.data.tables import CELLS_PER_BLOCK, Labels, RawTable, TrainTest, checked_table, stack_blocks
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
+from gadget_svm.data.tables import CELLS_PER_BLOCK, Csr, Labels, RawTable, TrainTest, checked_table, stack_blocks
 
 Paths = Sequence[Path]
 _IDX_MAGIC = {3: 0x803, 1: 0x801}  # unsigned bytes, by the number of dimensions
@@ -38,7 +35,7 @@ def mnist(paths: Paths, n_features: int) -> TrainTest:
     return TrainTest(*train, *test)
 
 
-def _read_images(images: Path, labels: Path, n_features: int) -> tuple[csr_matrix, Labels]:
+def _read_images(images: Path, labels: Path, n_features: int) -> tuple[Csr, Labels]:
     X = stack_blocks(_idx_blocks(images, 3)).astype(np.float64)
     X.data /= 255.0
     return checked_table(images, X, np.concatenate(list(_idx_blocks(labels, 1))).ravel(), n_features)
@@ -70,7 +67,7 @@ def usps(paths: Paths, n_features: int) -> TrainTest:
     return TrainTest(*train, *test)
 
 
-def _read_digits(path: Path, n_features: int) -> tuple[csr_matrix, Labels]:
+def _read_digits(path: Path, n_features: int) -> tuple[Csr, Labels]:
     with open_data_file(path) as file:
         try:
             rows = np.loadtxt(file, ndmin=2)
@@ -102,7 +99,7 @@ def _documents_with(topic: str, path: Path) -> NDArray[np.int64]:
     return np.array(ids, dtype=np.int64)
 
 
-def _read_vectors(paths: Paths, positive: NDArray[np.int64], n_features: int) -> tuple[csr_matrix, Labels]:
+def _read_vectors(paths: Paths, positive: NDArray[np.int64], n_features: int) -> tuple[Csr, Labels]:
     """Return the rows of all files, labelled +1 if the document is among ``positive``."""
     from scipy.sparse import vstack
 
@@ -123,7 +120,7 @@ def webspam_sample(paths: Paths, n_features: int) -> TrainTest:
     return split(X[:, 1:], y)
 
 
-def split(X: csr_matrix, y: Labels) -> TrainTest:
+def split(X: Csr, y: Labels) -> TrainTest:
     """Split rows about 2:1, at random with a fixed seed."""
     order = np.random.default_rng(0).permutation(len(y))
     n = round(_TRAIN_SHARE * len(y))
@@ -136,29 +133,23 @@ def reuters_files(paths: Paths, n_features: int) -> TrainTest:
     for path in paths:
         with open_data_file(path) as file:
             raws.append(_parse_repaired(path, file))
-    return _aligned(paths, raws, n_features)
+    train, test = align_tables(paths, raws, n_features, zero_based=False)
+    return TrainTest(*train, *test)
 
 
 def reuters_archive(paths: Paths, n_features: int) -> TrainTest:
     """Read the two files from the archive as streams: nothing is unpacked to disk."""
     (path,) = paths
-    raws: dict[str, RawTable] = {}
-    with damage_reported(path):
-        try:
-            with tarfile.open(path) as archive:
-                for member in archive:
-                    name = Path(member.name).name
-                    if name.startswith("money-fx.") and (file := archive.extractfile(member)):
-                        raws[name] = _parse_repaired(path, file)
-        except tarfile.TarError as error:
-            raise damaged(path, error) from error
-    if not {"money-fx.trn", "money-fx.tst"} <= set(raws):
-        raise damaged(path, "it lacks money-fx.trn or money-fx.tst")
-    return _aligned([path, path], [raws["money-fx.trn"], raws["money-fx.tst"]], n_features)
-
-
-def _aligned(paths: Paths, raws: Sequence[RawTable], n_features: int) -> TrainTest:
-    train, test = align_tables(paths, raws, n_features, zero_based=False)
+    try:
+        with damage_reported(path), tarfile.open(path) as archive:
+            members = {Path(member.name).name: member for member in archive if member.isreg()}
+            files = [archive.extractfile(members[f"money-fx.{part}"]) for part in ("trn", "tst")]
+            raws = [_parse_repaired(path, file) for file in files if file]
+    except tarfile.TarError as error:
+        raise damaged(path, error) from error
+    except KeyError as error:
+        raise damaged(path, f"it lacks {error}") from None
+    train, test = align_tables([path, path], raws, n_features, zero_based=False)
     return TrainTest(*train, *test)
 
 

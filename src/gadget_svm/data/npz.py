@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm.data.files import DataFileError, damage_reported, damaged
-from gadget_svm.data.tables import CELLS_PER_BLOCK, LabelColumn, NoLabel, RawTable, stack_blocks
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
+from gadget_svm.data.tables import CELLS_PER_BLOCK, Csr, LabelColumn, NoLabel, RawTable, stack_blocks
 
 _CSR_ARRAYS = ("data", "indices", "indptr", "shape")
 
@@ -41,14 +38,14 @@ def read_npz(path: Path, label: LabelColumn = None) -> RawTable:
     return RawTable(X, y)
 
 
-def _from_dense(path: Path, X: NDArray[Any]) -> csr_matrix:
+def _from_dense(path: Path, X: NDArray[Any]) -> Csr:
     if X.ndim != 2 or X.dtype.kind not in "biuf":
         raise DataFileError(f"{path}: X has the shape {X.shape} and type {X.dtype}; save rows x features")
     step = max(1, CELLS_PER_BLOCK // max(1, X.shape[1]))
     return stack_blocks(X[i : i + step] for i in range(0, len(X), step))
 
 
-def _from_csr_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> csr_matrix:
+def _from_csr_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> Csr:
     from scipy.sparse import csr_matrix
 
     if str(arrays.get("format", np.array(b"csr")).astype(str)) != "csr":

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 Labels = NDArray[Any]
+Csr: TypeAlias = "csr_matrix"
+"""A matrix of scipy, which is slow to import and is imported on use."""
 CELLS_PER_BLOCK = 1_000_000
 """Cells of a dense block of rows while a file is read."""
 
@@ -46,7 +48,7 @@ class RawTable:
     guessed : number of the label column if it was guessed in a table of numbers without a header.
     """
 
-    X: csr_matrix
+    X: Csr
     y: Labels
     columns: tuple[str, ...] | None = None
     sparse_text: bool = False
@@ -57,9 +59,9 @@ class RawTable:
 class TrainTest(NamedTuple):
     """Training rows and, if there are any, test rows."""
 
-    X: csr_matrix
+    X: Csr
     y: Labels
-    X_test: csr_matrix | None = None
+    X_test: Csr | None = None
     y_test: Labels | None = None
 
     def binarized(self, positive: str | float | None) -> TrainTest:
@@ -102,7 +104,7 @@ def _signs(y: Labels, positive: str | float) -> Labels:
         return np.full(len(y), -1)
 
 
-def stack_blocks(blocks: Iterable[NDArray[Any]]) -> csr_matrix:
+def stack_blocks(blocks: Iterable[NDArray[Any]]) -> Csr:
     """Stack dense blocks of rows into one CSR matrix. Only one block is dense at any time."""
     from scipy.sparse import csr_matrix, vstack
 
@@ -110,13 +112,13 @@ def stack_blocks(blocks: Iterable[NDArray[Any]]) -> csr_matrix:
     return vstack(parts, format="csr") if parts else csr_matrix((0, 0))
 
 
-def require_rows(name: Path | str, X: csr_matrix) -> None:
+def require_rows(name: Path | str, X: Csr) -> None:
     """Refuse a file without rows, such as a header alone."""
     if X.shape[0] == 0:
         raise DataFileError(f"{name} is empty: it has no rows")
 
 
-def checked_table(name: Path | str, X: csr_matrix, y: Labels, n_features: int) -> tuple[csr_matrix, Labels]:
+def checked_table(name: Path | str, X: Csr, y: Labels, n_features: int) -> tuple[Csr, Labels]:
     """Return a checked table: ``n_features`` wide, float64, sorted, finite, with 32-bit indices if they fit."""
     require_rows(name, X)
     if n_features == 0:
@@ -136,12 +138,12 @@ def checked_table(name: Path | str, X: csr_matrix, y: Labels, n_features: int) -
     return table, normalize_labels(name, y)
 
 
-def _compact(X: csr_matrix, n_features: int) -> csr_matrix:
+def _compact(X: Csr, n_features: int) -> Csr:
     from scipy.sparse import csr_matrix
 
     index = np.int32 if max(X.nnz, n_features) <= np.iinfo(np.int32).max else np.int64
     arrays: Any = (X.data.astype(np.float64, copy=False), X.indices.astype(index), X.indptr.astype(index))
-    table: csr_matrix = csr_matrix(arrays, shape=(X.shape[0], n_features))
+    table: Csr = csr_matrix(arrays, shape=(X.shape[0], n_features))
     table.sum_duplicates()  # also sorts
     table.eliminate_zeros()
     return table

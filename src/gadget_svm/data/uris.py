@@ -122,44 +122,43 @@ def local_copy(location: Location) -> Iterator[Path]:
         copy = scratch.path / file_name(location)
         name = display_name(location)
         try:
-            with copy.open("wb") as target:
-                _fetch(location, target)
+            with _open_remote(location, name) as source, copy.open("wb") as target:
+                shutil.copyfileobj(source, target)
             yield copy
         except FileNotFoundError as error:
-            raise FileNotFoundError(f"no file {name} ({_message(error, location)}): check the spelling") from None
+            raise FileNotFoundError(f"no file {name} ({_message(error, location, name)}): check the spelling") from None
         except (OSError, HTTPException) as error:
-            raise OSError(f"{name} cannot be read: {_message(error, location)}") from None
+            raise OSError(f"{name} cannot be read: {_message(error, location, name)}") from None
         except ValueError as error:  # from the reader of the format
             kind = DataFileError if isinstance(error, DataFileError) else ValueError
-            raise kind(_message(error, location).replace(str(copy), name)) from None
+            raise kind(_message(error, location, name).replace(str(copy), name)) from None
 
 
 def write_file(location: Location, content: bytes) -> None:
     """Write a file and create missing parent folders. A half-written local file never replaces a good one."""
     if isinstance(location, Path):
         _write_local(location, content)
-        return
-    if scheme_of(location) in WEB:
-        raise ValueError(
-            f"{display_name(location)} can be read but not written: give a path, or a URI such as s3://bucket/name"
-        )
-    try:
-        with _remote_file(location).create() as target:
-            target.write(content)
-    except OSError as error:
-        raise OSError(f"{display_name(location)} cannot be written: {_message(error, location)}") from None
+    else:
+        _write_remote(location, content, display_name(location))
 
 
 def check_writable(uri: str) -> None:
     """Raise an error if a file cannot be written: write an empty file with another name and remove it."""
     parts = urlsplit(uri)
     probe = parts._replace(path=f"{parts.path}.{secrets.token_hex(4)}").geturl()
+    _write_remote(probe, b"", display_name(uri))
+    _remote_file(probe, display_name(uri)).delete()
+
+
+def _write_remote(uri: str, content: bytes, name: str) -> None:
+    """Write a file; errors call it ``name``."""
+    if scheme_of(uri) in WEB:
+        raise ValueError(f"{name} can be read but not written: give a path, or a URI such as s3://bucket/name")
     try:
-        write_file(probe, b"")
-    except (OSError, ValueError, ImportError) as error:
-        kind = next(kind for kind in (OSError, ImportError, ValueError) if isinstance(error, kind))
-        raise kind(str(error).replace(display_name(probe), display_name(uri))) from None
-    _remote_file(probe).delete()
+        with _remote_file(uri, name).create() as target:
+            target.write(content)
+    except OSError as error:
+        raise OSError(f"{name} cannot be written: {_message(error, uri, name)}") from None
 
 
 def _write_local(target: Path, content: bytes) -> None:
@@ -179,18 +178,16 @@ def _write_local(target: Path, content: bytes) -> None:
         part.unlink(missing_ok=True)
 
 
-def _message(error: Exception, uri: str) -> str:
-    return str(error).replace(uri, display_name(uri)) or type(error).__name__
+def _message(error: Exception, uri: str, name: str) -> str:
+    return str(error).replace(uri, name) or type(error).__name__
 
 
-def _fetch(uri: str, target: Any) -> None:
+def _open_remote(uri: str, name: str) -> Any:
     if scheme_of(uri) in WEB:
-        from gadget_svm.data.web import fetch_web  # slow to import
+        from gadget_svm.data.web import open_web_file  # slow to import
 
-        fetch_web(uri, target)
-        return
-    with _remote_file(uri).open() as source:
-        shutil.copyfileobj(source, target)
+        return open_web_file(uri)
+    return _remote_file(uri, name).open()
 
 
 class _RemoteFile(NamedTuple):
@@ -201,19 +198,19 @@ class _RemoteFile(NamedTuple):
     delete: Callable[[], None]
 
 
-def _remote_file(uri: str) -> _RemoteFile:
-    """Return the file by pyarrow if it knows the scheme, else by fsspec."""
+def _remote_file(uri: str, name: str) -> _RemoteFile:
+    """Return the file by pyarrow if it knows the scheme, else by fsspec; errors call it ``name``."""
     try:
         from pyarrow import ArrowException, fs
     except ImportError:
-        return _fsspec_file(uri)
+        return _fsspec_file(uri, name)
     limit = ""
     if scheme_of(uri) in ("gs", "gcs") and "retry_limit_seconds" not in uri:
         limit = f"{'&' if '?' in uri else '?'}retry_limit_seconds={GS_RETRY_LIMIT_S}"
     try:
         system, path = fs.FileSystem.from_uri(uri + limit)
     except (ArrowException, ValueError):
-        return _fsspec_file(uri)
+        return _fsspec_file(uri, name)
     return _RemoteFile(
         partial(system.open_input_stream, path, compression=None),
         partial(system.open_output_stream, path, compression=None),
@@ -221,8 +218,8 @@ def _remote_file(uri: str) -> _RemoteFile:
     )
 
 
-def _fsspec_file(uri: str) -> _RemoteFile:
-    name, scheme = display_name(uri), scheme_of(uri)
+def _fsspec_file(uri: str, name: str) -> _RemoteFile:
+    scheme = scheme_of(uri)
     try:
         fsspec = import_module("fsspec")
     except ImportError as error:
@@ -232,13 +229,11 @@ def _fsspec_file(uri: str) -> _RemoteFile:
         ) from error
     try:
         fsspec.get_filesystem_class(scheme)
-    except ValueError as error:
-        raise ValueError(
-            f"{name}: no installed package knows {scheme}://: check the spelling, or give a path, or a URI "
+    except (ValueError, ImportError) as error:  # an unknown scheme; a known one whose package is missing
+        raise type(error)(
+            f"{name}: no installed package knows {scheme}:// ({error}): check the spelling, or give a path, or a URI "
             "such as s3://bucket/name (also gs, hdfs, https and the schemes of fsspec's packages)"
         ) from error
-    except ImportError as error:
-        raise ImportError(f"{name}: {scheme}:// needs a package ({error})") from error
 
     def delete() -> None:
         system, path = fsspec.core.url_to_fs(uri)

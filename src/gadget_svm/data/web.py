@@ -2,9 +2,10 @@
 follows a redirect to another scheme."""
 
 import base64
-import shutil
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.client import HTTPResponse
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -43,14 +44,14 @@ def open_web(url: str, headers: dict[str, str] | None = None, timeout: float = R
     return response
 
 
-def fetch_web(uri: str, target: Any) -> None:
-    """Copy a whole file from an http or https address to an open file."""
+@contextmanager
+def open_web_file(uri: str) -> Iterator[HTTPResponse]:
+    """Open a file to be read as a whole."""
     try:
         with open_web(uri) as source:
-            shutil.copyfileobj(source, target)
-            expected, received = source.headers.get("Content-Length"), target.tell()
+            yield source
+            if source.length:  # what is left to read
+                raise OSError(f"the transfer broke off {source.length:,} bytes before the end")
     except urllib.error.HTTPError as error:
         kind = FileNotFoundError if error.code in (404, 410) else OSError
         raise kind(f"the server answers {error.code} {error.reason}") from None
-    if expected is not None and int(expected) != received:
-        raise OSError(f"only {received:,} of {int(expected):,} bytes came")
