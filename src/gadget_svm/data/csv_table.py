@@ -51,11 +51,10 @@ def read_csv(path: Path, label: LabelColumn = None) -> RawTable:
     except csv.Error as error:
         raise DataFileError(f"{path}: {error}; is it comma-separated text?") from error
     names, k = layout.names, layout.label
+    if k == layout.width:
+        return RawTable(X, np.zeros(X.shape[0]), tuple(names) if names else None)
     columns = tuple(names[:k] + names[k + 1 :]) if names else None
-    return RawTable(
-        X, y if k < layout.width else np.zeros(X.shape[0]), columns,
-        label=names[k] if names and k < layout.width else None, guessed=guessed,
-    )  # fmt: skip
+    return RawTable(X, y, columns, label=names[k] if names else None, guessed=guessed)
 
 
 @contextmanager
@@ -124,10 +123,7 @@ def label_column(path: Path, label: LabelColumn, names: Sequence[str] | None, wi
         return next((lower.index(name) for name in LABEL_NAMES if name in lower), width - 1)
     if names and label in names:
         return list(names).index(str(label))
-    try:
-        number = int(label)
-    except ValueError:
-        number = width
+    number = int(label) if str(label).lstrip("-").isdecimal() else width
     if not -width <= number < width:
         have = ", ".join(names) if names else f"no names, {width} columns numbered from 0"
         raise DataFileError(f"{path} has no label column {label!r}. It has: {have}.")
@@ -184,9 +180,7 @@ def _read_rows(path: Path, layout: Layout) -> tuple[Csr, NDArray[np.str_]]:
     """Read features and label cells with the csv module, which can name the cell that is wrong."""
     labels: list[str] = []
     with _open_text(path) as text:
-        rows = _rows(text, layout.separator)
-        if layout.names:
-            next(rows)
+        rows = islice(_rows(text, layout.separator), 1 if layout.names else 0, None)
         X = stack_blocks(_blocks(path, rows, layout, labels))
     return X, np.array(labels, dtype=str)
 
@@ -212,13 +206,10 @@ def _blocks(path: Path, rows: Iterator[Row], layout: Layout, labels: list[str]) 
 
 def _not_a_number(path: Path, block: list[Row], layout: Layout) -> DataFileError:
     """Return the error that names the first cell that is not a number."""
-    line, j, cell = next(
-        (line, j, cell) for line, cells in block for j, cell in enumerate(cells) if not _is_number(cell)
-    )
+    line, j, cell = next((line, j, c) for line, cells in block for j, c in enumerate(cells) if not _is_number(c))
     column = j if j < layout.label else j + 1
-    name = layout.names[column] if layout.names else column
-    called = repr(name) if layout.names else f"number {name}"
-    label = name if layout.names else repr(name)
+    label = layout.names[column] if layout.names else column
+    called = repr(label) if layout.names else f"number {label}"
     return DataFileError(
         f"{path}, line {line}, column {called}: {cell!r} is not a number; encode the column as numbers, "
         f"drop it, or, if it is the label, say label={label}"

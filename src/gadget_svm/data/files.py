@@ -18,14 +18,9 @@ class DataFileError(ValueError):
     """A data file exists but cannot be used: it is truncated, damaged, empty or has the wrong shape."""
 
 
-def is_compressed(path: Path) -> bool:
-    """Return whether the suffix is .gz, .bz2 or .xz."""
-    return path.suffix.lower() in _OPENERS
-
-
 def without_compression_suffix(path: Path) -> Path:
     """Return the path without .gz, .bz2 or .xz at its end."""
-    return path.with_suffix("") if is_compressed(path) else path
+    return path.with_suffix("") if path.suffix.lower() in _OPENERS else path
 
 
 def require_file(path: Path) -> None:

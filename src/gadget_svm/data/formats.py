@@ -14,13 +14,7 @@ import numpy as np
 
 from gadget_svm.core.lookup import lookup
 from gadget_svm.data.csv_table import read_csv
-from gadget_svm.data.files import (
-    COMPRESSION_SUFFIXES,
-    DataFileError,
-    is_compressed,
-    require_file,
-    without_compression_suffix,
-)
+from gadget_svm.data.files import COMPRESSION_SUFFIXES, DataFileError, require_file, without_compression_suffix
 from gadget_svm.data.npz import read_npz
 from gadget_svm.data.parquet import read_parquet
 from gadget_svm.data.svmlight import looks_like_svmlight, read_svmlight
@@ -224,7 +218,7 @@ def _recognise(path: Path, name: str | None) -> Format:
             f"endings {' '.join(_BY_SUFFIX)} (text also with {' '.join(COMPRESSION_SUFFIXES[1:])})"
         )
     format = FORMATS[name]
-    if format.magic and is_compressed(path):
+    if format.magic and without_compression_suffix(path) != path:
         raise DataFileError(f"{path} is compressed twice: unpack the {path.suffix} first")
     with path.open("rb") as file:
         start = file.read(8)

@@ -120,7 +120,6 @@ def require_rows(name: Path | str, X: Csr) -> None:
 
 def checked_table(name: Path | str, X: Csr, y: Labels, n_features: int) -> tuple[Csr, Labels]:
     """Return a checked table: ``n_features`` wide, float64, sorted, finite, with 32-bit indices if they fit."""
-    require_rows(name, X)
     if n_features == 0:
         raise DataFileError(f"{name} has no features: every row is empty")
     if X.shape[1] > n_features:
