@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ REAL += [Path(__file__).parents[3] / "shared" / "data"]
 
 @pytest.fixture
 def nothing_here(tmp_path, monkeypatch):
-    """An empty folder to work in, an empty cache, and homes at which nobody listens."""
+    """An empty folder to work in, an empty cache, and addresses that refuse connections."""
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.delenv("GADGET_DATA", raising=False)
@@ -41,6 +42,7 @@ def nothing_here(tmp_path, monkeypatch):
     return tmp_path
 
 
+@cache
 def real(name):
     folder = next((folder for folder in REAL if folder.is_dir() and find_dataset(name, folder)), None)
     if folder is None:
@@ -59,7 +61,7 @@ def real(name):
         ("webspam", 335, 165, 254, None),
     ],
 )
-def test_real_files_have_the_published_sizes(name, train, test, features, positives):
+def test_real_sizes(name, train, test, features, positives):
     data = real(name)
     if data.X.shape[0] == ENTRIES[name].rows[0]:
         train, test = ENTRIES[name].rows
@@ -71,7 +73,7 @@ def test_real_files_have_the_published_sizes(name, train, test, features, positi
         assert (data.y == 1).sum() == positives
 
 
-def test_real_subsets_say_so():
+def test_real_subsets():
     for name, words in {"ccat": "a real subset of RCV1-v2", "webspam": "a small sample"}.items():
         data = real(name)
         if data.X.shape[0] < ENTRIES[name].rows[0]:
@@ -79,7 +81,7 @@ def test_real_subsets_say_so():
             assert f"{data.X.shape[0]} of {ENTRIES[name].rows[0]} training rows" in data.note
 
 
-def test_real_values_are_scaled_as_the_paper_has_them():
+def test_real_scaling():
     data = real("mnist")
     assert data.X.data.min() > 0
     assert data.X.max() == 1.0
@@ -87,7 +89,7 @@ def test_real_values_are_scaled_as_the_paper_has_them():
     np.testing.assert_allclose(norms, 1.0, atol=2e-3)
 
 
-def test_the_papers_lambdas_and_features():
+def test_lambdas_and_features_of_the_paper():
     expected = {"adult": 3.07e-5, "ccat": 1e-4, "mnist": 1.67e-5, "reuters": 1.29e-4, "usps": 1.36e-4}
     expected |= {"webspam": 1e-5, "gisette": None}
     assert {name: ENTRIES[name].lam for name in PAPER} == expected
@@ -96,7 +98,7 @@ def test_the_papers_lambdas_and_features():
 
 
 @pytest.mark.usefixtures("nothing_here")
-def test_digits_have_ten_classes_unless_told():
+def test_digits():
     data = load_dataset("digits")
     assert (data.X.shape, data.X_test.shape) == ((1347, 64), (450, 64))
     assert np.unique(data.y).tolist() == list(range(10))
@@ -110,15 +112,15 @@ def test_digits_have_ten_classes_unless_told():
 
 
 @pytest.mark.usefixtures("nothing_here")
-def test_breast_cancer_is_scaled_by_its_training_part():
+def test_breast_cancer():
     data = load_dataset("breast-cancer")
     assert (data.X.shape, data.X_test.shape) == ((426, 30), (143, 30))
     np.testing.assert_array_equal(data.X.max(axis=0).toarray(), np.ones((1, 30)))
-    assert data.X_test.max() > 1.0  # its own maxima were not looked at
+    assert data.X_test.max() > 1.0  # scaled by the maxima of the training part
     assert set(data.y) == {-1, 1}
 
 
-def test_a_label_that_does_not_occur_names_those_that_do():
+def test_unknown_label():
     parts = TrainTest(None, np.array([3, 5, 3]))
     for positive in (4, "4", "cat"):
         with pytest.raises(ValueError, match=rf"{positive}.* The labels are: 3, 5\."):
@@ -130,7 +132,7 @@ def test_a_label_that_does_not_occur_names_those_that_do():
 
 
 @pytest.mark.usefixtures("nothing_here")
-def test_a_path_with_a_narrower_test_file():
+def test_path_and_test_file():
     Path("a.svm").write_text("2 1:1\n7 3:1\n")
     Path("b.svm").write_text("7 1:1\n")
     data = load_dataset("a.svm", test="b.svm")
@@ -144,7 +146,7 @@ def test_a_path_with_a_narrower_test_file():
 
 
 @pytest.mark.usefixtures("nothing_here")
-def test_neither_a_name_nor_a_file():
+def test_unknown_name():
     with pytest.raises(ValueError, match=r"Did you mean 'mnist'\?.*A file is accepted too"):
         load_dataset("minst")
     with pytest.raises(FileNotFoundError, match=r"no file adlut\.svm: check the spelling"):
@@ -154,13 +156,13 @@ def test_neither_a_name_nor_a_file():
 
 
 @pytest.mark.usefixtures("nothing_here")
-def test_a_named_set_takes_no_test_file():
+def test_named_set_takes_no_test_file():
     with pytest.raises(ValueError, match="its own test part"):
         load_dataset("digits", test="a.svm")
 
 
 @pytest.mark.parametrize("name", sorted(PAPER))
-def test_nothing_here_and_no_network(nothing_here, name):
+def test_no_network(nothing_here, name):
     with pytest.raises(FileNotFoundError, match="is not here and could not be fetched") as caught:
         load_dataset(name)
     text = str(caught.value)
@@ -170,7 +172,7 @@ def test_nothing_here_and_no_network(nothing_here, name):
 
 
 @pytest.mark.usefixtures("nothing_here")
-def test_a_data_dir_that_is_not_there():
+def test_missing_data_dir():
     with pytest.raises(FileNotFoundError, match="no folder nowhere"):
         load_dataset("adult", data_dir="nowhere")
 
@@ -182,7 +184,7 @@ def adult(folder, ending="", compress=bytes):
     return folder
 
 
-def test_places_are_searched_in_order(nothing_here, monkeypatch):
+def test_search_order(nothing_here, monkeypatch):
     given, env = nothing_here / "given", nothing_here / "env"
     monkeypatch.setenv("GADGET_DATA", str(env))
     with pytest.raises(FileNotFoundError, match="GADGET_DATA names the folder"):
@@ -202,7 +204,7 @@ def test_places_are_searched_in_order(nothing_here, monkeypatch):
     assert "a part of Adult" in data.note
 
 
-def test_gisette_in_its_official_files(nothing_here):
+def test_gisette_files(nothing_here):
     folder = nothing_here / "gisette"
     folder.mkdir()
     for name in ("gisette_scale.bz2", "gisette_scale.t.bz2"):
@@ -213,7 +215,7 @@ def test_gisette_in_its_official_files(nothing_here):
     assert data.lam is None
 
 
-def test_webspam_in_its_official_file_is_split_the_same_way_every_time(nothing_here):
+def test_webspam_file(nothing_here):
     lines = "".join(f"{1 if i % 3 else -1} 1:{i + 1} 254:0.5\n" for i in range(300))
     (nothing_here / "webspam_wc_normalized_unigram.svm.xz").write_bytes(lzma.compress(lines.encode()))
     first, second = (load_dataset("webspam", data_dir=nothing_here) for _ in range(2))
@@ -225,7 +227,7 @@ def test_webspam_in_its_official_file_is_split_the_same_way_every_time(nothing_h
     np.testing.assert_array_equal(first.y == 1, (first.X[:, 0].toarray().ravel() - 1) % 3 != 0)
 
 
-def test_the_full_webspam_is_split_as_in_the_paper():
+def test_webspam_split_sizes():
     from scipy.sparse import csr_matrix
 
     from gadget_svm.data.loaders import split
@@ -234,7 +236,7 @@ def test_the_full_webspam_is_split_as_in_the_paper():
     assert (len(parts.y), len(parts.y_test)) == ENTRIES["webspam"].rows == (234500, 115500)
 
 
-def test_webspam_sample_loses_its_filler_column(nothing_here):
+def test_webspam_sample(nothing_here):
     folder = nothing_here / "webspam_sample500"
     folder.mkdir()
     line = " ".join(f"{j}:{j / 1000}" for j in range(255))
@@ -256,7 +258,7 @@ def lyrl2004(folder):
     (folder / "rcv1-v2.topics.qrels.gz").write_bytes(gzip.compress(qrels))
 
 
-def test_ccat_in_the_files_of_lewis_et_al(nothing_here):
+def test_ccat_files(nothing_here):
     """The paper trains on what Lewis et al. call test, 781265 rows, and tests on their 23149."""
     lyrl2004(nothing_here / "ccat")
     data = load_dataset("ccat", data_dir=nothing_here)
@@ -265,7 +267,7 @@ def test_ccat_in_the_files_of_lewis_et_al(nothing_here):
     assert (data.X[0, 1], data.X[0, 47235], data.X_test[0, 863]) == (0.5, 1.0, 0.0497)
 
 
-def test_full_ccat_comes_before_the_subset_unless_a_folder_is_given(nothing_here):
+def test_full_ccat_first(nothing_here):
     subset = nothing_here / "shared" / "data" / "rcv1_ccat_subset"
     subset.mkdir(parents=True)
     for name in ("rcv1_ccat.trn", "rcv1_ccat.tst"):
@@ -287,7 +289,7 @@ def reuters_archive(path, members):
             archive.addfile(info, io.BytesIO(text))
 
 
-def test_reuters_in_its_official_archive(nothing_here):
+def test_reuters_archive(nothing_here):
     """The published training file gives some pairs twice in a line."""
     members = {
         "reuters/acq.trn": b"not read",
@@ -304,7 +306,7 @@ def test_reuters_in_its_official_archive(nothing_here):
     assert sorted(p.name for p in path.parent.iterdir()) == [path.name]  # nothing was unpacked
 
 
-def test_reuters_archives_that_cannot_be_used(nothing_here):
+def test_reuters_archive_unusable(nothing_here):
     path = nothing_here / "lasvm-reuters.tar.bz2"
     reuters_archive(path, {"reuters/money-fx.trn": b"+1 1:1\n"})
     with pytest.raises(DataFileError, match=r"lacks .*money-fx\.tst"):
@@ -327,7 +329,7 @@ def mnist_files(folder, compress=gzip.compress, lost=0):
         (folder / f"{part}-labels-idx1-ubyte.gz").write_bytes(compress(labels))
 
 
-def test_mnist_in_its_official_files(nothing_here, monkeypatch):
+def test_mnist_files(nothing_here, monkeypatch):
     monkeypatch.setattr("gadget_svm.data.loaders.CELLS_PER_BLOCK", 2 * 784)
     mnist_files(nothing_here)
     data = load_dataset("mnist", data_dir=nothing_here)
@@ -338,7 +340,7 @@ def test_mnist_in_its_official_files(nothing_here, monkeypatch):
     assert load_dataset("mnist", data_dir=nothing_here, positive=None).y.tolist() == [0, 4, 9]
 
 
-def test_mnist_cut_short_or_mixed_up(nothing_here):
+def test_mnist_unusable(nothing_here):
     mnist_files(nothing_here, lost=5)
     with pytest.raises(DataFileError, match="5 bytes are missing at its end"):
         load_dataset("mnist", data_dir=nothing_here)
@@ -348,7 +350,7 @@ def test_mnist_cut_short_or_mixed_up(nothing_here):
         load_dataset("mnist", data_dir=nothing_here)
 
 
-def test_usps_in_its_official_files(nothing_here):
+def test_usps_files(nothing_here):
     line = " ".join(["-1.0000"] * 255 + ["0.5 "])
     for name in ("zip.train.gz", "zip.test.gz"):
         (nothing_here / name).write_bytes(gzip.compress(f"6.0000 {line}\n0.0000 {line}\n".encode()))
@@ -361,7 +363,7 @@ def test_usps_in_its_official_files(nothing_here):
         load_dataset("usps", data_dir=nothing_here)
 
 
-def test_a_missing_set_is_fetched_once_and_checked_when_loaded(nothing_here, monkeypatch):
+def test_download_once_and_verify(nothing_here, monkeypatch):
     fetched = []
 
     def deliver(_homes, target, _progress=None):
@@ -384,7 +386,7 @@ def test_a_missing_set_is_fetched_once_and_checked_when_loaded(nothing_here, mon
         load_dataset("gisette", download=False)
 
 
-def test_what_is_downloaded_is_what_is_looked_for():
+def test_downloads_make_up_a_layout():
     for name in PAPER:
         entry = ENTRIES[name]
         stems = [{remote.name, remote.name.rpartition(".")[0]} for remote in entry.downloads]
@@ -395,7 +397,7 @@ def test_what_is_downloaded_is_what_is_looked_for():
             assert all(mirror.sha256 is None or len(mirror.sha256) == 64 for mirror in remote.mirrors)
 
 
-def test_fetching_what_comes_along_is_refused():
+def test_nothing_to_download():
     with pytest.raises(ValueError, match="nothing to download"):
         fetch_dataset("digits")
 

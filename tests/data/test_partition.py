@@ -78,7 +78,7 @@ def test_seed_changes_the_partition():
 
 
 @given(sites=st.lists(st.sampled_from(["b", "a", "c"]), min_size=1, max_size=30))
-def test_rows_go_to_their_site_and_sites_are_sorted(sites):
+def test_sites_are_sorted(sites):
     shares, names = partition_by_site(np.array(sites, dtype=object))
     assert names == sorted(set(sites))
     for name, rows in zip(names, owned(shares), strict=True):
