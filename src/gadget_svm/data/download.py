@@ -56,7 +56,7 @@ class _Transfer:
                 raise DownloadError("the server resumed at the wrong place")
             done = done if resumed else 0
             total = None if response.length is None else done + response.length
-            with self.part.open("ab" if resumed else "wb") as out:
+            with self.part.open("ab" if done else "wb") as out:
                 while block := response.read(BLOCK_BYTES):
                     out.write(block)
                     done += len(block)
