@@ -638,7 +638,7 @@ def test_options_of_the_algorithm_reach_it():
     algorithm = make_algorithm(order)
     assert (algorithm.gossip, algorithm.gossip_rounds, algorithm.local_steps) == ("pairwise", 3, 2)
     assert (algorithm.average, algorithm.project, algorithm.solver) == (False, False, "pegasos")
-    assert make_algorithm(Order("x", rounds="mix", settings=["persist=none", "gamma=1e-3"])).gamma == 0.001
+    assert make_algorithm(Order("x", rounds="mix", settings=["mass=restarted", "gamma=1e-3"])).gamma == 0.001
 
 
 def test_defaults_that_depend_on_the_data():

@@ -116,7 +116,7 @@ def test_lam_that_is_no_positive_number(toy, lam):
         ({"algorithm": Gadget(gossip_rounds=True)}, "gossip_rounds must be a whole number"),
         ({"algorithm": Gadget(gossip_rounds="mix", gamma=1.5)}, "gamma is a relative error"),
         ({"algorithm": Gadget(gossip_rounds="diameter")}, "needs gossip='diffusion'"),
-        ({"algorithm": Gadget(gossip="running-sum", persist=False)}, "cannot start anew"),
+        ({"algorithm": Gadget(gossip="running-sum", mass="restarted")}, "cannot restart"),
         (
             {"algorithm": Gadget(average=False), "stopping": "average"},
             r"Gadget\(average=False\) does not keep: use stopping='auto'",
@@ -132,7 +132,7 @@ def test_a_setting_out_of_its_range(toy, settings, sentence):
 
 @pytest.mark.parametrize("algorithm", [3, Gadget])
 def test_an_algorithm_that_is_none(toy, algorithm):
-    with pytest.raises(TypeError, match=r"algorithm is a name .* or an instance such as Gadget\(\)"):
+    with pytest.raises(TypeError, match=r"algorithm is a name .* or an instance of .* such as Gadget\(\)"):
         GadgetSVC(4, algorithm=algorithm, **QUICK).fit(toy.X, toy.y)
 
 

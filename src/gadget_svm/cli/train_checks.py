@@ -24,7 +24,7 @@ from gadget_svm.estimator.svc import SEEDS
 from gadget_svm.estimator.validation import ENGINES, check_parameters
 from gadget_svm.faults import FaultContext, make_faults, wrap_all
 from gadget_svm.kernels import ThreadTeam
-from gadget_svm.simulation.engine import UNCERTIFIABLE, certifiable
+from gadget_svm.simulation.engine import UNCERTIFIABLE
 from gadget_svm.simulation.stopping import stopping_rule
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def check_order(order: Order) -> None:
     if order.stopping is not None:
         with naming(f"--stopping {order.stopping}"):
             rule = stopping_rule(stopping_for(order), order.tol)
-            if rule is not None and rule.certifies and not certifiable(run):
+            if rule is not None and rule.certifies and not run.certifiable:
                 raise ValueError(UNCERTIFIABLE)
 
 

@@ -115,8 +115,8 @@ Algorithm = Annotated[
         "--algorithm",
         "-a",
         panel=ALGORITHM,
-        help="auto: pdmm, or gadget on directed graphs. gadget: the paper's Algorithm 2 as printed. Also asgd, "
-        "mom-dsvm, gadget-2ps.",
+        help="auto: pdmm, or gadget on directed graphs. gadget: the paper's Algorithm 2 with one exchange per "
+        "iteration; gadget-as-printed: with Push-Sum restarted in each. Also asgd, mom-dsvm, gadget-2ps.",
     ),
 ]
 Gossip = Annotated[
@@ -169,8 +169,8 @@ EngineOption = Annotated[
         "--engine-option",
         panel=ENGINE,
         metavar="NAME=VALUE",
-        help="For ray: address, actors, num_cpus, timeout, checkpoint_dir, resume and others, see docs/ray.md; for "
-        "local: blocks. Repeatable.",
+        help="For ray: address, actors, num_cpus, timeout, checkpoint_dir, resume and others, see "
+        "docs/reference/ray.md; for local: blocks. Repeatable.",
     ),
 ]
 RequireAllRows = Annotated[

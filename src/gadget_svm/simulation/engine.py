@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeGuard
 
 import numpy as np
 
-from gadget_svm.algorithms.base import Certifiable, Run, models
-from gadget_svm.algorithms.certificate import Certificate, CertificateSession, Echo, failed, few_edges, gather, longest
+from gadget_svm.algorithms.base import Run, models
+from gadget_svm.algorithms.certificate import Certificate, CertificateSession, Echo, failed, gather, longest
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, Exchange, MessageBatch
 from gadget_svm.core.types import Flags, Floats
@@ -40,7 +39,7 @@ class LocalRuntime:
     def __post_init__(self) -> None:
         self._wire: Wire | None = None
         self._echo: tuple[tuple[int, bytes], Echo] | None = None  # who took part in a certificate, and how it went
-        if self.lam is not None and self.exchange is not None and certifiable(self.run):
+        if self.lam is not None and self.exchange is not None and self.run.certifiable:
             self._wire = Wire(self.exchange, longest(self.blocks[0]))
 
     def advance(self, count: int) -> None:
@@ -58,13 +57,6 @@ class LocalRuntime:
         """Compile every kernel an iteration needs, on a block without nodes, so that no clock counts it."""
         nobody = self.blocks[0].without_nodes()
         LocalRuntime(self.run, [nobody], None if self._leaps() else Delivery).advance(1)
-        if self.lam is not None and certifiable(self.run):
-            nothing = np.zeros(0, dtype=np.bool_)
-            inquiry = CertificateSession(
-                self.run, nobody, self.lam, 0, nothing, 0, 0, interpret=few_edges(self.blocks[0])
-            )
-            party = inquiry.conversation()
-            party.send(Delivery(next(party)))
 
     def _leaps(self) -> bool:
         return self.exchange is None and len(self.blocks) == 1 and self.run.supports_fused(self.blocks[0])
@@ -96,7 +88,7 @@ class LocalRuntime:
         its rows still count, or is cut off.
         """
         run, lam, first = self.run, self.lam, self.blocks[0]
-        if lam is None or not certifiable(run):
+        if lam is None or not run.certifiable:
             raise ValueError(
                 UNCERTIFIABLE if lam is not None else "give LocalRuntime the problem's lam to certify models"
             )
@@ -119,7 +111,7 @@ class LocalRuntime:
         self._count(certificate.messages, certificate.nbytes, certificate.vectors)
         return certificate
 
-    def _counted(self, run: Certifiable, here: Flags) -> Flags:
+    def _counted(self, run: Run, here: Flags) -> Flags:
         """The nodes that are here, and those that are away and reached from them by edges that were not dropped."""
         counted, grows = here.copy(), not here.all()
         while grows:
@@ -139,21 +131,21 @@ class LocalRuntime:
         if self.exchange is None and len(parts) == 1:
             if self._echo is None or self._echo[0] != who:
                 trial = replace(parts[0], empty=True)
-                self._echo = (who, trial.echo) if self._converse([trial]) else None
+                self._echo = (who, trial.course()) if self._converse([trial]) else None
             if self._echo is not None:
-                parts[0].repeat(self._echo[1])
+                parts[0].replay(self._echo[1])
                 return
         self._converse(parts)
 
     def _converse(self, parts: list[CertificateSession]) -> bool:
         """Whether all nodes came to know the bound."""
         exchange = self._wire.certify if self._wire is not None else Delivery
-        barrier_groups = [part.conversation() for part in parts]
+        barrier_groups = [part.steps() for part in parts]
         outgoing, known, quiet = [next(party) for party in barrier_groups], 0, 0
-        while quiet < PATIENCE and not all((part.told | ~part.nodes.alive).all() for part in parts):
+        while quiet < PATIENCE and not all((part.holds_bound | ~part.nodes.alive).all() for part in parts):
             delivery = exchange(padded(outgoing))
             outgoing = [party.send(delivery) for party in barrier_groups]
-            news = sum(part.news for part in parts)
+            news = sum(part.progress for part in parts)
             known, quiet = news, quiet + 1 if news == known else 0
         return quiet < PATIENCE
 
@@ -195,11 +187,6 @@ UNCERTIFIABLE = (
     "a certificate is made of dual variables, which this algorithm does not keep: "
     "use algorithm='pdmm' (or 'mom-dsvm') on an undirected topology, or another stopping rule than 'gap'"
 )
-
-
-def certifiable(run: Run) -> TypeGuard[Certifiable]:
-    """Whether the run keeps a feasible point of the dual."""
-    return hasattr(run, "duals")
 
 
 def distances(models: Floats, others: Floats) -> Floats:
