@@ -1,6 +1,5 @@
 """Averaged SGD under Push-Sum, against a transcription in numpy and against the optimum that LIBLINEAR finds."""
 
-import copy
 from itertools import pairwise
 
 import numpy as np
@@ -19,7 +18,7 @@ from gadget_svm.core.objective import Objective
 from gadget_svm.core.rows import Rows, Shares
 from gadget_svm.estimator import load_model, save_model
 from gadget_svm.faults import Crash
-from gadget_svm.kernels import ThreadTeam, draw
+from gadget_svm.kernels import draw
 from gadget_svm.kernels.counter_rng import EXAMPLE
 from gadget_svm.kernels.sgd import agree, lap_keys, turn
 from gadget_svm.simulation import LocalRuntime
@@ -232,13 +231,6 @@ def test_the_last_iterate_is_farther_off_than_the_average(toy):
     assert average < last
 
 
-def test_several_classes_are_learned(toy):
-    model = GadgetSVC(3, algorithm="asgd", lam=0.01, random_state=0).fit(toy.X, toy.three)
-    assert model.node_coef_.shape == (3, 3, 5)
-    assert model.converged_
-    assert model.score(toy.X, toy.three) > 0.75
-
-
 def test_one_against_the_rest_is_that_many_binary_machines(toy):
     """At a given step size; "auto" finds one for all outputs together."""
     settings = {"algorithm": AveragedSgd(eta0=0.2), "max_iter": 20, "stopping": None, "random_state": 2, "lam": 0.01}
@@ -248,44 +240,7 @@ def test_one_against_the_rest_is_that_many_binary_machines(toy):
         np.testing.assert_array_equal(run_in_rounds.node_coef_[:, c], alone.node_coef_)
 
 
-def fitted(toy, blocks=1, multi=True, **settings):
-    options = {"random_state": 5, "max_iter": 25, "lam": 0.01, "stopping": None, "n_jobs": 1, "algorithm": "asgd"}
-    model = GadgetSVC(7, engine_options={"blocks": blocks}, **(options | settings))
-    model.fit(toy.X, toy.three if multi else toy.y, sample_weight=np.linspace(0.1, 2, 60))
-    return model.node_coef_, model.node_intercept_, model.node_last_coef_, [r["bytes"] for r in model.history_]
-
-
 FAULTS = [None, "loss=0.3", "delay=2", "bounce=0.3", {"churn": {"leave": 0.2, "join": 0.4}}]
-
-
-@pytest.mark.parametrize("faults", [*FAULTS, [Crash(nodes=[1, 5], at=4, back=11)]], ids=str)
-@pytest.mark.parametrize("multi", [False, True], ids=["binary", "multi-class"])
-def test_blocks_agree_bit_for_bit(toy, multi, faults):
-    alone = fitted(toy, multi=multi, faults=faults)
-    assert np.isfinite(alone[2]).all()
-    assert faults is None or not np.array_equal(alone[0], fitted(toy, multi=multi)[0])  # the fault is felt
-    for blocks in (2, 7):
-        for one, other in zip(alone, fitted(toy, blocks, multi, faults=faults), strict=True):
-            np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.parametrize("gossip", ["push-sum", "diffusion", "pairwise", "running-sum"])
-def test_threads_agree_bit_for_bit(toy, gossip, monkeypatch):
-    monkeypatch.setattr(ThreadTeam, "of", lambda n_jobs: ThreadTeam(n_jobs, worth_sharing=0))
-    one, two = (fitted(toy, algorithm=AveragedSgd(gossip=gossip), n_jobs=jobs) for jobs in (1, 2))
-    for a, b in zip(one, two, strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-def test_a_copied_block_goes_on_alike(toy):
-    network = build("ring", 3)
-    run, block = AveragedSgd().bind(network, LAM, 3.0, sizes=SIZES), block_of(toy, network)
-    LocalRuntime(run, [block]).advance(5)
-    twin = copy.deepcopy(block)
-    for each in (block, twin):
-        LocalRuntime(run, [each], t=5).advance(5)
-    np.testing.assert_array_equal(block.w, twin.w)
-    np.testing.assert_array_equal(block.averages(), twin.averages())
 
 
 @pytest.mark.parametrize(
@@ -347,14 +302,6 @@ def test_bad_settings_say_what_is_right(settings, words):
 def test_without_sizes_it_says_what_is_missing():
     with pytest.raises(ValueError, match="sizes"):
         AveragedSgd().bind(build("ring", 3), LAM, 1.0)
-
-
-def test_there_is_no_leap(toy):
-    network = build("ring", 3)
-    run = AveragedSgd().bind(network, LAM, 1.0, sizes=SIZES)
-    assert not run.supports_fused(block_of(toy, network))
-    with pytest.raises(NotImplementedError, match="iteration"):
-        run.advance_fused(block_of(toy, network), 1)
 
 
 def test_it_is_known_by_name_to_scikit_learn_and_to_model_files(toy, tmp_path):
