@@ -12,7 +12,7 @@ from sklearn.svm import LinearSVC
 
 from gadget_svm import GadgetSVC
 from gadget_svm.algorithms import AveragedSgd, resolve
-from gadget_svm.algorithms.averaged_sgd import lap_length, local_pass, try_sizes
+from gadget_svm.algorithms.averaged_sgd import local_pass, pass_length, tune_eta0
 from gadget_svm.core.block import Block
 from gadget_svm.core.objective import Objective
 from gadget_svm.core.rows import Rows, Shares
@@ -20,7 +20,7 @@ from gadget_svm.estimator import load_model, save_model
 from gadget_svm.faults import Crash
 from gadget_svm.kernels import draw
 from gadget_svm.kernels.counter_rng import EXAMPLE
-from gadget_svm.kernels.sgd import agree, lap_keys, turn
+from gadget_svm.kernels.sgd import average_step_sizes, permutation_keys, permute
 from gadget_svm.simulation import LocalRuntime
 from gadget_svm.topologies import build
 
@@ -43,8 +43,8 @@ def transcript(w, X, y, cost, mine, node, done, count, eta0, power, lam, seed):
     """The steps one by one, every iterate kept: the last of them, and their mean."""
     iterates = []
     for t in range(done, done + count):
-        keys = lap_keys(seed, node, t // len(mine))
-        r = mine[turn(t % len(mine), len(mine), keys)]
+        keys = permutation_keys(seed, node, t // len(mine))
+        r = mine[permute(t % len(mine), len(mine), keys)]
         eta = eta0 / (1 + lam * eta0 * t) ** power
         g = cost[r] * y[r] * X[r] if y[r] * (w @ X[r]) < 1 else 0.0
         w = (w + eta * g) / (1 + lam * eta)
@@ -94,17 +94,17 @@ def test_iterations_are_passes_exact_averages_and_weighted_means(toy, recency):
 
 @given(count=st.integers(1, 300), seed=st.integers(0, 2**32), node=st.integers(0, 10**6), lap=st.integers(0, 2**40))
 def test_everyone_has_one_turn_in_a_pass(count, seed, node, lap):
-    keys = lap_keys(seed, node, lap)
-    assert sorted(turn(place, count, keys) for place in range(count)) == list(range(count))
+    keys = permutation_keys(seed, node, lap)
+    assert sorted(permute(place, count, keys) for place in range(count)) == list(range(count))
 
 
 def test_turns_are_evenly_spread_over_passes():
     """Every row is as likely at every place: 4000 passes of 7, of which each pair expects 571 and a deviation of 22."""
     counts = np.zeros((7, 7))
     for lap in range(4000):
-        keys = lap_keys(3, 1, lap)
+        keys = permutation_keys(3, 1, lap)
         for place in range(7):
-            counts[place, turn(place, 7, keys)] += 1
+            counts[place, permute(place, 7, keys)] += 1
     assert abs(counts - 4000 / 7).max() < 6 * 22
 
 
@@ -115,10 +115,10 @@ def test_rows_of_weight_come_up_as_often_as_they_weigh(toy):
     times = np.ones(60)
     times[3], times[5] = 30.0, 0.25
     rows, counts = rows_of(toy, times=times), np.zeros(60)
-    length = lap_length(rows, 0)
+    length = pass_length(rows, 0)
     assert length == 59  # 28 + 30 + 0.25, rounded up
     for t in range(400 * length):
-        counts[example(rows, 0, 0, t, length, lap_keys(0, 0, t // length), 0)] += 1
+        counts[example(rows, 0, 0, t, length, permutation_keys(0, 0, t // length), 0)] += 1
     assert counts[30:].sum() == 0
     np.testing.assert_allclose(counts[:30] / counts.sum(), times[:30] / times[:30].sum(), rtol=0.15)
 
@@ -133,7 +133,7 @@ def test_weight_and_repetition_are_the_same_bits(toy):
 
 def chosen(rows, lam=1e-3, outputs=1):
     eta0 = np.empty(len(rows.start) - 1)
-    try_sizes(0, len(eta0), 0, outputs, 5, rows, lam, 0, eta0)
+    tune_eta0(0, len(eta0), 0, outputs, 5, rows, lam, 0, eta0)
     return eta0
 
 
@@ -162,7 +162,7 @@ def test_who_has_nothing_to_try_on_has_no_opinion_and_takes_its_neighbours():
     shares = Shares(np.arange(7), np.array([0, 2, 2, 7]), np.empty(0))  # empty rows, no rows, five rows
     eta0 = chosen(Rows.of(X, np.array([0, 1, 0, 1, 0, 1, 0], dtype=np.int32), np.ones(7), shares))
     assert eta0[0] == eta0[1] == 0 < eta0[2]
-    agree(0, 3, np.array([0, 1, 2, 3]), np.array([0, 2, 3, 4]), np.array([4.0, 1.0, 0.0, 0.0]), eta0)
+    average_step_sizes(0, 3, np.array([0, 1, 2, 3]), np.array([0, 2, 3, 4]), np.array([4.0, 1.0, 0.0, 0.0]), eta0)
     assert eta0[0] == 2.0  # took over 4, then met 1 in the middle
     assert eta0[1] == 0.0  # heard only somebody without an opinion
     assert eta0[2] > 0
@@ -319,7 +319,7 @@ def test_a_step_size_is_a_pure_function_of_the_nodes_own_rows(toy):
     rows = rows_of(toy)
     apart = np.empty(1)
     for i in range(3):
-        try_sizes(0, 1, i, 1, 5, rows.of_nodes(i, i + 1), 1e-3, 0, apart)
+        tune_eta0(0, 1, i, 1, 5, rows.of_nodes(i, i + 1), 1e-3, 0, apart)
         assert apart[0] == chosen(rows)[i]
     assert draw(0, 0, 0, EXAMPLE) != draw(0, 1, 0, EXAMPLE)
 
