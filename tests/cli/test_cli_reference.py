@@ -5,13 +5,13 @@ from pathlib import Path
 
 from gadget_svm.cli.reference import MARKER, commands, parameters, reference
 
-PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "command-line.md"
 
 
 def test_the_page_is_up_to_date():
     _, marker, below = PAGE.read_text(encoding="utf-8").partition(MARKER)
     assert marker
-    command = "python -m gadget_svm.cli.reference docs/command-line.md"
+    command = "python -m gadget_svm.cli.reference docs/reference/command-line.md"
     assert below.strip() == reference().strip(), f"an option changed: run {command}"
 
 

@@ -1,6 +1,6 @@
 """The reference of the command line, generated from the commands: `python -m gadget_svm.cli.reference PAGE` writes it.
 
-Owns the Markdown below the marker of docs/command-line.md; what is above it is written by hand.
+Owns the Markdown below the marker of docs/reference/command-line.md; what is above it is written by hand.
 """
 
 import sys
@@ -12,7 +12,7 @@ import typer
 
 from gadget_svm.cli.app import app
 
-MARKER = "<!-- generated below this line: python -m gadget_svm.cli.reference docs/command-line.md -->"
+MARKER = "<!-- generated below this line: python -m gadget_svm.cli.reference docs/reference/command-line.md -->"
 COMPLETION = ("install_completion", "show_completion")
 """Options that typer adds, with help of its own."""
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from gadget_svm.cli.errors import exit_code
 from gadget_svm.cli.tables import say
 from gadget_svm.core.lookup import lookup
 from gadget_svm.reproduction.figures import pyplot
-from gadget_svm.reproduction.page import everything
+from gadget_svm.reproduction.page import write_all
 from gadget_svm.reproduction.reproduce import PARTS, Reproduction
 
 
@@ -36,13 +35,13 @@ def run_reproduction(
                 "none of the paper's data sets is here: name their folder with --data or GADGET_DATA, or get one with, "
                 "for example, `gadget data fetch adult`"
             )
-        with _progress(console, sum(1 for _ in _steps(run, parts))) as (tell, advance):
-            run.tell = tell
-            for step in _steps(run, parts):
+        with _progress(console, sum(1 for _ in run.steps(parts))) as (tell, advance):
+            run.report_progress = tell
+            for step in run.steps(parts):
                 step()
                 advance()
             tell("writing tables and figures")
-            made = everything(run, parts, docs)
+            made = write_all(run, parts, docs)
     except KeyboardInterrupt as error:
         say(console, f"interrupted: what is finished is kept in {out / 'cells'}; the same command goes on from there")
         return exit_code(error)
@@ -56,16 +55,6 @@ def _check_tools(parts: Any) -> None:
         pyplot()
     if {"table2", "table3"} & set(parts) and find_spec("clarabel") is None:
         raise ImportError("SVM-Perf needs a QP solver, clarabel: pip install 'gadget-svm[paper]'")
-
-
-def _steps(run: Reproduction, parts: Any) -> Iterator[Callable[[], Any]]:
-    """Every piece of work, once."""
-    cells = dict.fromkeys(cell for part in parts for cell in run.cells(part))
-    yield from (partial(run.result, cell) for cell in cells)
-    if "table4" in parts:
-        yield from (partial(run.loading, name) for name in run.sets)
-    if "network" in parts:
-        yield from run.network_steps()
 
 
 @contextmanager

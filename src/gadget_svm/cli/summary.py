@@ -12,7 +12,7 @@ from gadget_svm.data import Dataset
 from gadget_svm.estimator import GadgetSVC
 from gadget_svm.estimator.advice import FAR_APART
 from gadget_svm.report.formatting import at_most
-from gadget_svm.report.lost_nodes import lost_nodes, marked
+from gadget_svm.report.lost_nodes import lost_nodes, mark_lost
 from gadget_svm.simulation.stopping import stopping_rule
 
 Summary = dict[str, Any]
@@ -27,7 +27,7 @@ def summarise(
     """Everything about a run but its history; only what JSON can hold. ``about`` describes the data."""
     last = model.history_[-1]
     events = [event for record in model.history_ for event in record.get("events", [])]
-    nodes, average = marked(nodes, average, lost_nodes(events), len(model.node_coef_))
+    nodes, average = mark_lost(nodes, average, lost_nodes(events), len(model.node_coef_))
     summary = {
         "dataset": about,
         "parameters": parameters(order, model),

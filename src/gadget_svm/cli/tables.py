@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from gadget_svm.report.formatting import absences, count, number, percent, size
-from gadget_svm.report.lost_nodes import entry, present
+from gadget_svm.report.formatting import count, describe_losses, number, percent, size
+from gadget_svm.report.lost_nodes import live_nodes, table_entry
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,8 +37,8 @@ def _add(table: Table, name: str, row: Row) -> None:
 def shown_rows(nodes: Sequence[Row], n_nodes: int) -> list[tuple[str, Row]]:
     """The nodes themselves, or the least, mean and greatest of each column."""
     if len(nodes) <= MOST_SHOWN:
-        return [entry(row) for row in nodes]
-    here = present(nodes)
+        return [table_entry(row) for row in nodes]
+    here = live_nodes(nodes)
     kind = " judged" * (len(nodes) < n_nodes) + " not lost" * (len(here) < len(nodes))
     among = f" of {len(here):,}" + (f"{kind} of {n_nodes:,}" if kind else "")
     spans: dict[str, Callable[[Sequence[float]], float]] = {
@@ -68,7 +68,7 @@ def show_training(console: "Console", summary: dict[str, Any], history: Sequence
         f"{summary['messages']:,} messages, {size(summary['bytes'])}, {summary['seconds']:.2f} s of training; "
         f"the nodes differ from their average by at most {100 * (summary['disagreement'] or 0):.3g} % of its length.",
     )
-    if missed := absences(history):
+    if missed := describe_losses(history):
         say(console, missed)
     for hint in summary["hints"]:
         say(console, hint)

@@ -167,8 +167,8 @@ EngineOption = Annotated[
         "--engine-option",
         panel=ENGINE,
         metavar="NAME=VALUE",
-        help="For ray: address, actors, num_cpus, timeout, checkpoint_dir, resume and others, see docs/ray.md; for "
-        "local: blocks. Repeatable.",
+        help="For ray: address, actors, num_cpus, timeout, checkpoint_dir, resume and others, see "
+        "docs/reference/ray.md; for local: blocks. Repeatable.",
     ),
 ]
 RequireAllRows = Annotated[

@@ -114,7 +114,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Where the nodes run: in this process, or in the actors of a Ray cluster, with the same result bit for bit.
     engine_options : dict or None
         For "local": {"blocks": number of blocks the nodes are split over}. For "ray": address, actors, num_cpus,
-        timeout, checkpoint_dir and others, see docs/ray.md.
+        timeout, checkpoint_dir and others, see docs/reference/ray.md.
     faults : str, dict, list or None
         What goes wrong: "loss=0.1", {"loss": 0.1, "delay": 2}, [Crash(nodes=[3], at=100)]. Faults count nodes by
         their position in ``sites_``, from 0.
