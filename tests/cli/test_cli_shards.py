@@ -13,7 +13,7 @@ from gadget_svm.cli import train
 from gadget_svm.cli.app import app
 from gadget_svm.cli.progress import Interruption
 from gadget_svm.cli.train_request import Order
-from gadget_svm.estimator.remote_shards import Shards, pose
+from gadget_svm.estimator.remote_shards import Shards, remote_problem
 
 LAM = 0.05
 QUICK = ("--lam", LAM, "--max-iter", 40, "--stopping", "none")
@@ -319,6 +319,6 @@ def test_a_label_that_actors_have_guessed_is_named_once(tables, tmp_path, caplog
     for name in tables:
         (tmp_path / name).write_text("".join(f"{i},{i % 2}\n" for i in range(10)))
     shards = Shards(tables)
-    pose(SimpleNamespace(names=tables, ask=lambda what, *given: [getattr(shards, what)(*given)]), None, True)
+    remote_problem(SimpleNamespace(names=tables, ask=lambda what, *given: [getattr(shards, what)(*given)]), None, True)
     (said,) = [record.getMessage() for record in caplog.records]
     assert "part-0.csv has no header: its last column, number 1 counted from 0, is taken as the label" in said

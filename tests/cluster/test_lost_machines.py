@@ -158,7 +158,7 @@ class Machines:
             for chain, _ in rules:
                 run(*inside, "-F", chain)
 
-    def fit(self, name, toy, *, kill=(), then=None, actors=HOSTS, timeout=20, **settings):
+    def fit(self, name, toy, *, kill=(), then=None, actors=HOSTS, timeout=8, **settings):
         """A training whose driver stands on the first machine, and what happens in its twentieth iteration; there it
         waits for ``then``, if there is one."""
         order, rows, out = (self.folder / f"{name}.{kind}" for kind in ("order", "npz", "out"))
@@ -205,10 +205,9 @@ def machines():
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.mark.parametrize("algorithm", ["gadget", "auto"])
-def test_several_machines_have_the_simulators_models(toy, machines, algorithm):
-    settings = {"lam": LAM, "random_state": 3, "algorithm": algorithm, "stopping": None, "max_iter": 40}
-    coef, intercept, _ = machines.fit(algorithm, toy, **settings)
+def test_several_machines_have_the_simulators_models(toy, machines):
+    settings = {"lam": LAM, "random_state": 3, "stopping": None, "max_iter": 40}
+    coef, intercept, _ = machines.fit("bits", toy, **settings)
     local = GadgetSVC(**settings).fit(toy.X, toy.y, sites=np.arange(60) % 6)
     np.testing.assert_array_equal(local.node_coef_, coef)
     np.testing.assert_array_equal(local.node_intercept_, intercept)
@@ -216,7 +215,7 @@ def test_several_machines_have_the_simulators_models(toy, machines, algorithm):
 
 @pytest.mark.skipif(shutil.which("iptables") is None, reason="a wall between two machines takes iptables")
 def test_two_machines_that_do_not_reach_each_other(toy, machines):
-    """All actors answer the driver, and mail between two of them does not arrive: one of the two is left behind."""
+    """All actors answer the driver, and messages between two of them do not arrive: one of the two is left out."""
     settings = {"lam": LAM, "random_state": 3, "topology": "complete", "stopping": None, "record_every": 20}
     try:
         with machines.wall(1, 2):
@@ -229,7 +228,7 @@ def test_two_machines_that_do_not_reach_each_other(toy, machines):
             stack.enter_context(machines.wall(1, 2))
 
         found = machines.fit("wall", toy, then=build, timeout=8, max_iter=600, **settings)
-    judge(toy, *found, why="its mail does not arrive")
+    judge(toy, *found, why="its messages do not arrive")
 
 
 def test_a_machine_dies_and_another_is_cut_off(toy, machines):
