@@ -33,7 +33,7 @@ def test_due_by_iterations_since_the_last_attempt(tmp_path: Path) -> None:
 def test_failures_in_a_row_are_warned_of_once(tmp_path: Path) -> None:
     kept = Checkpoints(str(tmp_path), 100)
     kept.note_attempt(100)
-    with pytest.warns(UserWarning, match="iteration 100 could not be written .* resumed from its beginning"):
+    with pytest.warns(UserWarning, match=r"iteration 100 could not be written .* resumed from its beginning"):
         kept.warn_of_failure(SaveFailedError("full"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -79,13 +79,13 @@ def test_an_older_format_is_refused_and_kept(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(json.dumps({"t": 10}))
     (tmp_path / "block-0-2.10.safetensors").write_bytes(b"old")
     assert checkpoints.exists(tmp_path)
-    with pytest.raises(ValueError, match="older format.*version that wrote it, or start without resume"):
+    with pytest.raises(ValueError, match=r"older format.*version that wrote it, or start without resume"):
         checkpoints.require_usable(tmp_path, resume=True)
     Checkpoints(str(tmp_path), 1).prepare(resume=False)
     (former,) = tmp_path.glob("former-*")
     assert sorted(path.name for path in former.iterdir()) == ["block-0-2.10.safetensors", "run.json"]
     write_atomically(tmp_path / checkpoints.RUN_FILE, encode_state(checkpoints.RUN_KIND, 99, {}, {}))
-    with pytest.raises(ValueError, match="has version 99.* or start without resume"):
+    with pytest.raises(ValueError, match=r"has version 99.* or start without resume"):
         checkpoints.read_run(tmp_path)
 
 
@@ -101,7 +101,7 @@ def test_the_block_to_resume_from_is_kept(tmp_path: Path) -> None:
     path = checkpoints.block_file(tmp_path, 0, 2, 7)
     path.write_bytes(path.read_bytes()[:-1])
     for t in (4, 7):
-        with pytest.raises(ValueError, match="cannot be resumed: .*start without resume"):
+        with pytest.raises(ValueError, match=r"cannot be resumed: .*start without resume"):
             checkpoints.load_block(tmp_path, 0, 2, t, "this")
 
 
@@ -128,6 +128,6 @@ def test_what_cannot_be_used_is_refused_before_anything_starts(tmp_path: Path) -
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match=r"checkpoints cannot be written to .*file"):
         checkpoints.require_usable(tmp_path / "file", resume=False)
-    with pytest.raises(FileNotFoundError, match="nothing to resume: .*absent"):
+    with pytest.raises(FileNotFoundError, match=r"nothing to resume: .*absent"):
         checkpoints.require_usable(tmp_path / "absent", resume=True)
     assert not (tmp_path / "absent").exists()

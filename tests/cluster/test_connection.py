@@ -126,7 +126,7 @@ def test_a_cluster_that_hangs(monkeypatch, ray):
     hanging.remote = lambda *_: threading.Event().wait(5)
     ray.remote = lambda _: hanging
     with pytest.raises(TimeoutError, match=r"not register a new actor within 0\.3 s"):
-        there.create(0, "rows")
+        there.create(0)
     there.close()
 
 

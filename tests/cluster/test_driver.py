@@ -94,7 +94,7 @@ def test_push_sum_tells_the_mass_that_is_lost(stage):
 
 def test_diameter_gossip_cannot_go_on(stage):
     algorithm = Gadget(gossip="diffusion", gossip_rounds="diameter", gamma=0.2)
-    with pytest.raises(ClusterError, match="gossip_rounds='diameter' needs every flag .* fixed number of rounds"):
+    with pytest.raises(ClusterError, match=r"gossip_rounds='diameter' needs every flag .* fixed number of rounds"):
         stage.fit({20: lambda: stage.kill(1)}, algorithm=algorithm, max_iter=60)
 
 
@@ -187,7 +187,7 @@ def test_a_restart_that_fails_is_tried_until_it_is_given_up(stage, monkeypatch, 
 
     def other_rows(self):
         found = rows(self)
-        if self is stage.runtime.pool.actors[1].source:
+        if self is stage.runtime.pool.sources[1]:
             tries.append(why)
             if why == "rows absent":
                 raise FileNotFoundError("no shard")
@@ -377,7 +377,7 @@ def test_no_checkpoint_is_made_while_an_actor_is_lost(stage, tmp_path):
         options = {"checkpoint_dir": str(tmp_path / folder), "checkpoint_every": 10}
         if at is None:
             stage.method("save", lambda: stage.kill(1), after=21)
-        with pytest.warns(UserWarning, match="actor 1 is lost.*no more are made. It would be resumed from iteration"):
+        with pytest.warns(UserWarning, match=r"actor 1 is lost.*no more are made. It would be resumed from iteration"):
             stage.fit(at, options=options, max_iter=60)
         assert last_checkpoint(tmp_path / folder) <= 30
         assert_resumes(stage, options, max_iter=40)
@@ -396,7 +396,7 @@ def test_a_checkpoint_that_fails_ends_no_run(stage, tmp_path):
         away.rename(folder)
 
     options = {"checkpoint_dir": str(folder), "checkpoint_every": 10}
-    with pytest.warns(UserWarning, match="could not be written .* resumed from iteration"):
+    with pytest.warns(UserWarning, match=r"could not be written .* resumed from iteration"):
         model = stage.fit({10: hide, 30: show}, options=options, max_iter=50)
     assert {event["event"] for event in events_of(model.history_)} == {"checkpoint failed"}
     assert last_checkpoint(folder) == 50
@@ -427,7 +427,7 @@ def test_a_start_that_fails_saves_nothing(stage, toy, tmp_path, monkeypatch):
 
 def test_a_block_is_saved_by_one_thread_at_a_time(monkeypatch, tmp_path):
     """A driver that was interrupted while a checkpoint is made asks for another at the end, in the same file."""
-    host, busy = Host(None), threading.Lock()
+    host, busy = Host(), threading.Lock()
     host._worker = SimpleNamespace(block=SimpleNamespace(first=0, k=2), state=lambda: ({}, {"t": 7}))
 
     def save_block(*_):
@@ -520,9 +520,7 @@ def test_a_late_start_tells_slow_actors_from_actors_without_a_place(stage, monke
     if not placed:
         monkeypatch.setattr(Actor, "call", lambda actor, *_: Future() if actor is pool.actors[1] else answered())
     settings = SimpleNamespace(timeout=0.2, start_timeout=0.1, num_cpus=1, resources=None, memory=None)
-    cluster = SimpleNamespace(
-        ray=stage.ray, options=settings, cpus=lambda: 2.0, create=lambda *_: Actor(stage.ray, None)
-    )
+    cluster = SimpleNamespace(ray=stage.ray, options=settings, cpus=lambda: 2.0, create=lambda *_: Actor(stage.ray))
     pool = ActorPool(cluster, ["rows"] * 3, print)
     with pytest.raises(TimeoutError, match=rf"^2 of 3 actors were not ready within start_timeout=0.1 s: {said}"):
         pool.wait_started([answered(), Future(), Future()])

@@ -42,12 +42,12 @@ class GetTimeoutError(RayError, TimeoutError):
 class Actor:
     """A host; its methods are called as Ray's are. With ``restarts`` a new host takes the place of one that dies."""
 
-    def __init__(self, ray, source, restarts=False):
-        self.ray, self.source, self.restarts, self.lock = ray, source, restarts, threading.Lock()
+    def __init__(self, ray, restarts=False):
+        self.ray, self.restarts, self.lock = ray, restarts, threading.Lock()
         self.start()
 
     def start(self):
-        self.host, self.dead, self.refs = self.ray.host(self.source), False, set()
+        self.host, self.dead, self.refs = self.ray.host(), False, set()
 
     def __getattr__(self, method):
         return SimpleNamespace(remote=lambda *args: self.call(method, *args))
@@ -144,8 +144,8 @@ class Place:
     def cpus(self):
         return 2.0
 
-    def create(self, index, source):  # noqa: ARG002
-        return Actor(self.ray, source, self.options.restart)
+    def create(self, index):  # noqa: ARG002
+        return Actor(self.ray, self.options.restart)
 
     def close(self):
         pass

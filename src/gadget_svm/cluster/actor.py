@@ -30,7 +30,7 @@ class NotReadyError(RuntimeError):
 
 
 class Source(Protocol):
-    """How an actor gets its rows. It is sent to the actor, which keeps it."""
+    """How an actor gets its rows. It is sent to the actor, which keeps its copy."""
 
     def rows(self) -> Rows:
         """Return the rows of the actor's nodes, as arrays of its own."""
@@ -86,9 +86,10 @@ class Group(NamedTuple):
 class Host:
     """The actor. Several of its methods run at a time, each in a thread."""
 
-    def __init__(self, source: Any, name: str = "") -> None:
+    def __init__(self, name: str = "") -> None:
         """``name``: of an actor on Ray; without one nothing is logged or measured."""
-        self.source, self.name = source, name
+        self.source: Any = None
+        self.name = name
         self.telemetry = RayTelemetry(name) if name else Telemetry()
         self.group = Group(-1, [], [], 0)
         self._worker: Worker | None = None
@@ -112,14 +113,16 @@ class Host:
 
     # start
 
-    def ask(self, method: str, *args: Any) -> Any:
-        """Call a method of the rows' source."""
+    def ask(self, source: Any, method: str, *args: Any) -> Any:
+        """Call a method of the source of rows; the first one that is given is kept."""
+        self.source = source if self.source is None else self.source
         return getattr(self.source, method)(*args)
 
-    def begin(self, spec: ActorSpec, questions: Sequence[Question] = ()) -> ActorReady:
+    def begin(self, source: Any, spec: ActorSpec, questions: Sequence[Question] = ()) -> ActorReady:
         """Make the block. ``questions``: what the source was asked before Ray restarted the actor."""
+        self.source = source if self.source is None else self.source
         for method, *args in questions:
-            self.ask(method, *args)
+            self.ask(source, method, *args)
         block = self._make_block(spec)
         return ActorReady(os.getpid(), row_digests(block.rows) if spec.digest_rows else [])
 

@@ -38,7 +38,8 @@ class ActorPool:
 
     def __init__(self, cluster: Cluster, sources: Sequence[Any], on_loss: Callable[[int, str], None]) -> None:
         self.cluster, self.ray, self.options = cluster, cluster.ray, cluster.options
-        self.actors = [cluster.create(index, self.ray.put(source)) for index, source in enumerate(sources)]
+        self.sources = [self.ray.put(source) for source in sources]
+        self.actors = [cluster.create(index) for index in range(len(sources))]
         self.lost: dict[int, str] = {}  # why
         self._on_loss = on_loss
         self._forgetting: list[Any] = []  # calls that tell others of a loss, and may not have arrived
@@ -102,7 +103,7 @@ class ActorPool:
         end, pause = time.monotonic() + self.options.start_timeout, FIRST_RETRY_S
         failed = dict.fromkeys(self.lost, "")
         while True:
-            calls = {self.actors[index].begin.remote(specs[index], questions): index for index in failed}
+            calls = {self.actors[i].begin.remote(self.sources[i], specs[i], questions): i for i in failed}
             left = max(0.0, end - time.monotonic())
             ready, late = self.ray.wait(list(calls), num_returns=len(calls), timeout=left)
             for ref in ready:

@@ -145,9 +145,7 @@ def read_run(folder: Path) -> dict[str, Any]:
     try:
         return read_state(path, RUN_KIND, VERSION)[1]
     except StateFileError as error:
-        raise ValueError(
-            f"{error}; or start without resume, which keeps its files in a folder former-..."
-        ) from error
+        raise ValueError(f"{error}; or start without resume, which keeps its files in a folder former-...") from error
 
 
 # the driver's part

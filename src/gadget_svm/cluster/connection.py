@@ -225,7 +225,7 @@ class Cluster:
         found = call_within(self.options.timeout, "report the cluster's CPUs", self.ray.cluster_resources)
         return float(found.get("CPU", 0))
 
-    def create(self, index: int, source: Any) -> Any:
+    def create(self, index: int) -> Any:
         """Return a new named actor for a place among the actors. Ray restarts it after a loss if the options say so."""
         options, name = self.options, f"gadget-{self._run}-{index}"
         wishes = {"resources": options.resources, "memory": options.memory, "runtime_env": options.runtime_env}
@@ -233,7 +233,7 @@ class Cluster:
         kind = self.ray.remote(Host).options(
             name=name, num_cpus=options.num_cpus, max_concurrency=8, max_restarts=-1 if options.restart else 0, **given
         )
-        return call_within(options.start_timeout, "register a new actor", lambda: kind.remote(source, name))
+        return call_within(options.start_timeout, "register a new actor", lambda: kind.remote(name))
 
     def close(self) -> None:
         """Undo what was done here: end a local Ray, disconnect, release the checkpoints' folder. Idempotent."""

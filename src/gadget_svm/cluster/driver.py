@@ -66,7 +66,8 @@ class RayRuntime:
     def ask(self, method: str, *args: Any) -> list[Any]:
         """Return what a method of every actor's source of rows returns."""
         self._questions.append((method, *args))
-        return self.pool.wait_started([actor.ask.remote(method, *args) for actor in self.pool.actors])
+        pairs = zip(self.pool.actors, self.pool.sources, strict=True)
+        return self.pool.wait_started([actor.ask.remote(source, method, *args) for actor, source in pairs])
 
     def begin(
         self, run: Run, network: Network, seed: int, sizes: Floats, shape: tuple[int, int], lam: float | None,
@@ -82,8 +83,9 @@ class RayRuntime:
                 memory(first, last) if memory is not None else {}, digest_rows, self._fingerprint,
             )  # fmt: skip
             self._specs.append(self.ray.put(spec))
-        pairs = zip(self.pool.actors, self._specs, strict=True)
-        ready: list[ActorReady] = self.pool.wait_started([actor.begin.remote(spec) for actor, spec in pairs])
+        parts = zip(self.pool.actors, self.pool.sources, self._specs, strict=True)
+        refs = [actor.begin.remote(source, spec) for actor, source, spec in parts]
+        ready: list[ActorReady] = self.pool.wait_started(refs)
         self.pids, self._rows = [each.pid for each in ready], [digest for each in ready for digest in each.row_digests]
         self._began = self.t
         self.checkpoints.prepare(bool(self.options.resume))
@@ -265,7 +267,7 @@ class RayRuntime:
         while self.options.restart and (lost := set(self.pool.lost)) - self._given_up:
             self._restores += 1
             if self._restores > MAX_RESTORES:
-                failed = dict.fromkeys(sorted(lost), f"lost again whenever the group was restored: {MAX_RESTORES} times")
+                failed = dict.fromkeys(sorted(lost), f"lost again in {MAX_RESTORES} restored groups")
             else:
                 failed = self.pool.start_again(self._specs, self._questions, self._admit)
             for index, why in failed.items():
