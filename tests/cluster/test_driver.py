@@ -77,21 +77,6 @@ def test_the_others_reach_their_optimum(stage, toy, way):
     assert stage.runtime.live_mask().tolist() == [node in SURVIVORS for node in range(7)]
 
 
-def test_push_sum_tells_the_mass_that_is_lost(stage):
-    """What is lost and what is there is what was there, 60 rows."""
-    there = []
-
-    def weigh():
-        there.append(stage.runtime.gather("phi")[stage.runtime.live_mask()].sum())
-
-    at = {20: lambda: stage.kill(0, 1), 60: weigh}
-    model = stage.fit(at, algorithm="gadget", max_iter=60)
-    lost = [event.get("mass_lost", 0.0) for event in events_of(model.history_)]
-    assert len(lost) == 2
-    assert sum(lost) > 0
-    assert sum(lost) + there[0] == pytest.approx(60, rel=1e-9)
-
-
 def test_diameter_gossip_cannot_go_on(stage):
     algorithm = Gadget(gossip="diffusion", gossip_rounds="diameter", gamma=0.2)
     with pytest.raises(ClusterError, match=r"gossip_rounds='diameter' needs every flag .* fixed number of rounds"):

@@ -7,42 +7,7 @@ from gadget_svm.cluster.losses import MAX_REASON_LENGTH, LastKnownState, LossLog
 
 def loss_log() -> LossLog:
     """Three actors of two, three and one nodes."""
-    log = LossLog(np.array([0, 2, 5, 6], dtype=np.int64))
-    log.reset_mass(60.0)
-    return log
-
-
-def test_mass_of_several_losses_is_told_with_the_last() -> None:
-    """An actor that is lost while the mass is asked for is measured too."""
-    log, left = loss_log(), [40.0, 15.0]
-
-    def total() -> float:
-        if len(left) == 2:
-            log.lost(2, 12, "no answer")
-        return left.pop(0)
-
-    log.lost(0, 10, "ActorDiedError")
-    log.measure_mass(total)
-    first, last = log.take_events()
-    assert (first.get("mass_lost"), last["mass_lost"], log.mass) == (None, 45.0, 15.0)
-    assert (first["nodes"], last["nodes"], last["iteration"]) == ([0, 1], [5, 5], 12)
-    assert log.take_events() == []
-
-
-def test_mass_is_not_measured_before_there_is_any() -> None:
-    log = loss_log()
-    log.lost(1, 0, "ActorDiedError")
-    log.measure_mass(lambda: 0.0)
-    log.lost(2, 1, "ActorDiedError")
-    log.measure_mass(lambda: 48.0)
-    assert [event.get("mass_lost") for event in log.take_events()] == [None, 12.0]
-
-
-def test_a_group_that_is_restored_misses_no_mass() -> None:
-    log = loss_log()
-    log.lost(1, 4, "no answer")
-    log.reset_mass(60.0)
-    log.measure_mass(lambda: 1 / 0)
+    return LossLog(np.array([0, 2, 5, 6], dtype=np.int64))
 
 
 def test_live_nodes() -> None:

@@ -80,14 +80,10 @@ class ActorPool:
                 f"{start}all of them run, and still read their rows or compile; give them longer with "
                 "engine_options={'start_timeout': ...}, or look for what they wait for in their logs"
             )
-        try:
-            cpus = f"{self.cluster.cpus():g}"
-        except (OSError, self.ray.exceptions.RayError):  # what hinders the start may hinder this
-            cpus = "an unknown number of"
         wishes = {"resources": self.options.resources, "memory": self.options.memory}
         more = ", ".join(f"{name} {wish!r}" for name, wish in wishes.items() if wish)
         return (
-            f"{start}{len(silent)} of {len(pings)} have no place, as the cluster has {cpus} CPUs, and "
+            f"{start}{len(silent)} of {len(pings)} have no place, as the cluster has {self.cluster.cpus():g} CPUs, and "
             f"{len(pings)} actors of {self.options.num_cpus:g} {f'with {more} each ' * bool(more)}were asked for; ask "
             "for fewer with engine_options={'actors': ...}, or wait until the cluster has room"
         )

@@ -125,16 +125,6 @@ def _host_and_port(place: str, address: str, client: bool) -> tuple[str, int]:
     return host, port
 
 
-def _is_same_place(given: str, current: str) -> bool:
-    """True if two addresses lead to one port of one machine; a loopback address is any of this machine's."""
-    (host, _, port), (own, _, own_port) = given.rpartition(":"), current.rpartition(":")
-    try:
-        found = socket.gethostbyname(host)
-        return port == own_port and (found == socket.gethostbyname(own) or found.startswith("127."))
-    except OSError:
-        return given == current
-
-
 class Cluster:
     """A connection to Ray: the one this process has, one by address, or a local Ray that ends with the run.
 
@@ -169,7 +159,7 @@ class Cluster:
         given, current = self.options.address, ""
         with suppress(Exception):  # a client, ray://, has no such address and fails in its own way
             current = str(self.ray.get_runtime_context().gcs_address)
-        if given is not None and given != "auto" and current and not _is_same_place(given, current):
+        if current and given not in (None, "auto", current):
             raise ValueError(
                 f"engine option address is {given!r}, but this process is connected to Ray at {current}, and it can "
                 "have one Ray only: leave address out to use that one, or call ray.shutdown() before"

@@ -21,7 +21,7 @@ from gadget_svm.cluster.actor_pool import ActorPool, AllLostError
 from gadget_svm.cluster.checkpoints import Checkpoints, SaveFailedError, changed_nodes, describe_nodes
 from gadget_svm.cluster.connection import Cluster, ClusterError
 from gadget_svm.cluster.losses import LastKnownState, LossLog
-from gadget_svm.cluster.worker import assemble, failed_certificate, keeps_mass, needs_all_workers
+from gadget_svm.cluster.worker import assemble, failed_certificate, needs_all_workers
 from gadget_svm.core.block import Links
 from gadget_svm.core.network import Network
 from gadget_svm.core.objective import BATCH, Scores
@@ -95,7 +95,6 @@ class RayRuntime:
             self.certificates = about["certificates"]
         group = self._next_group()
         self.pool.wait_started([actor.join.remote(group) for actor in self.pool.actors])
-        self.log.reset_mass(float(sizes.sum()))
         self._consistent = True
 
     def _next_group(self) -> Group:
@@ -124,7 +123,6 @@ class RayRuntime:
             raise
         self._recover()
         self._restores = 0
-        self._measure_mass()
         if self.checkpoints.is_due(self.t) and not self.pool.lost:
             self._save()
 
@@ -184,7 +182,6 @@ class RayRuntime:
 
     def events(self) -> list[dict[str, Any]]:
         """Return the losses, returns and failed checkpoints since the last call."""
-        self._measure_mass()
         return self.log.take_events()
 
     def evaluate(self, models: Floats, lam: float) -> Scores:
@@ -306,18 +303,7 @@ class RayRuntime:
             self.log.restarted(index, self.t, None if group.checkpoint is None else group.t)
         if self.t > group.t:
             self.pool.ask_all("advance", self.t - group.t)
-        self.log.reset_mass(self._total_mass() or float(self.live_row_weights().sum()))
         self._consistent = consistent
-
-    def _total_mass(self) -> float:
-        if not keeps_mass(self.run):
-            return 0.0
-        return float(sum(part.sum() for part in self.pool.ask_all("values", "phi").values()))
-
-    def _measure_mass(self) -> None:
-        """Note what mass went with lost actors."""
-        if keeps_mass(self.run):
-            self.log.measure_mass(lambda: float(sum(part.sum() for part in self._ask_all("values", "phi").values())))
 
     def _why_all_lost(self) -> str:
         text = f"all actors are lost, the last by {self.log.last_reason}"

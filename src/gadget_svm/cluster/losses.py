@@ -1,6 +1,6 @@
-"""What the driver knows of lost actors: events for the history, Push-Sum's mass, and their nodes' last known state."""
+"""What the driver knows of lost actors: events for the history, and their nodes' last known state."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,16 +18,14 @@ class LossLog:
     def __init__(self, bounds: Ints) -> None:
         self.bounds = bounds
         self.lost_since: dict[int, int] = {}  # nodes that are lost, and the iteration of the loss
-        self.mass = 0.0  # Push-Sum's, of the nodes that are live
         self.last_reason = "no answer"
         self._events: list[dict[str, Any]] = []
-        self._unmeasured: list[dict[str, Any]] = []  # losses whose mass is not known yet
 
     def lost(self, index: int, t: int, why: str) -> None:
         """Note that an actor is lost."""
         for node in self._nodes(index):
             self.lost_since.setdefault(node, t)
-        self._unmeasured.append(self._add("lost", index, t, why=why))
+        self._add("lost", index, t, why=why)
         self.last_reason = why
 
     def restarted(self, index: int, t: int, since: int | None) -> None:
@@ -43,26 +41,7 @@ class LossLog:
 
     def checkpoint_failed(self, t: int, why: str) -> None:
         """Note that a checkpoint could not be written."""
-        nodes = [0, int(self.bounds[-1]) - 1]
-        self._events.append(
-            {"event": "checkpoint failed", "actor": None, "nodes": nodes, "iteration": t, "why": _line(why)}
-        )
-
-    def reset_mass(self, mass: float) -> None:
-        """Note that the group starts with this mass: what was lost before is back."""
-        self.mass, self._unmeasured = mass, []
-
-    def measure_mass(self, total: Callable[[], float]) -> None:
-        """Note what mass went with the losses since the last measurement, with the last of them."""
-        last = None
-        while self._unmeasured:  # to ask for the total may lose another actor
-            last, self._unmeasured = self._unmeasured[-1], []
-            now = total()
-            if not now:  # nodes have no mass before their first iteration
-                self._unmeasured.insert(0, last)
-                return
-        if last is not None:
-            last["mass_lost"], self.mass = self.mass - now, now
+        self._add("checkpoint failed", None, t, why=why)
 
     def take_events(self) -> list[dict[str, Any]]:
         """Return the events since the last call."""
@@ -78,17 +57,11 @@ class LossLog:
     def _nodes(self, index: int) -> range:
         return range(int(self.bounds[index]), int(self.bounds[index + 1]))
 
-    def _add(self, event: str, index: int, t: int, **more: Any) -> dict[str, Any]:
-        nodes = self._nodes(index)
+    def _add(self, event: str, index: int | None, t: int, **more: Any) -> None:
+        nodes = range(int(self.bounds[-1])) if index is None else self._nodes(index)
         if "why" in more:
-            more["why"] = _line(more["why"])
-        entry = {"event": event, "actor": index, "nodes": [nodes[0], nodes[-1]], "iteration": t, **more}
-        self._events.append(entry)
-        return entry
-
-
-def _line(text: str) -> str:
-    return " ".join(text.split())[:MAX_REASON_LENGTH]
+            more["why"] = " ".join(more["why"].split())[:MAX_REASON_LENGTH]
+        self._events.append({"event": event, "actor": index, "nodes": [nodes[0], nodes[-1]], "iteration": t, **more})
 
 
 class LastKnownState:

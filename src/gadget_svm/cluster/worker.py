@@ -19,7 +19,7 @@ from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, MessageBatch
 from gadget_svm.core.objective import Objective, Scores
 from gadget_svm.core.types import Flags, Floats, Ints
-from gadget_svm.gossip import Diffusion, PushSum, Round
+from gadget_svm.gossip import Round
 from gadget_svm.kernels.dual import multiplicity
 from gadget_svm.simulation.channel import padded
 from gadget_svm.simulation.engine import PATIENCE, UNCERTIFIABLE, LocalRuntime, certifiable
@@ -319,12 +319,6 @@ def has_mass(run: Run) -> bool:
     """True if a message that is lost takes mass with it, which its sender then rather keeps."""
     protocol = getattr(run, "protocol", None)
     return protocol is not None and not protocol.loss_proof
-
-
-def keeps_mass(run: Run) -> bool:
-    """True if phi is Push-Sum's mass, in rows, whose sum over all nodes is the same in every iteration."""
-    protocol = getattr(run, "protocol", None)
-    return isinstance(protocol, PushSum | Diffusion) and bool(getattr(run, "persist", False))
 
 
 def needs_all_workers(run: Run) -> bool:
