@@ -254,7 +254,7 @@ def test_ctrl_c_keeps_the_models(parts, monkeypatch):
 @pytest.fixture(scope="module")
 def cluster():
     """Ray once for the tests here."""
-    from ray_kit import own_ray
+    from support.ray_kit import own_ray
 
     with own_ray():
         yield
@@ -292,7 +292,7 @@ def test_actors_read_the_shards_to_the_same_bits(toy, parts, tmp_path, monkeypat
 @pytest.mark.usefixtures("cluster")
 def test_actors_read_by_uri_and_a_run_is_resumed(tables, tmp_path, monkeypatch):
     """Ctrl-C keeps the models, and from the checkpoint the same command goes on to the bits of a whole run."""
-    from web_kit import Web
+    from support.web_server import Web
 
     told = ("--label", "truth", "--positive", "2", "--lam", LAM)
     saved = (*RAY, "--engine-option", f"checkpoint_dir={tmp_path / 'saved'}")

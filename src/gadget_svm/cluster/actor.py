@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -141,7 +142,8 @@ class Host:
         block.exchanges = memory.pop("exchanges", 0)
         for name, value in memory.items():
             getattr(block, name)[:] = value
-        worker = Worker(spec.index, np.array(spec.bounds), spec.run, block, self._post, lam=spec.lam)
+        post = partial(self._post, self.group)
+        worker = Worker(spec.index, np.array(spec.bounds), spec.run, block, post, lam=spec.lam)
         worker.warm_up()
         self._worker, self._spec, rows = worker, spec, len(block.rows.order)
         self.telemetry.log(f"nodes {first} to {last - 1}, {rows} rows, {spec.threads} threads, process {os.getpid()}")
@@ -162,12 +164,13 @@ class Host:
             self.telemetry.log(f"restored from the checkpoint of iteration {group.t}")
         for index in group.lost:
             worker.forget(index)
+        worker.post = partial(self._post, group)  # a worker that still runs for an earlier group posts to that one
         self.group = group
 
     # the others
 
-    def _post(self, to: int, key: Key, batch: Batch) -> None:
-        self.group.actors[to].receive.remote(self.group.number, self.worker.index, key, batch)
+    def _post(self, group: Group, to: int, key: Key, batch: Batch) -> None:
+        group.actors[to].receive.remote(group.number, self.worker.index, key, batch)
 
     def receive(self, group: int, source: int, key: Key, batch: Batch) -> None:
         """Take in a batch of another actor."""

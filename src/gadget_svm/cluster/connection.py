@@ -35,7 +35,7 @@ LOCAL_RAY_SETTINGS = {
 """Where Ray is started here, batches of up to 512 KiB travel inside the call. Measured between two actors on one busy
 machine, inside the call and through the object store: 300 KB 2.5 and 3.6 ms, 1 MB 6 and 5 ms, 4 MB 16 and 8 ms."""
 QUIET = {"log_to_driver": False, "logging_level": "ERROR"}
-CONNECT_TIMEOUT_S = 30.0
+CONNECT_TIMEOUT_S = 60.0
 SHUTDOWN_TIMEOUT_S = 15.0
 CLIENT_PORT = 10001
 """Of ray:// addresses that name none."""

@@ -299,7 +299,7 @@ class RayRuntime:
         while sorted(self.pool.lost) != group.lost:  # one was lost meanwhile, and others may not know
             group = self._next_group()
             self.pool.ask_all("join", group)
-        for index in returned:
+        for index in sorted(set(returned) - set(self.pool.lost)):
             self.log.restarted(index, self.t, None if group.checkpoint is None else group.t)
         if self.t > group.t:
             self.pool.ask_all("advance", self.t - group.t)
