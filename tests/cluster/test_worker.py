@@ -24,7 +24,7 @@ from gadget_svm.topologies import build
 N, LAM, ITERATIONS = 7, 0.05, 25
 WAYS = {
     "push-sum": Gadget(local_steps=2),
-    "push-sum-anew": Gadget(gossip_rounds=3, persist=False),
+    "push-sum-restarted": Gadget(gossip_rounds=3, persist=False),
     "diffusion": Gadget(gossip="diffusion"),
     "pairwise": Gadget(gossip="pairwise"),
     "running-sum": Gadget(gossip="running-sum"),
@@ -196,7 +196,7 @@ def test_nodes_that_are_cut_off_are_named(toy, way):
 
 
 def test_a_loss_ends_a_certificate_for_all(toy):
-    """Also for one whom the lost worker's last mail has reached, and who waits for another that gave up before."""
+    """Also for a worker that has the lost worker's last messages, and waits for another that gave up before."""
     _, group = both(toy, WAYS["pdmm-all"], 3, topology="complete")
     here, (first, second, last) = np.ones(N, dtype=bool), group.workers
     last.post, last.timeout = (lambda to, key, batch: group._post(2)(to, key, batch) if to == 0 else None), 0.05

@@ -244,7 +244,7 @@ def test_a_server_sends_on_within_the_web_only(toy, tmp_path, status):
 
 
 def test_what_a_server_may_do_wrong(toy, tmp_path):
-    """Nobody there, half a file, no file of a known format: each names the shard."""
+    """No server, half a file, no file of a known format: each names the shard."""
     with Web(tmp_path) as web:
         place = web.url("part-0.svm")
         (tmp_path / "blob").write_bytes(b"\x00\x01\x02")

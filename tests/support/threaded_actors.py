@@ -77,7 +77,7 @@ class Actor:
     def die(self, restarts=None):
         """Its calls fail, and its threads end as soon as they send or wait."""
 
-        def nobody(*_):
+        def fail(*_):
             raise DiedError
 
         with self.lock:
@@ -86,7 +86,7 @@ class Actor:
                 if not ref.done():
                     ref.set_exception(DiedError())
             if (worker := self.host._worker) is not None:
-                worker.post = nobody
+                worker.post = fail
                 with worker._changed:
                     worker.timeout = 0.0
                     worker._changed.notify_all()

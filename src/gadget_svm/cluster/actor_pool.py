@@ -97,7 +97,8 @@ class ActorPool:
         not come back.
         """
         end, pause = time.monotonic() + self.options.start_timeout, FIRST_RETRY_S
-        failed = dict.fromkeys(self.lost, "")
+        room = "has the cluster room and memory for it?"
+        failed = dict.fromkeys(self.lost, room)
         while True:
             calls = {self.actors[i].begin.remote(self.sources[i], specs[i], questions): i for i in failed}
             left = max(0.0, end - time.monotonic())
@@ -109,7 +110,7 @@ class ActorPool:
                 except self.ray.exceptions.RayTaskError as error:
                     failed[index] = f"{type(cause(error)).__name__}: {cause(error)}"
                 except self.ray.exceptions.RayError as error:
-                    failed[index] = f"{describe(error)}: has the cluster room and memory for it?"
+                    failed[index] = f"{room} {describe(error)}"
                 except ValueError as error:
                     failed[index] = str(error)
                 else:
@@ -119,7 +120,7 @@ class ActorPool:
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_RETRY_S)
         limit = f"not there within start_timeout={self.options.start_timeout:g} s"
-        return {index: f"{limit} ({why or 'has the cluster room for it?'})" for index, why in failed.items()}
+        return {index: f"{limit}: {why}" for index, why in failed.items()}
 
     # questions
 
