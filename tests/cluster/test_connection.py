@@ -1,9 +1,12 @@
 """Connections to Ray: options, addresses where no Ray answers, calls that do not return. Ray is never started."""
 
 import atexit
+import signal
 import socket
+import subprocess
 import sys
 import threading
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -112,6 +115,30 @@ def test_a_cluster_that_does_not_answer_at_the_end(monkeypatch, ray):
     with pytest.warns(UserWarning, match="did not disconnect within 0.5 s; the models are complete"):
         there.close()
     there.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_a_local_ray_that_does_not_answer_at_the_end_is_killed(monkeypatch, ray):
+    """Else Ray would crash at the end of this process."""
+    free, children = threading.Event(), []
+
+    def init(_temp_dir, **_):
+        sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
+        children.extend(subprocess.Popen([*sleep, argument]) for argument in (f"--log_dir={_temp_dir}/logs", "other"))
+        threading.Thread(target=lambda: (children[0].wait(), free.set()), daemon=True).start()
+
+    monkeypatch.setattr(connection, "SHUTDOWN_TIMEOUT_S", 5)
+    ray.init, ray.shutdown = init, lambda: free.wait(60)
+    there = cluster()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            there.close()
+        assert children[0].wait(20) == -signal.SIGKILL
+        assert children[1].poll() is None
+    finally:
+        children[1].kill()
+        children[1].wait()
 
 
 def test_a_cluster_that_hangs(monkeypatch, ray):

@@ -175,7 +175,7 @@ class Cluster:
 
     def _connect(self, stack: ExitStack) -> None:
         """Join the cluster at the address, or start a local Ray; the stack undoes it."""
-        options = self.options
+        options, folder = self.options, ""
         address, limit = options.address, options.start_timeout
         if address is not None and address != "local":
             self._warn_of_unused(f"address {address} is that of a cluster")
@@ -185,20 +185,26 @@ class Cluster:
         else:
             scratch = stack.enter_context(Scratch())
             settings: dict[str, Any] = {"object_store_memory": options.object_store_memory}
+            # a folder in one that only this user can open: Ray opens its own to everybody
+            folder = str(options.temp_dir or f"{scratch.path}/r")
             cpus = max(os.cpu_count() or 1, int(np.ceil((options.actors or 1) * options.num_cpus)))
             with _environment(LOCAL_RAY_SETTINGS):  # in this thread: Ray's processes end with the one that starts them
                 self.ray.init(
                     address="local", include_dashboard=False, num_cpus=cpus, _node_ip_address="127.0.0.1",
-                    # a folder in one that only this user can open: Ray opens its own to everybody
-                    _temp_dir=options.temp_dir or f"{scratch.path}/r", **settings, **QUIET,
+                    _temp_dir=folder, **settings, **QUIET,
                 )  # fmt: skip
-        stack.callback(self._leave)
+        stack.callback(self._leave, folder)
 
-    def _leave(self) -> None:
-        """Disconnect. A cluster that does not answer is left with a warning: the models are here already."""
+    def _leave(self, folder: str) -> None:
+        """Disconnect. A cluster that does not answer is left with a warning: the models are here already.
+
+        ``folder``: of a local Ray, whose processes are killed then.
+        """
         try:
             call_within(SHUTDOWN_TIMEOUT_S, "disconnect", self.ray.shutdown)
         except TimeoutError as error:
+            if folder and _kill_children(folder) and _abandoned_call_ends(SHUTDOWN_TIMEOUT_S):
+                return
             warnings.warn(
                 f"{error}; the models are complete, but this process cannot use Ray again: start another", stacklevel=2
             )
@@ -228,6 +234,25 @@ class Cluster:
     def close(self) -> None:
         """Undo what was done here: end a local Ray, disconnect, release the checkpoints' folder. Idempotent."""
         self._stack.close()
+
+
+def _kill_children(folder: str) -> bool:
+    """Kill this process's children with the folder on their command line (on Linux); True if there are any."""
+    found = False
+    for children in Path("/proc/self/task").glob("*/children"):
+        for number in children.read_text(encoding="ascii").split():
+            with suppress(OSError):  # it has just ended
+                if f"{folder}/" in Path("/proc", number, "cmdline").read_text(encoding="utf-8", errors="replace"):
+                    os.kill(int(number), signal.SIGKILL)
+                    found = True
+    return found
+
+
+def _abandoned_call_ends(seconds: float) -> bool:
+    for thread in threading.enumerate():
+        if thread.name == ABANDONED:
+            thread.join(seconds)
+    return not has_abandoned_call()
 
 
 class SigtermGuard:
