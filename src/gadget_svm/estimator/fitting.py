@@ -168,11 +168,11 @@ def _here(problem: Any, plan: Plan, run: Run, team: ThreadTeam, memory: NodeStat
 
 def _on_ray(problem: Any, plan: Plan, run: Run, team: ThreadTeam, memory: NodeState | None) -> "RayRuntime":  # noqa: ARG001
     """The nodes in actors on a Ray cluster, which may have their rows already."""
-    from gadget_svm.cluster import actor, connection, driver
+    from gadget_svm.cluster import actor, connection, driver, options
 
     runtime = getattr(problem, "runtime", None)
     if runtime is None:
-        cluster = connection.Cluster(connection.RayOptions.of(plan.engine_options))
+        cluster = connection.Cluster(options.RayOptions.of(plan.engine_options))
         try:
             bounds = driver.even_bounds(plan.network.n, cluster.actors(plan.network.n))
             sources = [actor.Given(gathered(problem.rows, *pair)) for pair in pairwise(bounds.tolist())]

@@ -315,7 +315,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
             runtime = remote_shards.start_files(remote_shards.shard_names(shards), options, label)
         try:
             settings = self.class_weight, self.fit_intercept, positive, self.multi_class
-            problem, self.classes_, known = remote_shards.pose(runtime, *settings)
+            problem, self.classes_, known = remote_shards.remote_problem(runtime, *settings)
             if agreed is not None:
                 agreed(known)
             self.n_features_in_ = problem.X.shape[1] - bool(self.fit_intercept)
