@@ -22,8 +22,7 @@ from gadget_svm.cli.signals import handled, raise_interrupt
 from gadget_svm.cli.train import require_all_rows
 from gadget_svm.cli.train_request import Order
 from gadget_svm.cluster import checkpoints
-from gadget_svm.cluster.sigterm import SigtermGuard
-from gadget_svm.cluster.timeouts import ClusterError
+from gadget_svm.cluster.connection import ClusterError, SigtermGuard
 from gadget_svm.data.files import DataFileError
 from support.threaded_actors import Stage
 from support.watch import watched

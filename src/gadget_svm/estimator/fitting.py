@@ -214,11 +214,11 @@ def _local_runtime(problem: Any, plan: Plan, run: Run, team: ThreadTeam, state: 
 
 def _ray_runtime(problem: Any, plan: Plan, run: Run, team: ThreadTeam, state: NodeState | None) -> "RayRuntime":  # noqa: ARG001
     """The nodes in actors on a Ray cluster, which may have their rows already."""
-    from gadget_svm.cluster import actor, connection, driver
+    from gadget_svm.cluster import actor, connection, driver, options
 
     runtime = problem.runtime
     if runtime is None:
-        cluster = connection.Cluster(connection.RayOptions.of(plan.engine_options))
+        cluster = connection.Cluster(options.RayOptions.of(plan.engine_options))
         try:
             bounds = driver.even_bounds(plan.network.n, cluster.actors(plan.network.n))
             sources = [actor.Given(gathered(problem.rows, *pair)) for pair in pairwise(bounds.tolist())]

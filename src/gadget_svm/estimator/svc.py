@@ -392,7 +392,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
             runtime = remote_shards.start_files(remote_shards.shard_names(shards), options, label)
         try:
             params = self.class_weight, self.fit_intercept, positive, self.multi_class
-            problem, self.classes_, known = remote_shards.pose(runtime, *params)
+            problem, self.classes_, known = remote_shards.remote_problem(runtime, *params)
             if agreed is not None:
                 agreed(known)
             self.n_features_in_ = problem.X.shape[1] - bool(self.fit_intercept)
