@@ -268,14 +268,14 @@ def test_sigterm_saves_what_the_actors_are_at(toy, tmp_path, monkeypatch):
     stage.ray.waiting = waiting
     with pytest.raises(SystemExit):
         stage.fit(max_iter=100000, options={"checkpoint_dir": str(tmp_path), "checkpoint_every": 20})
-    assert checkpoints.load_run(tmp_path)["t"] == stage.runtime.t > 30
+    assert checkpoints.read_run(tmp_path)["t"] == stage.runtime.t > 30
 
 
 def test_resume_auto_starts_or_continues(toy, tmp_path, monkeypatch):
     stage = Stage(monkeypatch, toy)
     options = {"checkpoint_dir": str(tmp_path), "checkpoint_every": 10, "resume": "auto"}
     stage.fit(max_iter=25, options=options)
-    assert checkpoints.load_run(tmp_path)["t"] == 25
+    assert checkpoints.read_run(tmp_path)["t"] == 25
     model = stage.fit(max_iter=40, options=options)  # the same call: it continues
     assert not [*tmp_path.glob("former-*")]
     assert model.n_iter_ == 40
