@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.common import Table, generated, publish_tables, ratio, runtime_of, say
 from gadget_svm.algorithms import Gadget, Pdmm
-from gadget_svm.cluster import actor, connection
+from gadget_svm.cluster import actor, connection, options
 from gadget_svm.cluster import driver as engine
 from gadget_svm.estimator.fitting import gathered
 from gadget_svm.estimator.problem import Problem, share_rows
@@ -62,7 +62,7 @@ def on_ray(
     problem: Problem, network: Any, run: Any, actors: int, seconds: float, weights: np.ndarray
 ) -> tuple[float, float]:
     """Seconds a round and the part of the mail that leaves its actor; ``weights`` are those after three rounds."""
-    cluster = connection.Cluster(connection.RayOptions(actors=actors, num_cpus=0.5))
+    cluster = connection.Cluster(options.RayOptions(actors=actors, num_cpus=0.5))
     bounds = engine.even_bounds(network.n, actors)
     sources = [actor.Given(gathered(problem.rows, *pair)) for pair in pairwise(bounds.tolist())]
     runtime = engine.RayRuntime(cluster, bounds, sources)
@@ -70,7 +70,7 @@ def on_ray(
         shape = (1, problem.X.shape[1])
         runtime.begin(run, network, 0, problem.shares.sizes, shape, None)
         runtime.advance(3)
-        for index, part in runtime.crew.all("values", "w").items():
+        for index, part in runtime.pool.ask_all("values", "w").items():
             if not np.array_equal(weights[bounds[index] : bounds[index + 1]], part):
                 raise RuntimeError("the actors' weights are not the simulator's")
             del part
@@ -99,9 +99,7 @@ def main(quick: bool = False) -> None:
     )  # fmt: skip
     sizes, numbers, seconds = (QUICK, (1, 2), 0.3) if quick else (SIZES, (1, 2, 4), SECONDS)
     started = time.perf_counter()
-    cluster = connection.Cluster(
-        connection.RayOptions(actors=max(numbers), object_store_memory=2**28 if quick else STORE)
-    )
+    cluster = connection.Cluster(options.RayOptions(actors=max(numbers), object_store_memory=2**28 if quick else STORE))
     start = time.perf_counter() - started
     folder = tempfile.TemporaryDirectory()
     try:

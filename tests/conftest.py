@@ -18,7 +18,14 @@ settings.register_profile("patient", deadline=None)  # the first example may com
 settings.load_profile("patient")
 
 
-HEAVY = ("cluster/", "test_cli_shards", "test_peer_network", "test_demo", "test_leaving")
+HEAVY = (
+    "cluster/test_ray",
+    "cluster/test_lost_machines",
+    "test_cli_shards",
+    "test_peer_network",
+    "test_demo",
+    "test_leaving",
+)
 """Files that start many processes, or wait for peers to learn: one after another, or they starve on a small machine."""
 
 

@@ -16,7 +16,7 @@ from gadget_svm.cli.app import app
 from gadget_svm.cli.progress import Bar, Lines
 from gadget_svm.cli.tables import shown_rows
 from gadget_svm.cli.train_request import Order, engine_options, make_algorithm, share_out, stopping_for, wants_intercept
-from gadget_svm.cluster.timeouts import ClusterError
+from gadget_svm.cluster.connection import ClusterError
 from gadget_svm.faults import make_faults
 
 SRC = Path(__file__).parents[2] / "src"

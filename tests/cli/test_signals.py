@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gadget_svm.cluster.sigterm import SigtermGuard
+from gadget_svm.cluster.timeouts import ClusterError
 from typer.testing import CliRunner
 
 from gadget_svm import GadgetSVC, load_model
@@ -22,9 +24,7 @@ from gadget_svm.cli.signals import handled, raise_interrupt
 from gadget_svm.cli.train import require_all_rows
 from gadget_svm.cli.train_request import Order
 from gadget_svm.cluster import checkpoints
-from gadget_svm.cluster.sigterm import SigtermGuard
-from gadget_svm.cluster.timeouts import ClusterError
-from gadget_svm.data.raw_files import DataFileError
+from gadget_svm.data.files import DataFileError
 from support.threaded_actors import Stage
 
 SRC = Path(__file__).parents[2] / "src"

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -145,20 +144,7 @@ class Machines:
         """Pull the plug of a machine's network."""
         run("ip", "link", "set", f"{self.tag}n{i}", "down")
 
-    @contextmanager
-    def wall(self, i, j):
-        """Nothing passes between two machines, as long as it stands; all others reach both."""
-        rules = [("INPUT", "-s"), ("OUTPUT", "-d")]
-        inside = ["ip", "netns", "exec", f"{self.tag}n{i}", "iptables"]
-        try:
-            for chain, of in rules:
-                run(*inside, "-A", chain, of, f"{self.net}.{j + 1}", "-j", "DROP")
-            yield
-        finally:
-            for chain, _ in rules:
-                run(*inside, "-F", chain)
-
-    def fit(self, name, toy, *, kill=(), then=None, actors=HOSTS, timeout=20, **settings):
+    def fit(self, name, toy, *, kill=(), then=None, actors=HOSTS, timeout=8, **settings):
         """A training whose driver stands on the first machine, and what happens in its twentieth iteration; there it
         waits for ``then``, if there is one."""
         order, rows, out = (self.folder / f"{name}.{kind}" for kind in ("order", "npz", "out"))
@@ -205,31 +191,12 @@ def machines():
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.mark.parametrize("algorithm", ["gadget", "auto"])
-def test_several_machines_have_the_simulators_models(toy, machines, algorithm):
-    settings = {"lam": LAM, "random_state": 3, "algorithm": algorithm, "stopping": None, "max_iter": 40}
-    coef, intercept, _ = machines.fit(algorithm, toy, **settings)
+def test_several_machines_have_the_simulators_models(toy, machines):
+    settings = {"lam": LAM, "random_state": 3, "stopping": None, "max_iter": 40}
+    coef, intercept, _ = machines.fit("bits", toy, **settings)
     local = GadgetSVC(**settings).fit(toy.X, toy.y, sites=np.arange(60) % 6)
     np.testing.assert_array_equal(local.node_coef_, coef)
     np.testing.assert_array_equal(local.node_intercept_, intercept)
-
-
-@pytest.mark.skipif(shutil.which("iptables") is None, reason="a wall between two machines takes iptables")
-def test_two_machines_that_do_not_reach_each_other(toy, machines):
-    """All actors answer the driver, and mail between two of them does not arrive: one of the two is left behind."""
-    settings = {"lam": LAM, "random_state": 3, "topology": "complete", "stopping": None, "record_every": 20}
-    try:
-        with machines.wall(1, 2):
-            pass
-    except subprocess.CalledProcessError as refused:
-        pytest.skip(f"no iptables here: {refused.stderr}")
-    with ExitStack() as stack:
-
-        def build():
-            stack.enter_context(machines.wall(1, 2))
-
-        found = machines.fit("wall", toy, then=build, timeout=8, max_iter=600, **settings)
-    judge(toy, *found, why="its mail does not arrive")
 
 
 def test_a_machine_dies_and_another_is_cut_off(toy, machines):
@@ -240,10 +207,9 @@ def test_a_machine_dies_and_another_is_cut_off(toy, machines):
     judge(toy, *machines.fit("cut", toy, then=lambda: machines.cut(1), actors=2, max_iter=600, **settings))
 
 
-def judge(toy, coef, intercept, history, why=""):
+def judge(toy, coef, intercept, history):
     (event,) = [event for record in history for event in record.get("events", [])]
     assert event["event"] == "lost"
-    assert why in event["why"]
     first, last = event["nodes"]
     here = [i for i in range(6) if not first <= i <= last]
     rows = np.isin(np.arange(60) % 6, here)

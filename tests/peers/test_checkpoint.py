@@ -674,8 +674,7 @@ def test_the_death_of_its_holder_releases_the_lock(tmp_path):
         child.kill()
         child.wait()
         child.stdout.close()
-    with Lock.acquire(tmp_path):
-        assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
+    Lock.acquire(tmp_path).release()
 
 
 def test_taking_the_lock_removes_what_killed_writers_left_and_nothing_else(tmp_path):
@@ -691,13 +690,6 @@ def test_taking_the_lock_removes_what_killed_writers_left_and_nothing_else(tmp_p
         ["lock", "notes.part", "state.0", "state.1.damaged", "state.abc.part"]
     )
     assert got(tmp_path) == 1
-
-
-def test_a_lock_file_with_nonsense_in_it_still_locks(tmp_path):
-    with Lock.acquire(tmp_path):
-        (tmp_path / "lock").write_bytes(b"\xff" * 100)
-        with pytest.raises(CheckpointError, match="in use by another process"):
-            Lock.acquire(tmp_path)
 
 
 def test_a_reader_beside_a_writer_always_sees_a_whole_state(tmp_path):

@@ -14,7 +14,6 @@ from sklearn.datasets import dump_svmlight_file
 from gadget_svm import GadgetSVC
 from gadget_svm.cluster.driver import RayRuntime
 
-ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'gadget-svm[ray]'")
 LAM = 0.05
 SITES = np.arange(60) % 7
 
@@ -22,11 +21,12 @@ SITES = np.arange(60) % 7
 @contextmanager
 def own_ray():
     """Ray on loopback, in a folder with a short name, as sockets in it have long ones."""
+    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'gadget-svm[ray]'")
     folder = tempfile.mkdtemp(prefix="r")
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     for attempt in range(3):
         try:
-            ray.init(
+            context = ray.init(
                 address="local", num_cpus=4, include_dashboard=False, object_store_memory=150 * 2**20,
                 _temp_dir=folder, _node_ip_address="127.0.0.1", log_to_driver=False, logging_level="ERROR",
             )  # fmt: skip
@@ -36,7 +36,7 @@ def own_ray():
             if attempt == 2 or "timed out" not in str(error):
                 raise
     try:
-        yield
+        yield context
     finally:
         ray.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
@@ -64,7 +64,8 @@ def network(**settings):
     """Seven nodes on three actors; what is not said otherwise."""
     options = {"actors": 3, "timeout": 20, **settings.pop("options", {})}
     given = {"topology": "complete", "lam": LAM, "random_state": 5, "stopping": None, "record_every": 10, **settings}
-    return GadgetSVC(given.pop("n_nodes", 7), engine="ray", engine_options=options, **given)
+    engine = given.pop("engine", "ray")
+    return GadgetSVC(7, engine=engine, engine_options=options if engine == "ray" else None, **given)
 
 
 def observed(toy, model, observe):
@@ -72,12 +73,20 @@ def observed(toy, model, observe):
     return model.fit_observed(toy.X, toy.y, sites=SITES, observe=lambda record, mean: observe(record))  # noqa: ARG005
 
 
-def happened(model):
-    return events_of(model.history_)
-
-
 def events_of(history):
     return [event for record in history for event in record.get("events", [])]
+
+
+def excess(toy, model, rows, nodes):
+    """The objective of the worst of these nodes above the optimum of these rows, as a part of it."""
+    best = GadgetSVC(1, lam=LAM, random_state=0, stopping="gap", tol=1e-4).fit(toy.X[rows], toy.y[rows])
+
+    def objective(w, b):
+        y = np.where(toy.y[rows] == 1, 1, -1)
+        return LAM / 2 * (w @ w + b * b) + np.maximum(0, 1 - y * (toy.X[rows] @ w + b)).mean()
+
+    worst = max(objective(model.node_coef_[i], model.node_intercept_[i]) for i in nodes)
+    return worst / objective(best.coef_[0], best.intercept_[0]) - 1
 
 
 def files_of(toy, folder, parts=5):
@@ -93,5 +102,5 @@ def files_of(toy, folder, parts=5):
 def until(true, seconds):
     end = time.monotonic() + seconds
     while not true():
-        assert time.monotonic() < end, f"waited {seconds} s in vain"
+        assert time.monotonic() < end, f"not so within {seconds} s"
         time.sleep(0.2)

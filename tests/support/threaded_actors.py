@@ -1,5 +1,5 @@
 """A stand-in for Ray, for tests of the driver: actors are hosts in threads of this process, which die when a test says
-so. What it cannot show is Ray's own behaviour."""
+so and are restarted as Ray restarts them. It cannot show Ray's own behaviour."""
 
 import threading
 import time
@@ -13,6 +13,7 @@ from gadget_svm import GadgetSVC
 from gadget_svm.cluster import checkpoints, connection
 from gadget_svm.cluster.actor import Host
 from gadget_svm.cluster.driver import RayRuntime
+from gadget_svm.estimator import remote_shards
 
 LAM = 0.05
 SITES = np.arange(60) % 7
@@ -39,10 +40,14 @@ class GetTimeoutError(RayError, TimeoutError):
 
 
 class Actor:
-    """A host; its methods are called as Ray's are."""
+    """A host; its methods are called as Ray's are. With ``restarts`` a new host takes the place of one that dies."""
 
-    def __init__(self, ray, source):
-        self.ray, self.host, self.dead, self.refs, self.lock = ray, Host(source), False, set(), threading.Lock()
+    def __init__(self, ray, restarts=False):
+        self.ray, self.restarts, self.lock = ray, restarts, threading.Lock()
+        self.start()
+
+    def start(self):
+        self.host, self.dead, self.refs = self.ray.host(), False, set()
 
     def __getattr__(self, method):
         return SimpleNamespace(remote=lambda *args: self.call(method, *args))
@@ -56,12 +61,12 @@ class Actor:
                 ref.set_exception(DiedError())
                 return ref
             self.refs.add(ref)
-        threading.Thread(target=self.work, args=(ref, method, args), daemon=True).start()
+        threading.Thread(target=self.work, args=(self.host, ref, method, args), daemon=True).start()
         return ref
 
-    def work(self, ref, method, args):
+    def work(self, host, ref, method, args):
         try:
-            found, error = getattr(self.host, method)(*args), None
+            found, error = getattr(host, method)(*args), None
         except BaseException as raised:
             found, error = None, TaskError(raised)
         with self.lock:
@@ -69,10 +74,10 @@ class Actor:
                 ref.set_result(found) if error is None else ref.set_exception(error)
             self.refs.discard(ref)
 
-    def die(self):
+    def die(self, restarts=None):
         """Its calls fail, and its threads end as soon as they send or wait."""
 
-        def nobody(*_):
+        def fail(*_):
             raise DiedError
 
         with self.lock:
@@ -80,28 +85,33 @@ class Actor:
             for ref in self.refs:
                 if not ref.done():
                     ref.set_exception(DiedError())
-        if (worker := self.host.worker) is not None:
-            worker.post = nobody
-            with worker._changed:
-                worker.timeout = 0.0
-                worker._changed.notify_all()
+            if (worker := self.host._worker) is not None:
+                worker.post = fail
+                with worker._changed:
+                    worker.timeout = 0.0
+                    worker._changed.notify_all()
+            if self.restarts if restarts is None else restarts:
+                self.start()
 
 
 class Threads:
-    """What the driver uses of the module ray. ``before(actor, method, args)`` sees every call, ``waiting(refs)`` every
-    wait; ``asked`` are the methods that were called."""
+    """What the driver uses of the module ray.
+
+    ``before(actor, method, args)`` sees every call, ``waiting(refs)`` every wait; ``asked`` are the methods that were
+    called; ``host`` makes an actor's host.
+    """
 
     exceptions = SimpleNamespace(RayError=RayError, RayTaskError=TaskError, GetTimeoutError=GetTimeoutError)
 
     def __init__(self):
-        self.asked = []
+        self.asked, self.host = [], Host
         self.before = self.waiting = lambda *_: None
 
     def put(self, value):
         return value
 
-    def kill(self, actor):
-        actor.die()
+    def kill(self, actor, no_restart=True):
+        actor.die(restarts=not no_restart)
 
     def get(self, refs, timeout):
         if isinstance(refs, list):
@@ -125,14 +135,17 @@ class Place:
 
     def __init__(self, options, ray):
         if options.checkpoint_dir is not None:
-            checkpoints.check(connection.Path(options.checkpoint_dir), options.resume is True)
-        self.options, self.ray = options.decided(), ray
+            checkpoints.require_usable(connection.Path(options.checkpoint_dir), options.resume is True)
+        self.options, self.ray = options.decide_resume(), ray
 
     def actors(self, nodes):
         return min(self.options.actors, nodes)
 
-    def make(self, index, source, seconds=None):  # noqa: ARG002
-        return Actor(self.ray, source)
+    def cpus(self):
+        return 2.0
+
+    def create(self, index):  # noqa: ARG002
+        return Actor(self.ray, self.options.restart)
 
     def close(self):
         pass
@@ -143,7 +156,8 @@ class Stage:
 
     def __init__(self, monkeypatch, toy):
         self.toy, self.ray, self.runtime = toy, Threads(), None
-        monkeypatch.setattr(connection, "Cluster", lambda options: Place(options, self.ray))
+        for module in (connection, remote_shards):
+            monkeypatch.setattr(module, "Cluster", lambda options: Place(options, self.ray))
         begin = RayRuntime.begin
 
         def noted(runtime, *args, **kwargs):
@@ -155,13 +169,8 @@ class Stage:
     def model(self, engine="ray", **settings):
         options = {"actors": 3, "timeout": 20, "start_timeout": 120, **settings.pop("options", {})}
         given = {
-            "topology": "complete",
-            "lam": LAM,
-            "random_state": 5,
-            "stopping": None,
-            "record_every": 10,
-            **settings,
-        }
+            "topology": "complete", "lam": LAM, "random_state": 5, "stopping": None, "record_every": 10, **settings,
+        }  # fmt: skip
         return GadgetSVC(7, engine=engine, engine_options=options if engine == "ray" else None, **given)
 
     def fit(self, at=None, *, engine="ray", **settings):
@@ -176,7 +185,7 @@ class Stage:
 
     def kill(self, *indices):
         for index in indices:
-            self.runtime.crew.actors[index].die()
+            self.runtime.pool.actors[index].die()
 
     def once(self, true, do):
         """Do it at the first call for which ``true(actor, method, args)``."""
@@ -187,3 +196,7 @@ class Stage:
                 do()
 
         self.ray.before = before
+
+    def method(self, name, do, after=0):
+        """Do it when the driver first calls this method of an actor in an iteration from ``after`` on."""
+        self.once(lambda actor, method, args: method == name and self.runtime.t >= after, do)  # noqa: ARG005

@@ -54,6 +54,9 @@ class Run(Protocol):
     def duals(self, block: Block) -> Floats:
         """alpha, outputs x rows of the block, in [0, c_r] for f_i(w) = n_i lam/2 |w|^2 + sum_r c_r hinge_r(w)."""
 
+    def drop(self, block: Block, node: int, other: int) -> None:
+        """Drop the edge of ``node`` to ``other``, which is lost; nothing if edges have no state."""
+
 
 class BaseRun:
     """The base class of runs: no fused iterations, no certificates, and any fault is allowed.
@@ -92,6 +95,9 @@ class BaseRun:
     def advance_fused(self, block: Block, count: int) -> tuple[int, int]:
         """Refused, see `supports_fused`."""
         raise NotImplementedError(f"{type(self).__name__} has no fused iterations: call `iteration`")
+
+    def drop(self, block: Block, node: int, other: int) -> None:
+        """Nothing: edges have no state."""
 
     def counted(self, block: Block) -> Flags:
         """Refused, see ``certifiable``."""

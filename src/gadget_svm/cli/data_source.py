@@ -17,11 +17,9 @@ from gadget_svm.cli.shards import matched_test, read_test
 from gadget_svm.cli.summary import describe_data
 from gadget_svm.cli.train_request import Order, wants_intercept
 from gadget_svm.data import Dataset
-from gadget_svm.data.catalog import against_rest
-from gadget_svm.data.paper_datasets import Parts
-from gadget_svm.data.raw_files import Raw
+from gadget_svm.data.tables import RawTable, TrainTest
 from gadget_svm.estimator import GadgetSVC
-from gadget_svm.estimator.shard_uris import shown
+from gadget_svm.estimator.shard_uris import display_name
 from gadget_svm.estimator.shards import Agreed, stack_shards
 from gadget_svm.estimator.validation import CHOOSE, lam_of, require_classes
 from gadget_svm.peers.scale import Scale
@@ -76,7 +74,7 @@ class Pooled:
         """Scale the rows as ordered."""
         require_classes(data.y, CHOOSE)
         scale = scale_for(order.scale, data, wants_intercept(order))
-        return cls(scaled(data, scale), sites, tuple(map(shown, order.shards)), scale)
+        return cls(scaled(data, scale), sites, tuple(map(display_name, order.shards)), scale)
 
     @property
     def lam(self) -> float | None:
@@ -103,7 +101,7 @@ class Remote:
     """Shards that actors read, one a node; of their rows nothing comes here but counts and labels."""
 
     order: Order
-    test: Raw | None
+    test: RawTable | None
     lam: float | None = None
 
     @property
@@ -124,14 +122,13 @@ class Remote:
 
     def _known(self, agreed: Agreed, model: GadgetSVC) -> Known:
         none = csr_matrix((0, agreed.features))
-        parts = Parts(none, agreed.labels, *matched_test(self.order, self.test, agreed))
-        parts = against_rest(parts, self.order.positive)
-        data = Dataset(self.order.data, *parts, None, "read by the actors")
+        parts = TrainTest(none, agreed.labels, *matched_test(self.order, self.test, agreed))
+        data = Dataset(self.order.data, *parts.binarized(self.order.positive), None, "read by the actors")
         settings = model.fit_intercept, model.n_jobs, model.multi_class
         judge = Outsider.of(data, lam_of(model, int(agreed.rows.sum())), *settings)
         about = describe_data(data) | {
             "rows": int(agreed.rows.sum()),
-            "shards": [shown(shard) for shard in self.order.shards],
+            "shards": [display_name(shard) for shard in self.order.shards],
         }
         return Known(about, judge, sizes=agreed.rows, columns=agreed.columns)
 
@@ -142,8 +139,8 @@ def shards_of(order: Order) -> Source:
     if order.engine == "ray":
         return Remote(order, test)
     stack = stack_shards(order.shards, order.label, order.format)
-    parts = Parts(stack.X, stack.y, *matched_test(order, test, stack.agreed()))
+    parts = TrainTest(stack.X, stack.y, *matched_test(order, test, stack.agreed()))
     first, last = order.shards[0], order.shards[-1]
-    note = f"read from {shown(first)} to {shown(last)}"
-    data = Dataset(order.data, *against_rest(parts, order.positive), None, note, stack.columns)
+    note = f"read from {display_name(first)} to {display_name(last)}"
+    data = Dataset(order.data, *parts.binarized(order.positive), None, note, stack.columns)
     return Pooled.of(order, data, stack.sites)

@@ -14,7 +14,7 @@ from gadget_svm.cli.train_request import Order
 from gadget_svm.core.lookup import lookup
 from gadget_svm.core.temp_folders import Scratch
 from gadget_svm.data.formats import FORMATS
-from gadget_svm.data.uris import Place, join, place_of, scheme_of, try_to_write, write
+from gadget_svm.data.uris import Location, check_writable, join, parse_location, scheme_of, write_file
 
 MODEL, HISTORY, SUMMARY = "model.safetensors", "history.jsonl", "summary.json"
 
@@ -23,7 +23,7 @@ def check_targets(order: Order) -> None:
     """Fail now, and not after an hour of training, where something could not be written."""
     require_lasting(order.out, "--out")
     require_lasting(order.report, "--report")
-    read = [place_of(place) for place in (order.shards or [order.data])] + [order.test]
+    read = [parse_location(place) for place in (order.shards or [order.data])] + [order.test]
     require_other(order.report, "--report", *read)
     if order.out is not None:
         for name in (MODEL, HISTORY, SUMMARY):
@@ -45,7 +45,7 @@ def check_format(name: str | None) -> None:
             lookup("format", name, FORMATS)
 
 
-def require_lasting(target: Place | None, option: str) -> None:
+def require_lasting(target: Location | None, option: str) -> None:
     """Refuse a URI of this process's own memory: what is written there is lost when the command ends."""
     if isinstance(target, str) and scheme_of(target) == "memory":
         raise ValueError(
@@ -53,12 +53,12 @@ def require_lasting(target: Place | None, option: str) -> None:
         )
 
 
-def require_writable(target: Place, option: str) -> None:
+def require_writable(target: Location, option: str) -> None:
     """Looks without leaving a trace: a folder is made when there is something to put in it."""
     if not isinstance(target, Path):
         try:
             with naming(option):
-                try_to_write(target)
+                check_writable(target)
         except OSError as error:
             raise OSError(f"{option}: {error}") from error
         return
@@ -69,7 +69,7 @@ def require_writable(target: Place, option: str) -> None:
         raise PermissionError(f"{option}: {nearest} may not be written to: name another place")
 
 
-def require_other(target: Place | None, option: str, *read: Place | None) -> None:
+def require_other(target: Location | None, option: str, *read: Location | None) -> None:
     """Refuse to write over a file that this command reads."""
     if isinstance(target, Path) and any(isinstance(p, Path) and p.resolve() == target.resolve() for p in read):
         raise ValueError(f"{option} {target} is also what this command reads, and would be lost: name another file")
@@ -90,13 +90,13 @@ def from_stdin(place: str) -> Iterator[str]:
         yield str(path)
 
 
-def write_history(folder: Place, history: Iterable[dict[str, Any]]) -> None:
+def write_history(folder: Location, history: Iterable[dict[str, Any]]) -> None:
     """One record per line."""
     lines = [json.dumps(record, allow_nan=False) + "\n" for record in history]
-    write(join(folder, HISTORY), "".join(lines).encode())
+    write_file(join(folder, HISTORY), "".join(lines).encode())
 
 
-def write_summary(folder: Place, summary: dict[str, Any]) -> None:
+def write_summary(folder: Location, summary: dict[str, Any]) -> None:
     """The run in one JSON object."""
     text = json.dumps(summary, allow_nan=False, indent=2)
-    write(join(folder, SUMMARY), f"{text}\n".encode())
+    write_file(join(folder, SUMMARY), f"{text}\n".encode())

@@ -18,12 +18,11 @@ from gadget_svm.cli.output_files import (
     require_writable,
 )
 from gadget_svm.data import load_dataset
-from gadget_svm.data.catalog import against_rest
-from gadget_svm.data.dataset_table import ENTRIES
-from gadget_svm.data.formats import agree, named, note_label, read_raw, read_unlabelled
-from gadget_svm.data.paper_datasets import Parts
-from gadget_svm.data.raw_files import plain_name
-from gadget_svm.data.uris import Place, join, place_of, shown, write
+from gadget_svm.data.catalog import ENTRIES
+from gadget_svm.data.files import without_compression_suffix
+from gadget_svm.data.formats import align_tables, read_raw, read_unlabelled, warn_guessed_label
+from gadget_svm.data.tables import binarize_labels
+from gadget_svm.data.uris import Location, display_name, join, parse_location, write_file
 from gadget_svm.estimator import GadgetSVC, load_model
 from gadget_svm.report.formatting import percent
 
@@ -60,9 +59,9 @@ def run_prediction(
     check_format(format)
     require_lasting(out, "--out")
     if out is not None and out != "-":
-        require_other(place_of(out), "--out", place_of(data), model_file(path))
+        require_other(parse_location(out), "--out", parse_location(data), model_file(path))
         if data != "-":  # else when they are read
-            require_writable(place_of(out), "--out")
+            require_writable(parse_location(out), "--out")
     if data == "-":
         with from_stdin(data) as spooled:
             run_prediction(path, spooled, node, out, label, no_label, positive, zero_based, data_dir, format, as_json)
@@ -75,7 +74,7 @@ def run_prediction(
         rows = Rows(*read_unlabelled(data, format=format))
     if rows.guessed is not None and positive is None and rows.y is not None:
         require_known(data, model, rows.y)
-    note_label(named(data), rows.guessed)
+    warn_guessed_label(display_name(data), rows.guessed)
     X = rows.X
     if hasattr(model, "feature_names_in_"):
         X = in_order(X, data, rows.columns, model.feature_names_in_.tolist())
@@ -104,7 +103,7 @@ def as_object(
         "accuracy": None if y is None or len(strange) == classes else share_right(answers, y),
         "unknown_labels": strange,
     }
-    return about | ({"predictions": answers.tolist()} if out is None else {"out": shown(place_of(out))})
+    return about | ({"predictions": answers.tolist()} if out is None else {"out": display_name(parse_location(out))})
 
 
 def site_called(model: GadgetSVC, node: str) -> Any:
@@ -115,9 +114,9 @@ def site_called(model: GadgetSVC, node: str) -> Any:
     return int(node) if node.isdecimal() else node
 
 
-def model_file(given: str) -> Place:
+def model_file(given: str) -> Location:
     """The file itself, or the one in a folder; of a URI the ending tells which it is."""
-    place = place_of(given)
+    place = parse_location(given)
     folder = place.is_dir() if isinstance(place, Path) else not place.partition("?")[0].endswith(".safetensors")
     return join(place, MODEL) if folder else place
 
@@ -146,14 +145,13 @@ def load_rows(
         chosen: dict[str, Any] = {} if positive is None else {"positive": positive}
         known = load_dataset(data, label=label, data_dir=data_dir, **chosen)
         return Rows(known.X_test, None, None if no_label else known.y_test)
-    if isinstance(place := place_of(data), Path) and not place.is_file():
+    if isinstance(place := parse_location(data), Path) and not place.is_file():
         load_dataset(data)  # which knows the sentence for a name or file that is not there
     if no_label:
         return Rows(*read_unlabelled(data, zero_based=zero_based, format=format))
     raw = read_raw(data, label, format)
-    [(X, y)] = agree([named(data)], [raw], None, zero_based)
-    parts = against_rest(Parts(X, y, None, None), positive)
-    return Rows(parts.X, raw.columns, parts.y, raw.label, raw.guessed)
+    [(X, y)] = align_tables([display_name(data)], [raw], None, zero_based)
+    return Rows(X, raw.columns, binarize_labels(y, positive), raw.label, raw.guessed)
 
 
 def lacks_label(rows: Rows, name: str, model: GadgetSVC, format: str | None = None) -> bool:
@@ -170,7 +168,7 @@ def writes_every_column(name: str, format: str | None = None) -> bool:
     """Whether a file's width is that of its rows; svmlight leaves out features that do not occur."""
     if format is not None:
         return format != "svmlight"
-    return name not in ENTRIES and plain_name(Path(named(name))).suffix.lower() in FIXED_WIDTH
+    return name not in ENTRIES and without_compression_suffix(Path(display_name(name))).suffix.lower() in FIXED_WIDTH
 
 
 def in_order(X: Any, name: str, columns: tuple[str, ...] | None, wanted: list[str]) -> Any:
@@ -235,4 +233,4 @@ def write_answers(out: str, answers: NDArray[Any]) -> None:
     if out == "-":
         sys.stdout.write(text)
     else:
-        write(place_of(out), text.encode())
+        write_file(parse_location(out), text.encode())

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from gadget_svm.cli.train_request import Order
-from gadget_svm.data.dataset_table import ENTRIES
-from gadget_svm.data.formats import agree, named, read_raw
-from gadget_svm.data.raw_files import Raw
-from gadget_svm.estimator.shard_uris import scheme_of, shard_names, shown
+from gadget_svm.data.catalog import ENTRIES
+from gadget_svm.data.formats import align_tables, read_raw
+from gadget_svm.data.tables import RawTable
+from gadget_svm.estimator.shard_uris import display_name, scheme_of, shard_names
 from gadget_svm.estimator.shards import Agreed
 
 
@@ -49,8 +49,8 @@ def check_place(place: str) -> None:
     if scheme := scheme_of(place):
         if "*" in urlsplit(place).path:
             raise ValueError(
-                f"{shown(place)} is a pattern, and no shell knows the files behind {scheme}://: name each of them; "
-                "part-{0..9}.svm means ten names"
+                f"{display_name(place)} is a pattern, and no shell knows the files behind {scheme}://: name each of "
+                "them; part-{0..9}.svm means ten names"
             )
         return
     path = Path(place)
@@ -69,22 +69,26 @@ def _require_distinct(shards: tuple[str, ...]) -> None:
     for shard, name in zip(shards, shard_names(shards), strict=True):
         place = name if scheme_of(name) else str(Path(name).resolve())  # a file: URI may name a link
         if place in seen:
-            both = shown(shard) if shard == seen[place] else f"{shown(seen[place])}, also as {shown(shard)},"
+            both = (
+                display_name(shard)
+                if shard == seen[place]
+                else f"{display_name(seen[place])}, also as {display_name(shard)},"
+            )
             raise ValueError(f"{both} is given twice, and every node has rows of its own: leave one out")
         seen[place] = shard
 
 
-def read_test(order: Order) -> Raw | None:
+def read_test(order: Order) -> RawTable | None:
     """The test rows as they are in their file."""
     return None if order.test is None else read_raw(order.test, order.label, order.format)
 
 
-def matched_test(order: Order, test: Raw | None, agreed: Agreed) -> tuple[csr_matrix | None, NDArray[Any] | None]:
+def matched_test(order: Order, test: RawTable | None, agreed: Agreed) -> tuple[csr_matrix | None, NDArray[Any] | None]:
     """Test rows as wide as the shards and numbered like them. A feature that no shard has is left out: no model weighs
     it."""
     if test is None or order.test is None:
         return None, None
-    like = Raw(csr_matrix((1, agreed.features)), np.zeros(1), agreed.columns)
-    places = [named(order.shards[0]), named(order.test)]
-    X, y = agree(places, [like, test], None, agreed.zero_based)[1]
+    like = RawTable(csr_matrix((1, agreed.features)), np.zeros(1), agreed.columns)
+    places = [display_name(order.shards[0]), display_name(order.test)]
+    X, y = align_tables(places, [like, test], None, agreed.zero_based)[1]
     return csr_matrix(X[:, : agreed.features]), y

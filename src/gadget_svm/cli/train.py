@@ -26,8 +26,8 @@ from gadget_svm.cli.tables import say, show_training
 from gadget_svm.cli.train_checks import check_order
 from gadget_svm.cli.train_request import Order, make_model, share_out, with_nodes
 from gadget_svm.data import Dataset, load_dataset
-from gadget_svm.data.dataset_table import ENTRIES
-from gadget_svm.data.uris import join, shown
+from gadget_svm.data.catalog import ENTRIES
+from gadget_svm.data.uris import display_name, join
 from gadget_svm.estimator import GadgetSVC, save_model
 from gadget_svm.faults import make_faults
 from gadget_svm.report.lost_nodes import lost_nodes
@@ -125,7 +125,7 @@ def find(order: Order, aside: Console) -> Source:
         return shards_of(order)
     if order.data not in ENTRIES:
         check_place(order.data)
-    say(aside, f"reading {as_stdin(shown(order.data))}")
+    say(aside, f"reading {as_stdin(display_name(order.data))}")
     data = load(order, aside)
     return Pooled.of(order, data, share_out(order, data.y))
 
@@ -202,13 +202,17 @@ def show(order: Order, trained: Trained, aside: Console) -> None:
     if trained.model.stopped_by_ == "interrupted":
         say(aside, interrupted(order, trained.model.n_iter_, trained.exit_code))
     elif order.out is not None:
-        say(aside, f"The model is in {shown(join(order.out, MODEL))}.")
+        say(aside, f"The model is in {display_name(join(order.out, MODEL))}.")
     if order.report is not None:
-        say(aside, f"The report is {shown(order.report)}.")
+        say(aside, f"The report is {display_name(order.report)}.")
 
 
 def interrupted(order: Order, n_iter: int, code: int) -> str:
     """What is left after Ctrl-C or SIGTERM."""
     what = "terminated" if code == TERMINATED else "interrupted"
-    kept = "not kept, as no --out DIR was given" if order.out is None else f"kept in {shown(join(order.out, MODEL))}"
+    kept = (
+        "not kept, as no --out DIR was given"
+        if order.out is None
+        else f"kept in {display_name(join(order.out, MODEL))}"
+    )
     return f"{what} at iteration {n_iter:,}: the models so far are {kept}"

@@ -18,7 +18,7 @@ from gadget_svm.cli.train_request import (
     wanted_settings,
 )
 from gadget_svm.core.lookup import lookup
-from gadget_svm.data.raw_files import require_file
+from gadget_svm.data.files import require_file
 from gadget_svm.estimator.problem import checked_nodes
 from gadget_svm.estimator.svc import SEEDS
 from gadget_svm.estimator.validation import ENGINES, check_parameters

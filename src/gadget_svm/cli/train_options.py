@@ -17,10 +17,12 @@ def _option(*names: str, panel: str, help: str, metavar: str | None = None) -> t
 
 def local_path(param: typer.CallbackParam, given: Path | None) -> Path | None:
     """Refuse a URI where only a local path can be used: it would be taken for a folder of that name."""
-    from gadget_svm.data.uris import local_only
+    from gadget_svm.data.uris import require_local_path
 
     name = param.opts[0] if param.opts[0].startswith("-") else "this argument"
-    return None if given is None else local_only(given, f"{name} takes a local path: mount it, or copy it first")
+    return (
+        None if given is None else require_local_path(given, f"{name} takes a local path: mount it, or copy it first")
+    )
 
 
 def whole_seed(given: int) -> int:

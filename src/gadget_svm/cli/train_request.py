@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gadget_svm.algorithms import Algorithm
-    from gadget_svm.data.uris import Place
+    from gadget_svm.data.uris import Location
     from gadget_svm.estimator import GadgetSVC
 
 SETTINGS = {
@@ -37,7 +37,7 @@ class Order:
     """The options of one training, as given: None where the user said nothing."""
 
     data: str  # a named data set or a file; or what the shards are called together
-    test: "Place | None" = None
+    test: "Location | None" = None
     positive: str | None = None
     label: str | None = None
     format: str | None = None
@@ -73,8 +73,8 @@ class Order:
     drop: float | None = None
     fault: list[str] | None = None
     json: bool = False
-    out: "Place | None" = None
-    report: "Place | None" = None
+    out: "Location | None" = None
+    report: "Location | None" = None
     record_every: int | None = None
     quiet: bool = False
     require_all_rows: bool = False
@@ -83,11 +83,11 @@ class Order:
     @classmethod
     def of(cls, data: list[str], test: str | None = None, **options: Any) -> "Order":
         """As typed: one name or file is data to be dealt out; several are shards, as is one URI that actors read."""
-        from gadget_svm.data.uris import place_of, scheme_of
+        from gadget_svm.data.uris import parse_location, scheme_of
 
         data = [place for given in data for place in expanded(given)]
         places = {"test": test, "out": options.get("out"), "report": options.get("report")}
-        options |= {name: None if given is None else place_of(given) for name, given in places.items()}
+        options |= {name: None if given is None else parse_location(given) for name, given in places.items()}
         if len(data) == 1 and (not scheme_of(data[0]) or options.get("engine") != "ray"):
             return cls(data[0], **options)
         return cls(f"{len(data):,} shard{'s' * (len(data) > 1)}", shards=tuple(data), **options)
@@ -242,7 +242,7 @@ def lam_for(order: Order, data: HasLam) -> float:
 
 def wants_intercept(order: Order) -> bool:
     """As told; else not for the paper's data sets, since the paper has no bias."""
-    from gadget_svm.data.dataset_table import ENTRIES
+    from gadget_svm.data.catalog import ENTRIES
 
     if order.intercept is not None:
         return order.intercept

@@ -1,32 +1,40 @@
-"""What runs inside an actor: one block of nodes with its rows, driven by a `Worker`. Knows handles of other actors.
+"""An actor: one block of nodes with its rows, driven by a `Worker`, and handles of the other actors.
 
-Imports no Ray: an actor is this class wrapped by whoever makes it. `ray_telemetry` writes its logs and metrics.
+Imports no Ray: `Cluster.create` wraps `Host` as an actor. Telemetry writes its logs and metrics.
 """
 
 import os
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from gadget_svm.algorithms.base import Run
-from gadget_svm.cluster import checkpoints
-from gadget_svm.cluster.row_digests import digests
-from gadget_svm.cluster.telemetry import NoTelemetry, RayTelemetry, Telemetry
-from gadget_svm.cluster.worker import Batch, Finding, Key, Worker
+from gadget_svm.cluster.checkpoints import SaveResult, load_block, row_digests, save_block
+from gadget_svm.cluster.telemetry import RayTelemetry, Telemetry
+from gadget_svm.cluster.worker import Batch, CertificatePart, Key, Worker
 from gadget_svm.core.block import Block, Links
 from gadget_svm.core.rows import Rows
 from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.kernels import ThreadTeam
 
+Question = tuple[Any, ...]
+"""A method of the rows' source and its arguments."""
+
+
+class NotReadyError(RuntimeError):
+    """The actor has no block: Ray has restarted it, so what the one before it held is lost."""
+
 
 class Source(Protocol):
-    """How an actor comes by its rows. It is sent to the actor, which keeps it."""
+    """How an actor gets its rows. It is sent to the actor, which keeps its copy."""
 
     def rows(self) -> Rows:
-        """The rows of the actor's nodes, as arrays of its own."""
+        """Return the rows of the actor's nodes, as arrays of its own."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +44,14 @@ class Given:
     given: Rows
 
     def rows(self) -> Rows:
-        """Copies: what came through Ray cannot be written, and kernels would be compiled a second time for it."""
+        """Return copies: arrays that came through Ray are read-only, and kernels would be compiled again for them."""
         copies: tuple[Any, ...] = tuple(np.array(part) if isinstance(part, np.ndarray) else part for part in self.given)
         return Rows(*copies)
 
 
 @dataclass(frozen=True)
-class Charge:
-    """What an actor is to do, beside its rows."""
+class ActorSpec:
+    """What an actor needs beside its rows to make its block."""
 
     index: int
     bounds: Ints
@@ -54,169 +62,174 @@ class Charge:
     seed: int
     lam: float | None
     threads: int
-    memory: dict[str, Any] = field(default_factory=dict)  # arrays of the block to begin with
-    digest: bool = False  # whether to say what its rows are
+    memory: dict[str, Any] = field(default_factory=dict)  # arrays of the block at the start
+    digest_rows: bool = False
     fingerprint: str = ""  # of the run, for its checkpoints
 
 
-class Begun(NamedTuple):
-    """What an actor says when its block is there."""
+class ActorReady(NamedTuple):
+    """What an actor reports when its block is made."""
 
     pid: int
-    digests: list[str]  # of every node's rows, where they were asked for
+    row_digests: list[str]  # of every node's rows, if asked for
 
 
-class Saved(NamedTuple):
-    """What an actor says of its checkpoint."""
+class Group(NamedTuple):
+    """The actors that learn together from iteration ``t`` on."""
 
-    t: int  # the iteration its block is of
-    why: str = ""  # it could not be written
+    number: int  # messages of an earlier group are dropped
+    actors: list[Any]
+    lost: list[int]
+    t: int
+    checkpoint: str | None = None  # the folder to restore blocks of iteration t from
 
 
 class Host:
-    """The actor: a worker, and the others' handles. Several of its methods run at a time."""
+    """The actor. Several of its methods run at a time, each in a thread."""
 
-    def __init__(self, source: Any, name: str = "") -> None:
-        """``name``: of an actor of Ray's; without one nothing is logged or measured."""
-        self.source, self.name = source, name
-        self.telemetry: Telemetry = RayTelemetry(name) if name else NoTelemetry()
-        self.worker: Any = None
-        self.fingerprint = ""
-        self.others: list[Any] = []
-        self._saving = threading.Lock()  # who asks may be interrupted, and ask again
+    def __init__(self, name: str = "") -> None:
+        """``name``: of an actor on Ray; without one nothing is logged or measured."""
+        self.source: Any = None
+        self.name = name
+        self.telemetry = RayTelemetry(name) if name else Telemetry()
+        self.group = Group(-1, [], [], 0)
+        self._worker: Worker | None = None
+        self._spec: ActorSpec | None = None
+        self._saving = threading.Lock()  # a driver that was interrupted while one is written asks for another
 
     def __repr__(self) -> str:
-        """The name by which Ray's logs call it."""
+        """Return the name, which Ray's logs show."""
         return self.name or type(self).__name__
 
+    @property
+    def worker(self) -> Worker:
+        """The worker, once the actor has its block."""
+        if self._worker is None:
+            raise NotReadyError("the actor was restarted")
+        return self._worker
+
     def ping(self) -> int:
-        """Say that the actor runs; returns its process number."""
+        """Return the process number, to show that the actor runs."""
         return os.getpid()
 
-    def ask(self, method: str, *args: Any) -> Any:
-        """Something of the rows' source."""
+    # start
+
+    def ask(self, source: Any, method: str, *args: Any) -> Any:
+        """Call a method of the source of rows; the first one that is given is kept."""
+        self.source = source if self.source is None else self.source
         return getattr(self.source, method)(*args)
 
-    def take_over(self, questions: list[tuple[Any, ...]], charge: Charge) -> Begun:
-        """All that the one before was asked of its rows, in that order, then `begin`. Calls of their own might overtake
-        one another."""
+    def begin(self, source: Any, spec: ActorSpec, questions: Sequence[Question] = ()) -> ActorReady:
+        """Make the block. ``questions``: what the source was asked before Ray restarted the actor."""
+        self.source = source if self.source is None else self.source
         for method, *args in questions:
-            self.ask(method, *args)
-        return self.begin(charge)
+            self.ask(source, method, *args)
+        block = self._make_block(spec)
+        return ActorReady(os.getpid(), row_digests(block.rows) if spec.digest_rows else [])
 
-    def begin(self, charge: Charge) -> Begun:
-        """Make the block."""
-        first, last = (int(bound) for bound in charge.bounds[charge.index : charge.index + 2])
-        self.fingerprint = charge.fingerprint
-        (K, F), k = charge.shape, last - first
-        links = Links(*(np.array(part) for part in charge.links))
+    def _make_block(self, spec: ActorSpec) -> Block:
+        """Make the block as it is at the start of the run, and its worker."""
+        first, last = (int(bound) for bound in spec.bounds[spec.index : spec.index + 2])
+        (K, F), k = spec.shape, last - first
+        links = Links(*(np.array(part) for part in spec.links))
         width = K * F
         block = Block(
-            first, charge.seed, np.array(charge.n), links, self.source.rows(), np.zeros((k, K, F)),
+            first, spec.seed, np.array(spec.n), links, self.source.rows(), np.zeros((k, K, F)),
             np.zeros((k, width)), np.zeros(k), np.zeros((k, width)), np.zeros((k, K, F)), np.zeros(k, dtype=np.int64),
-            np.zeros(k, dtype=np.int64), np.ones(k, dtype=np.bool_), team=ThreadTeam(charge.threads),
+            np.zeros(k, dtype=np.int64), np.ones(k, dtype=np.bool_), team=ThreadTeam(spec.threads),
         )  # fmt: skip
-        memory = dict(charge.memory)
+        memory = dict(spec.memory)
         block.exchanges = memory.pop("exchanges", 0)
         for name, value in memory.items():
             getattr(block, name)[:] = value
-        self.worker = Worker(charge.index, np.array(charge.bounds), charge.run, block, self._post, lam=charge.lam)
-        self.worker.warm_up()
-        rows = len(block.rows.order)
-        self.telemetry.log(f"nodes {first} to {last - 1}, {rows} rows, {charge.threads} threads, process {os.getpid()}")
+        post = partial(self._post, self.group)
+        worker = Worker(spec.index, np.array(spec.bounds), spec.run, block, post, lam=spec.lam)
+        worker.warm_up()
+        self._worker, self._spec, rows = worker, spec, len(block.rows.order)
+        self.telemetry.log(f"nodes {first} to {last - 1}, {rows} rows, {spec.threads} threads, process {os.getpid()}")
         self.telemetry.gauge("gadget_rows", rows)
-        return Begun(os.getpid(), digests(block.rows) if charge.digest else [])
+        return block
 
-    def meet(self, others: list[Any], t: int) -> None:
-        """The handles of all actors."""
-        self.others, self.worker.t = others, t
+    def join(self, group: Group) -> None:
+        """Become part of a group: from its checkpoint, or from the start of the run."""
+        if self._spec is None:
+            raise NotReadyError("the actor was restarted")
+        if self.group.number >= 0:  # it was part of another
+            self._make_block(self._spec)
+        worker, block = self.worker, self.worker.block
+        worker.t = group.t
+        if group.checkpoint is not None:
+            nodes = block.first, block.first + block.k
+            worker.restore(*load_block(Path(group.checkpoint), *nodes, group.t, self._fingerprint))
+            self.telemetry.log(f"restored from the checkpoint of iteration {group.t}")
+        for index in group.lost:
+            worker.forget(index)
+        worker.post = partial(self._post, group)  # a worker that still runs for an earlier group posts to that one
+        self.group = group
 
-    def welcome(self, index: int, handle: Any) -> None:
-        """A new actor in the place of one that was lost."""
-        self.others[index] = handle
-        self.worker.welcome(index)
-        self.telemetry.log(f"actor {index} is replaced")
+    # the others
 
-    def rejoin(self, others: list[Any], t: int, exchanges: int, folder: str | None, saved: int | None) -> None:
-        """Take the place of an actor that was lost, from its checkpoint where there is one."""
-        if folder is not None and saved is not None:
-            self._restore(folder, saved)
-        self.others = others
-        for index, other in enumerate(others):
-            if other is None:
-                self.worker.forget(index)
-        self.worker.start_over(t, exchanges)
-        self.telemetry.log(f"joined at iteration {t} in place of a lost actor")
+    def _post(self, group: Group, to: int, key: Key, batch: Batch) -> None:
+        group.actors[to].receive.remote(group.number, self.worker.index, key, batch)
 
-    def _post(self, to: int, key: Key, batch: Batch) -> None:
-        if (other := self.others[to]) is not None:  # it may be forgotten at any moment
-            other.receive.remote(self.worker.index, key, batch)
-
-    def receive(self, source: int, key: Key, batch: Batch) -> None:
-        """Mail of another actor."""
-        self.worker.receive(source, key, batch)
+    def receive(self, group: int, source: int, key: Key, batch: Batch) -> None:
+        """Take in a batch of another actor."""
+        if group == self.group.number:
+            self.worker.receive(source, key, batch)
 
     def forget(self, index: int) -> None:
-        """An actor is gone. Before the others were met that is no matter for this one: the start ends with an error."""
-        if self.others:
-            self.worker.forget(index)
-            self.others[index] = None
+        """Note that an actor is lost."""
+        if self._worker is not None:
+            self._worker.forget(index)
             self.telemetry.log(f"actor {index} is lost")
 
     def status(self) -> tuple[Key, list[int]]:
-        """How far it is, and whose mail it waits for."""
-        found: tuple[Key, list[int]] = self.worker.whereabouts()
-        return found
+        """Return how far the actor is, and the actors whose batches it waits for."""
+        return self.worker.status()
+
+    # learning
 
     def advance(self, count: int) -> tuple[int, int]:
-        """Iterations; returns the messages sent and their bytes."""
-        messages, nbytes = self.worker.messages, self.worker.nbytes
-        self.worker.advance(count)
-        sent = self.worker.messages - messages, self.worker.nbytes - nbytes
-        self.telemetry.gauge("gadget_iteration", self.worker.t)
+        """Do iterations; return the number of messages sent and their bytes."""
+        worker = self.worker
+        messages, nbytes = worker.messages, worker.nbytes
+        worker.advance(count)
+        sent = worker.messages - messages, worker.nbytes - nbytes
+        self.telemetry.gauge("gadget_iteration", worker.t)
         self.telemetry.count("gadget_messages", sent[0])
         self.telemetry.count("gadget_bytes", sent[1])
         return sent
 
-    def certify(self, owner: int, here: Flags, serial: int) -> Finding:
-        """Its part in a certificate."""
-        found: Finding = self.worker.certify(owner, here, serial)
-        return found
+    def certify(self, owner: int, live: Flags, serial: int) -> CertificatePart:
+        """Take part in a certificate."""
+        return self.worker.certify(owner, live, serial)
 
     def values(self, name: str) -> Any:
-        """An array of the block."""
+        """Return an array of the block."""
         return self.worker.values(name)
 
     def exchanges(self) -> int:
-        """How often the block has sent."""
+        """Return how often the block has sent."""
         return int(self.worker.block.exchanges)
 
     def losses(self, models: Floats) -> tuple[Floats, Floats, float]:
-        """Of models, on its own rows."""
-        found: tuple[Floats, Floats, float] = self.worker.losses(np.array(models))
-        return found
+        """Return the losses of models on the actor's own rows."""
+        return self.worker.losses(np.array(models))
 
-    def save(self, folder: str) -> Saved:
-        """A checkpoint. What a disk does is no error here: only of this one it is known to be about the checkpoint."""
-        block = self.worker.block
-        nodes = (block.first, block.first + block.k)
+    def save(self, folder: str, keep: int) -> SaveResult:
+        """Write the block's checkpoint file. Only here an error is known to be the disk's, so it is returned."""
         with self._saving:
-            arrays, counters = self.worker.state()
+            block, (arrays, counters) = self.worker.block, self.worker.state()
+            about = {**counters, "fingerprint": self._fingerprint}
             try:
-                checkpoints.save_block(Path(folder), *nodes, arrays, counters, self.fingerprint)
+                save_block(Path(folder), block.first, block.first + block.k, arrays, about, keep)
             except OSError as error:
                 self.telemetry.log(f"checkpoint of iteration {counters['t']} failed: {error}")
-                return Saved(counters["t"], str(error))
+                return SaveResult(counters["t"], str(error))
         self.telemetry.log(f"checkpoint of iteration {counters['t']} written")
         self.telemetry.gauge("gadget_checkpoint_iteration", counters["t"])
-        return Saved(counters["t"])
+        return SaveResult(counters["t"])
 
-    def restore(self, folder: str, t: int) -> None:
-        """Go on from a checkpoint, as if nothing had been in between."""
-        self._restore(folder, t)
-
-    def _restore(self, folder: str, t: int) -> None:
-        block = self.worker.block
-        nodes = (block.first, block.first + block.k)
-        self.worker.restore(*checkpoints.load_block(Path(folder), *nodes, t, self.fingerprint))
-        self.telemetry.log(f"restored from the checkpoint of iteration {t}")
+    @property
+    def _fingerprint(self) -> str:
+        return "" if self._spec is None else self._spec.fingerprint

@@ -1,6 +1,6 @@
-"""The actors of a run as the driver knows them: questions to all of them, every wait, and who does not answer.
+"""The actors of a run as its driver sees them: questions to all of them, every wait, and which of them are lost.
 
-Owns the handles. What a loss means for the run is for whoever hears of it.
+Owns the handles and the loss of actors. What a loss means for the run is for `on_loss`.
 """
 
 import re
@@ -9,46 +9,50 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from gadget_svm.cluster.connection import Cluster
-from gadget_svm.cluster.timeouts import ClusterError
+from gadget_svm.cluster.actor import ActorReady, NotReadyError, Question
+from gadget_svm.cluster.connection import Cluster, ClusterError, last_line
 
-HEARING = 5.0
-"""Seconds in which others may end what one of them failed at."""
-MOST_SAID = 300
-"""Letters of Ray's own words in an error of ours."""
-
-
-class AllLost(ClusterError):  # noqa: N818 - what happened
-    """Nobody is left to answer."""
+ERROR_GRACE_S = 5.0
+"""After one actor's error, time for the answers of the others, and for a ping."""
+MAX_REASON_LENGTH = 300
+FIRST_RETRY_S, LONGEST_RETRY_S = 0.5, 10.0
+"""Pauses between attempts to start a restarted actor: they double."""
 
 
-class Crew:
-    """Actors by their number, with None in the place of one that is lost. ``heard(index, why)`` is told of a loss."""
+class AllLostError(ClusterError):
+    """No actor is left to answer."""
 
-    def __init__(self, cluster: Cluster, sources: Sequence[Any], heard: Callable[[int, str], None]) -> None:
+
+class ActorPool:
+    """Actors by number.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Where the actors are created.
+    sources : sequence
+        Each actor's source of rows.
+    on_loss : callable
+        Called with an actor's number and the reason when it is lost.
+    """
+
+    def __init__(self, cluster: Cluster, sources: Sequence[Any], on_loss: Callable[[int, str], None]) -> None:
         self.cluster, self.ray, self.options = cluster, cluster.ray, cluster.options
         self.sources = [self.ray.put(source) for source in sources]
-        self.actors: list[Any] = []
-        self._heard = heard
-        self._telling: list[Any] = []  # calls that tell of a loss, and may not have arrived
-        self._calls: dict[Any, int] = {}  # of a question that is not answered yet
-        self.engage()
-
-    def engage(self) -> None:
-        """New actors in all places."""
-        self.actors = [self.cluster.make(index, source) for index, source in enumerate(self.sources)]
-        self._telling, self._calls = [], {}
+        self.actors = [cluster.create(index) for index in range(len(sources))]
+        self.lost: dict[int, str] = {}  # why
+        self._on_loss = on_loss
+        self._forgetting: list[Any] = []  # calls that tell others of a loss, and may not have arrived
+        self._calls: dict[Any, int] = {}  # of the question that is under way
 
     def live(self) -> list[int]:
-        """Who is here."""
-        return [index for index, actor in enumerate(self.actors) if actor is not None]
+        """Return the numbers of the actors that are not lost."""
+        return [index for index in range(len(self.actors)) if index not in self.lost]
 
-    def lost(self) -> list[int]:
-        """Who is not."""
-        return [index for index, actor in enumerate(self.actors) if actor is None]
+    # start
 
-    def starting(self, refs: list[Any]) -> list[Any]:
-        """All answers, or an error that says what hinders the start."""
+    def wait_started(self, refs: list[Any]) -> list[Any]:
+        """Return all answers, or raise an error that says what hinders the start."""
         _, late = self.ray.wait(refs, num_returns=len(refs), timeout=self.options.start_timeout)
         if late:
             raise TimeoutError(self._why_late(len(late), len(refs)))
@@ -57,7 +61,7 @@ class Crew:
         except self.ray.exceptions.RayTaskError as error:
             raise cause(error) from None
         except self.ray.exceptions.RayError as error:
-            why = said(error)
+            why = describe(error)
             fix = "has its machine memory enough? Try again, or resume"
             if "No module named" in why:
                 fix = (
@@ -67,38 +71,73 @@ class Crew:
             raise ClusterError(f"an actor was lost while all were starting ({why}): {fix}") from None
 
     def _why_late(self, late: int, asked: int) -> str:
-        """Tell actors that have no place in the cluster from actors that run and are slow."""
-        said = f"{late} of {asked} actors were not ready within start_timeout={self.options.start_timeout:g} s: "
-        pings = [self.actors[index].ping.remote() for index in self.live()]
-        _, silent = self.ray.wait(pings, num_returns=len(pings), timeout=min(HEARING, self.options.timeout))
-        if silent:
+        """Distinguish actors that have no place in the cluster from actors that run and are slow."""
+        start = f"{late} of {asked} actors were not ready within start_timeout={self.options.start_timeout:g} s: "
+        pings = [actor.ping.remote() for actor in self.actors]
+        _, silent = self.ray.wait(pings, num_returns=len(pings), timeout=min(ERROR_GRACE_S, self.options.timeout))
+        if not silent:
             return (
-                f"{said}{len(silent)} of {len(pings)} have no place, as the cluster has {self._cpus()} CPUs, and "
-                f"{len(pings)} actors of {self.options.num_cpus:g} {self._wishes()}were asked for; ask for fewer with "
-                "engine_options={'actors': ...}, or wait until the cluster has room"
+                f"{start}all of them run, and still read their rows or compile; give them longer with "
+                "engine_options={'start_timeout': ...}, or look for what they wait for in their logs"
             )
+        wishes = {"resources": self.options.resources, "memory": self.options.memory}
+        more = ", ".join(f"{name} {wish!r}" for name, wish in wishes.items() if wish)
         return (
-            f"{said}all of them run, and still read their rows or compile; give them longer with "
-            "engine_options={'start_timeout': ...}, or look for what they wait for in their logs"
+            f"{start}{len(silent)} of {len(pings)} have no place, as the cluster has {self.cluster.cpus():g} CPUs, and "
+            f"{len(pings)} actors of {self.options.num_cpus:g} {f'with {more} each ' * bool(more)}were asked for; ask "
+            "for fewer with engine_options={'actors': ...}, or wait until the cluster has room"
         )
 
-    def _wishes(self) -> str:
-        wishes = {"resources": self.options.resources, "memory": self.options.memory}
-        said = ", ".join(f"{name} {wish!r}" for name, wish in wishes.items() if wish)
-        return f"with {said} each " if said else ""
+    def start_again(
+        self, specs: Sequence[Any], questions: Sequence[Question], check: Callable[[int, ActorReady], None]
+    ) -> dict[int, str]:
+        """Have the lost actors, which Ray restarts, make their blocks; those that do are lost no more.
 
-    def _cpus(self) -> str:
-        try:
-            return f"{self.cluster.cpus():g}"
-        except (OSError, self.ray.exceptions.RayError):  # what hinders the start may hinder this
-            return "an unknown number of"
+        Tries for ``start_timeout`` seconds. ``check`` raises a ValueError to refuse an actor. Returns why others did
+        not come back.
+        """
+        end, pause = time.monotonic() + self.options.start_timeout, FIRST_RETRY_S
+        room = "has the cluster room and memory for it?"
+        failed = dict.fromkeys(self.lost, room)
+        while True:
+            calls = {self.actors[i].begin.remote(self.sources[i], specs[i], questions): i for i in failed}
+            left = max(0.0, end - time.monotonic())
+            ready, late = self.ray.wait(list(calls), num_returns=len(calls), timeout=left)
+            for ref in ready:
+                index = calls[ref]
+                try:
+                    check(index, self.ray.get(ref, timeout=self.options.timeout))
+                except self.ray.exceptions.RayTaskError as error:
+                    failed[index] = f"{type(cause(error)).__name__}: {cause(error)}"
+                except self.ray.exceptions.RayError as error:
+                    failed[index] = f"{room} {describe(error)}"
+                except ValueError as error:
+                    failed[index] = str(error)
+                else:
+                    del failed[index], self.lost[index]
+            if late or not failed or time.monotonic() + pause > end:
+                break
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_RETRY_S)
+        limit = f"not there within start_timeout={self.options.start_timeout:g} s"
+        return {index: f"{limit}: {why}" for index, why in failed.items()}
 
-    def all(self, method: str, *args: Any) -> dict[int, Any]:
-        """The answers of all actors that are still here at the end, by their number. Every wait has its timeout."""
+    # questions
+
+    def ask_all(self, method: str, *args: Any) -> dict[int, Any]:
+        """Return the answers of all actors that are still there at the end, by number. Every wait has its timeout.
+
+        Raises
+        ------
+        AllLostError
+            No actor is left.
+        Exception
+            What an actor's method raised.
+        """
         self._calls = {}
-        self._settle()
-        for i in self.live():
-            self._calls[getattr(self.actors[i], method).remote(*args)] = i
+        self._wait_forgotten()
+        for index in self.live():
+            self._calls[getattr(self.actors[index], method).remote(*args)] = index
         pending = dict(self._calls)
         answers: dict[int, Any] = {}
         before: dict[int, Any] = {}
@@ -106,56 +145,57 @@ class Crew:
             ready, _ = self.ray.wait(list(pending), num_returns=1, timeout=self.options.timeout / 2)
             for ref in ready:
                 index = pending.pop(ref)
-                if self.actors[index] is not None:
+                if index not in self.lost:
                     try:
                         self._take(ref, index, answers)
                     except Exception:
-                        self._hear_out(list(pending))
+                        self._drain(list(pending))
                         raise
             if not ready:
                 before = self._probe(set(pending.values()), before)
-            pending = {ref: index for ref, index in pending.items() if self.actors[index] is not None}
+            pending = {ref: index for ref, index in pending.items() if index not in self.lost}
         self._calls = {}
         if not self.live():
-            raise AllLost("all actors are lost")
-        return {index: answers[index] for index in sorted(answers) if self.actors[index] is not None}
+            raise AllLostError("all actors are lost")
+        return {index: answers[index] for index in sorted(answers) if index not in self.lost}
 
-    def finished(self, seconds: float) -> dict[int, Any]:
-        """The answers to a question that an interruption broke off; none, unless all who are here give theirs."""
-        calls = {ref: index for ref, index in self._calls.items() if self.actors[index] is not None}
-        if sorted(calls.values()) != self.live():  # not all of them were asked
+    def wait_interrupted(self, seconds: float) -> dict[int, Any]:
+        """Return the answers to a question that an interruption broke off; none unless all live actors answer."""
+        calls = {ref: index for ref, index in self._calls.items() if index not in self.lost}
+        if not calls or sorted(calls.values()) != self.live():  # not all of them were asked
             return {}
-        answers, end = dict[int, Any](), time.monotonic() + seconds
-        while left := [ref for ref, index in calls.items() if index not in answers]:
-            ready, _ = self.ray.wait(left, num_returns=1, timeout=max(0.0, end - time.monotonic()))
-            try:
-                answers |= {calls[ref]: self.ray.get(ref, timeout=self.options.timeout) for ref in ready}
-            except self.ray.exceptions.RayError:
-                return {}
-            if not ready:
-                return {}
-        return answers
+        ready, late = self.ray.wait(list(calls), num_returns=len(calls), timeout=seconds)
+        try:
+            return {} if late else {calls[ref]: self.ray.get(ref, timeout=self.options.timeout) for ref in ready}
+        except self.ray.exceptions.RayError:
+            return {}
 
     def _take(self, ref: Any, index: int, answers: dict[int, Any]) -> None:
         exceptions = self.ray.exceptions
         try:
             answers[index] = self.ray.get(ref, timeout=self.options.timeout)
         except exceptions.RayTaskError as error:
-            raise cause(error) from None
+            if not isinstance(cause(error), NotReadyError):
+                raise cause(error) from None
+            self.lose(index, "it was restarted")
         except (exceptions.RayError, exceptions.GetTimeoutError) as error:
             self.lose(index, type(error).__name__)
 
-    def _hear_out(self, refs: list[Any]) -> None:
-        """One has failed. The others may still be at it, and what nobody asks for Ray would print."""
+    def _drain(self, refs: list[Any]) -> None:
+        """Take the answers of the others after an error: Ray would print errors that are not taken."""
         if refs:
-            ready, _ = self.ray.wait(refs, num_returns=len(refs), timeout=min(HEARING, self.options.timeout / 2))
+            ready, _ = self.ray.wait(refs, num_returns=len(refs), timeout=min(ERROR_GRACE_S, self.options.timeout / 2))
             for ref in ready:
                 with suppress(Exception):
                     self.ray.get(ref, timeout=self.options.timeout)
 
     def _probe(self, pending: set[int], before: dict[int, Any]) -> dict[int, Any]:
-        """Nobody has answered for long. Who does not say what it does is lost; if all wait for one another, one is."""
-        asked = {self.actors[i].status.remote(): i for i in self.live()}
+        """Ask for the status of all, as no answer came for long; return it.
+
+        Actors that do not report it are lost. If all actors with work wait for messages, and have since the probe
+        before, the actor that most wait for is lost.
+        """
+        asked = {self.actors[index].status.remote(): index for index in self.live()}
         ready, silent = self.ray.wait(list(asked), num_returns=len(asked), timeout=self.options.timeout / 2)
         now: dict[int, Any] = {}
         for ref in ready:
@@ -164,56 +204,50 @@ class Crew:
             except self.ray.exceptions.RayError as error:
                 self.lose(asked[ref], type(error).__name__)
         for ref in silent:
-            self.lose(asked[ref], "no answer")
+            self.lose(asked[ref], "no answer", hung=True)
         stuck = [i for i in pending if i in now and now[i][1] and before.get(i) == now[i]]
-        if not silent and len(stuck) == len(pending & set(now)) and stuck:
-            awaited = [other for i in stuck for other in now[i][1] if self.actors[other] is not None]
+        if not silent and stuck and len(stuck) == len(pending & set(now)):
+            awaited = [other for i in stuck for other in now[i][1] if other not in self.lost]
             if awaited:
-                self.lose(max(set(awaited), key=lambda i: (awaited.count(i), i)), "its mail does not arrive")
+                self.lose(max(set(awaited), key=lambda i: (awaited.count(i), i)), "its messages do not arrive", True)
         return now
 
-    def lose(self, index: int, why: str) -> None:
-        """An actor is gone, and the others are told."""
-        actor, self.actors[index] = self.actors[index], None
-        if actor is None:
+    # losses
+
+    def lose(self, index: int, why: str, hung: bool = False) -> None:
+        """Treat an actor as lost, and tell the others. Unless Ray restarts it, or if it hangs, end its process."""
+        if index in self.lost:
             return
-        self.end(actor)
-        self._telling += [self.actors[other].forget.remote(index) for other in self.live()]
-        self._heard(index, why)
+        self.lost[index] = why
+        if hung or not self.options.restart:
+            self._end(index, no_restart=not self.options.restart)
+        self._forgetting += [self.actors[other].forget.remote(index) for other in self.live()]
+        self._on_loss(index, why)
 
-    def _settle(self) -> None:
-        """Wait until the others know who is lost: mail to it would be gone, and it must be known before its heir."""
-        telling, self._telling = self._telling, []
-        if telling:
-            self.ray.wait(telling, num_returns=len(telling), timeout=self.options.timeout / 2)
-
-    def admit(self, index: int, actor: Any) -> None:
-        """A new actor in the place of one that was lost; the others send to it from their next iteration on."""
-        self._settle()
-        refs = [self.actors[i].welcome.remote(index, actor) for i in self.live()]
-        self.actors[index] = actor
+    def _wait_forgotten(self) -> None:
+        """Wait until the others know who is lost: what they send there would be lost too."""
+        refs, self._forgetting = self._forgetting, []
         if refs:
-            self.ray.wait(refs, num_returns=len(refs), timeout=self.options.timeout)
+            self.ray.wait(refs, num_returns=len(refs), timeout=self.options.timeout / 2)
 
-    def end(self, actor: Any) -> None:
-        """Kill it."""
-        with suppress(Exception):  # it may be gone already
-            self.ray.kill(actor)
+    def _end(self, index: int, no_restart: bool) -> None:
+        with suppress(Exception):  # it may have ended already
+            self.ray.kill(self.actors[index], no_restart=no_restart)
 
     def close(self) -> None:
-        """End all of them."""
-        for index in self.live():
-            self.end(self.actors[index])
-        self.actors = [None] * len(self.actors)
+        """End all actors."""
+        for index in range(len(self.actors)):
+            self._end(index, no_restart=True)
+        self.lost = dict.fromkeys(range(len(self.actors)), "the run ended")
 
 
 def cause(error: Any) -> Exception:
-    """What went wrong in an actor, as it would have been raised here."""
+    """Return what an actor's method raised."""
     found = getattr(error, "cause", None)
     return found if isinstance(found, Exception) else RuntimeError(str(error))
 
 
-def said(error: Exception) -> str:
-    """An error of Ray's in a line: of what kind it is and its last words, which tell the cause."""
-    lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", str(error)).splitlines() if line.strip()]
-    return ": ".join([type(error).__name__, *lines[-1:]])[:MOST_SAID]
+def describe(error: Exception) -> str:
+    """Return an error of Ray's in one line: its kind and its last words, which name the cause."""
+    words = last_line(re.sub(r"\x1b\[[0-9;]*m", "", str(error)))
+    return ": ".join([type(error).__name__, *([words] if words else [])])[:MAX_REASON_LENGTH]

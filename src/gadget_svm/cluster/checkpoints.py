@@ -1,122 +1,98 @@
-"""Blocks on disk, so that a run outlives its processes: one file a block and generation, and one that names the last
-complete generation. A half-written file never replaces a good one. Owns the files' names and form."""
+"""Checkpoints of a run on a cluster: one state file per block and iteration, and one that names the last complete set.
 
-import json
+Owns the folder, the files' names and content, when a checkpoint is due, and whether one belongs to this run. A
+checkpoint is always of all actors: while one is lost, none is made.
+"""
+
+import hashlib
 import os
 import tempfile
 import time
-from contextlib import suppress
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+import scipy.sparse as sp
 
-from gadget_svm.core import file_lock
+from gadget_svm.core.file_lock import FileInUseError, lock_file
+from gadget_svm.core.rows import Rows
+from gadget_svm.core.state_file import Arrays, StateFileError, encode_state, read_state, write_atomically
 
-Arrays = dict[str, NDArray[Any]]
-RUN = "run.json"
-KEPT = 2
-"""Generations that are kept: the last complete one, and the one before or the one being written. If some blocks could
-not be written since, the last complete one may be older, and is kept as well."""
+RUN_KIND, BLOCK_KIND, VERSION = "cluster checkpoint", "cluster checkpoint block", 3
+RUN_FILE = "run.safetensors"
+OLDER_RUN_FILE = "run.json"
+"""Of format 2 and before."""
+FILES = ("block-*.safetensors", RUN_FILE, OLDER_RUN_FILE)
+CHECKPOINT_INTERVAL_S = 60.0
+"""A checkpoint is due after so much time, however few the iterations."""
+MAX_NAMED_NODES = 3
+"""More nodes than this are only counted in a message."""
 
 
 class FolderInUseError(ValueError, BlockingIOError):
     """Another process writes its checkpoints to the folder."""
 
 
-def block_file(folder: Path, first: int, last: int, t: int) -> Path:
-    """The file of the nodes first:last after iteration t."""
-    return folder / f"block-{first}-{last}.{t}.safetensors"
+class SaveFailedError(Exception):
+    """A checkpoint could not be written; the run goes on without it."""
 
 
-def save_block(folder: Path, first: int, last: int, arrays: Arrays, counters: dict[str, int], run: str) -> Path:
-    """Write a block's state, and let go of generations before the last two that no run would be resumed from.
+class SaveResult(NamedTuple):
+    """What an actor reports after writing its block."""
 
-    ``run`` says which run it is of, as `load_block` will.
-    """
-    from safetensors.numpy import save
-
-    folder.mkdir(parents=True, exist_ok=True)
-    target = block_file(folder, first, last, counters["t"])
-    tensors = {name: np.ascontiguousarray(value) for name, value in arrays.items()}
-    write(target, save(tensors, metadata={"counters": json.dumps(counters), "run": run}))
-    generations = sorted(folder.glob(f"block-{first}-{last}.*.safetensors"), key=lambda path: int(path.suffixes[0][1:]))
-    spare = [old for old in generations[:-KEPT] if old != target]
-    needed = _needed(folder) if spare else []
-    for old in spare:
-        if int(old.suffixes[0][1:]) not in needed:
-            old.unlink(missing_ok=True)
-    return target
+    t: int
+    problem: str = ""
 
 
-def _needed(folder: Path) -> list[int | None]:
-    """The generations of the last complete checkpoint; none before the first."""
-    try:
-        return list(load_run(folder)["kept"])
-    except FileNotFoundError:
-        return []
+# the folder
 
 
-def load_block(folder: Path, first: int, last: int, t: int, run: str) -> tuple[Arrays, dict[str, int]]:
-    """What `save_block` wrote; a damaged file, or one of another run, is a ValueError that says so."""
-    from safetensors import SafetensorError, safe_open
-
-    path = block_file(folder, first, last, t)
-    try:
-        with safe_open(path, framework="numpy") as file:
-            about = file.metadata() or {}
-            counters = json.loads(about["counters"])
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-    except (SafetensorError, KeyError, json.JSONDecodeError, OSError) as error:
-        raise ValueError(f"the checkpoint {path} is missing or damaged ({error}): start the run anew") from error
-    if about.get("run", run) != run:  # files of before this was noted say nothing
-        raise ValueError(f"the checkpoint {path} is of another run: was it put there by hand? Start the run anew")
-    return arrays, counters
+def exists(folder: Path) -> bool:
+    """True if the folder holds a checkpoint, of whatever format."""
+    return any((folder / name).is_file() for name in (RUN_FILE, OLDER_RUN_FILE))
 
 
-def save_run(folder: Path, about: dict[str, Any]) -> None:
-    """Say which generation is complete, and what run it is of. Written after all its blocks."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write(folder / RUN, json.dumps(about).encode())
-
-
-def check(folder: Path, resume: bool) -> None:
-    """Before anything starts: that there is something to resume, and that something can be written there."""
+def require_usable(folder: Path, resume: bool) -> None:
+    """Check, before anything starts, that there is a checkpoint to resume and that the folder can be written to."""
     if resume:
-        load_run(folder)
+        read_run(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
         raise ValueError(
-            f"checkpoints cannot be written to {folder} ({error.strerror or error}): name a folder that this process "
-            "and all actors may write to as checkpoint_dir"
+            f"checkpoints cannot be written to {folder} ({error.strerror or error}): set checkpoint_dir to a folder "
+            "that this process and all actors may write to"
         ) from error
 
 
-def exists(folder: Path) -> bool:
-    """Whether there is a checkpoint to resume from."""
-    return (folder / RUN).is_file()
-
-
-def hold(folder: Path) -> int | None:
-    """Keep other runs out of the folder until the file that is returned is closed: both would write the same names."""
+@contextmanager
+def hold(folder: Path) -> Iterator[None]:
+    """Keep other runs out of the folder, where its file system has locks: they would write the same names."""
+    lock = None
     try:
-        return file_lock.seize(folder / "lock")
-    except file_lock.InUse as error:
+        lock = lock_file(folder / "lock")
+    except FileInUseError as error:
         raise FolderInUseError(
-            f"{error} has a run under way with the checkpoints in {folder}: wait for it, or name another folder as "
-            "checkpoint_dir, one for each run"
+            f"{error} has a run under way with the checkpoints in {folder}: wait for it, or set checkpoint_dir to "
+            "another folder, one for each run"
         ) from None
-    except OSError:  # a file system without locks
-        return None
+    except OSError:
+        pass
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.release()
 
 
 def set_aside(folder: Path) -> None:
-    """Move what an earlier run left here into a folder of its own: its files would be taken for the new run's."""
-    left = [*folder.glob("block-*.safetensors"), *folder.glob(RUN)]
+    """Move the files of an earlier run into a folder of their own: they would be taken for the new run's."""
+    left = [path for pattern in FILES for path in folder.glob(pattern)]
     if left:
         former = folder / f"former-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
         former.mkdir(exist_ok=True)
@@ -124,41 +100,178 @@ def set_aside(folder: Path) -> None:
             path.replace(former / path.name)
 
 
-def sweep(folder: Path) -> None:
-    """Remove what a process that was killed had begun to write."""
-    for part in (*folder.glob("block-*.part"), *folder.glob(f"{RUN}.part")):
-        part.unlink(missing_ok=True)
+# its files
 
 
-def load_run(folder: Path) -> dict[str, Any]:
-    """What `save_run` said."""
-    path = folder / RUN
+def block_file(folder: Path, first: int, last: int, t: int) -> Path:
+    """Return the path of the block of nodes first:last after iteration t."""
+    return folder / f"block-{first}-{last}.{t}.safetensors"
+
+
+def save_block(folder: Path, first: int, last: int, arrays: Arrays, about: Mapping[str, Any], keep: int) -> None:
+    """Write a block and remove its older files but for that of iteration ``keep``, which a run would resume from."""
+    folder.mkdir(parents=True, exist_ok=True)
+    target = block_file(folder, first, last, about["t"])
+    write_atomically(target, encode_state(BLOCK_KIND, VERSION, arrays, about))
+    for old in folder.glob(f"block-{first}-{last}.*.safetensors"):
+        if old not in (target, block_file(folder, first, last, keep)):
+            old.unlink(missing_ok=True)
+
+
+def load_block(folder: Path, first: int, last: int, t: int, fingerprint: str) -> tuple[Arrays, dict[str, Any]]:
+    """Return what `save_block` wrote; a file that is missing, damaged or of another run is a ValueError."""
+    path = block_file(folder, first, last, t)
+    try:
+        arrays, about = read_state(path, BLOCK_KIND, VERSION)
+    except (FileNotFoundError, StateFileError) as error:
+        raise ValueError(f"the checkpoint cannot be resumed: {error}; start without resume") from error
+    if about["fingerprint"] != fingerprint:
+        raise ValueError(f"the checkpoint {path} is of another run, perhaps put there by hand: start without resume")
+    return arrays, about
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """Return the description of the last complete checkpoint."""
+    path = folder / RUN_FILE
+    if not path.is_file() and (folder / OLDER_RUN_FILE).is_file():
+        raise ValueError(
+            f"the checkpoint in {folder} has an older format, which this version does not read: resume it with the "
+            "version that wrote it, or start without resume, which keeps its files in a folder former-..."
+        )
     if not path.is_file():
         raise FileNotFoundError(
             f"nothing to resume: {path} does not exist; name the folder of the run, or start without resume"
         )
     try:
-        about: dict[str, Any] = json.loads(path.read_bytes())
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is damaged ({error}): start the run anew") from error
-    return about
+        return read_state(path, RUN_KIND, VERSION)[1]
+    except StateFileError as error:
+        raise ValueError(f"{error}; or start without resume, which keeps its files in a folder former-...") from error
 
 
-def write(target: Path, content: bytes) -> None:
-    """All of the content or nothing, also if the machine stops in between."""
-    part = target.with_name(target.name + ".part")
-    try:
-        with part.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(target)
-    except BaseException:
-        with suppress(OSError):  # a disk that is full needs the room; of what failed the other error tells
-            part.unlink(missing_ok=True)
-        raise
-    folder = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+# the driver's part
+
+
+class Checkpoints:
+    """The checkpoints of one run, as its driver keeps them.
+
+    Parameters
+    ----------
+    folder : str or None
+        None makes no checkpoints.
+    every : int
+        Iterations from one to the next.
+    """
+
+    def __init__(self, folder: str | None, every: int) -> None:
+        self.folder, self.every = None if folder is None else Path(folder), every
+        self.last = -1  # the iteration of the last complete one
+        self._tried, self._tried_at, self._failed = 0, time.monotonic(), False
+
+    @property
+    def enabled(self) -> bool:
+        """True if checkpoints are made."""
+        return self.folder is not None
+
+    def prepare(self, resume: bool) -> None:
+        """Remove half-written files; unless the run is resumed, set aside what is in the folder."""
+        if self.folder is not None:
+            for pattern in FILES:
+                for part in self.folder.glob(f"{pattern}.part"):
+                    part.unlink(missing_ok=True)
+            if not resume:
+                set_aside(self.folder)
+
+    def is_due(self, t: int) -> bool:
+        """True if it is time for the next one."""
+        late = t - self._tried >= self.every or time.monotonic() - self._tried_at > CHECKPOINT_INTERVAL_S
+        return self.folder is not None and late
+
+    def note_attempt(self, t: int) -> None:
+        """Note that the checkpoint of iteration t is being made: the next is due some time after it, made or not."""
+        self._tried, self._tried_at = t, time.monotonic()
+
+    def complete(self, saved: Mapping[int, SaveResult], about: Mapping[str, Any]) -> None:
+        """Make the blocks that the actors have written the checkpoint to resume from.
+
+        Raises
+        ------
+        SaveFailedError
+            A block was not written, or is of another iteration.
+        """
+        assert self.folder is not None
+        for index, result in saved.items():
+            if result.problem:
+                raise SaveFailedError(result.problem)
+            if result.t != about["t"]:
+                raise SaveFailedError(f"actor {index} is at iteration {result.t}")
+        try:
+            write_atomically(self.folder / RUN_FILE, encode_state(RUN_KIND, VERSION, {}, about))
+        except OSError as error:
+            raise SaveFailedError(str(error)) from error
+        self.last, self._failed = about["t"], False
+
+    def warn_of_failure(self, problem: SaveFailedError) -> None:
+        """Warn of the first of several failures in a row."""
+        if not self._failed:
+            self._failed = True
+            self.warn(f"the checkpoint of iteration {self._tried} could not be written ({problem}); the run goes on")
+
+    def warn(self, text: str) -> None:
+        """Warn, and say from where the run would be resumed."""
+        where = f"iteration {self.last}" if self.last >= 0 else "its beginning"
+        warnings.warn(f"{text}. It would be resumed from {where}", stacklevel=3)
+
+    def read(self, fingerprint: str, rows: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
+        """Return the description of the checkpoint to resume.
+
+        Raises
+        ------
+        ValueError
+            It is of another run, or of other rows.
+        """
+        assert self.folder is not None
+        about = read_run(self.folder)
+        nodes = changed_nodes(about["rows"], rows) if len(about["rows"]) == len(rows) else []
+        others = f"the rows of {describe_nodes(nodes, names)} are not those the checkpoint in {self.folder} has"
+        if about["fingerprint"] != fingerprint:
+            raise ValueError(
+                f"the checkpoint in {self.folder} is of another run: data, nodes, topology, algorithm, lam, seed and "
+                f"the number of actors, there {about['actors']}, must be the same"
+                + (f"; {others}" if 0 < len(nodes) < len(rows) else "")
+            )
+        if nodes:
+            raise ValueError(f"{others}: put the former rows back, or start without resume")
+        self.last = self._tried = about["t"]
+        return about
+
+
+# digests of rows
+
+
+def row_digests(rows: Rows) -> list[str]:
+    """Return a short digest of every node's rows in their order: features, labels, costs and weights."""
+    width = int(rows.indices.max(initial=-1)) + 1
+    X = sp.csr_matrix((rows.data, rows.indices, rows.indptr), shape=(len(rows.label), width))
+    return [_digest(rows, X, lo, hi) for lo, hi in zip(rows.start[:-1], rows.start[1:], strict=True)]
+
+
+def _digest(rows: Rows, X: sp.csr_matrix, lo: int, hi: int) -> str:
+    own = rows.order[lo:hi]
+    part, digest = X[own], hashlib.blake2b(digest_size=8)
+    for integers in (np.diff(part.indptr), part.indices, rows.label[own], rows.pairs):
+        digest.update(np.ascontiguousarray(integers, dtype=np.int64).tobytes())
+    for reals in (part.data, rows.cost[own], rows.mass[lo:hi]):
+        digest.update(np.ascontiguousarray(reals, dtype=np.float64).tobytes())
+    return digest.hexdigest()
+
+
+def changed_nodes(before: Sequence[str], now: Sequence[str], first: int = 0) -> list[int]:
+    """Return the nodes, numbered from ``first``, whose digests differ."""
+    return [first + i for i, (old, new) in enumerate(zip(before, now, strict=True)) if old != new]
+
+
+def describe_nodes(nodes: Sequence[int], names: Sequence[str]) -> str:
+    """Return such as "node 3 (part-3.svm), node 4 (part-4.svm) and 7 more"; ``names`` are those of the shards."""
+    some = [f"node {node} ({names[node]})" if names else f"node {node}" for node in nodes[:MAX_NAMED_NODES]]
+    more = len(nodes) - len(some)
+    return ", ".join(some) + (f" and {more:,} more" if more else "")

@@ -1,12 +1,14 @@
-"""The same algorithm on a Ray cluster: an actor holds a block of nodes, mail goes from actor to actor.
+"""The driver of a run on Ray: an actor holds a block of nodes, and messages go from actor to actor.
 
-Owns the driver's side of a run: it says how many iterations, hears how many messages, fetches models to be looked at,
-and says what is done when actors are lost. Mail never passes here.
+Owns the runtime that the training loop sees: it says how many iterations, fetches models, makes checkpoints and, after
+a loss, restores the group of actors from the last one. No message and no row passes here.
 """
 
 import hashlib
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,56 +16,58 @@ from numpy.typing import NDArray
 
 from gadget_svm.algorithms.base import Run
 from gadget_svm.algorithms.certificate import Certificate
-from gadget_svm.cluster.actor import Begun, Charge
-from gadget_svm.cluster.actor_pool import AllLost, Crew
-from gadget_svm.cluster.checkpoint_schedule import Saves
-from gadget_svm.cluster.connection import Cluster
-from gadget_svm.cluster.last_known_state import Seen
-from gadget_svm.cluster.loss_log import Account
-from gadget_svm.cluster.restarts import Restarts
-from gadget_svm.cluster.row_digests import changed, named
-from gadget_svm.cluster.timeouts import ClusterError
-from gadget_svm.cluster.worker import assemble, keeps_mass, refused, takes_back
+from gadget_svm.cluster.actor import ActorReady, ActorSpec, Group, Question
+from gadget_svm.cluster.actor_pool import ActorPool, AllLostError
+from gadget_svm.cluster.checkpoints import Checkpoints, SaveFailedError, changed_nodes, describe_nodes
+from gadget_svm.cluster.connection import Cluster, ClusterError
+from gadget_svm.cluster.losses import LastKnownState, LossLog
+from gadget_svm.cluster.worker import assemble, failed_certificate, needs_all_workers
 from gadget_svm.core.block import Links
 from gadget_svm.core.network import Network
 from gadget_svm.core.objective import BATCH, Scores
 from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.simulation.engine import REJOIN_GRACE_ITERATIONS, UNCERTIFIABLE
 
-STAYS_AWAY = "this algorithm cannot take nodes back: use pdmm, or gadget with push-sum"
+MAX_RESTORES = 3
+"""So often in a row the group is restored; actors that are then lost again are left out."""
 
 
 class RayRuntime:
-    """The driver's side: the surface of `LocalRuntime`, over actors.
+    """A runtime over actors: the interface of `LocalRuntime`.
 
-    First actors with their rows; then, when it is known what is to be run, `begin`.
+    Parameters
+    ----------
+    cluster : Cluster
+        The connection to Ray; closed with the runtime.
+    bounds : ndarray
+        Actor ``i`` has the nodes ``bounds[i] : bounds[i + 1]``.
+    sources : sequence of Source
+        Where each actor gets its rows.
     """
 
     def __init__(self, cluster: Cluster, bounds: Ints, sources: Sequence[Any]) -> None:
-        self.cluster, self.ray, self.options = cluster, cluster.ray, cluster.options
-        self.bounds = bounds
-        self.account = Account(bounds)
-        self.saves = Saves(self.options.checkpoint_dir, self.options.checkpoint_every, len(sources))
-        self.crew = Crew(cluster, sources, self._lost)
-        self._restarts = Restarts(self.crew, self._take_over, self._admit, self._not_back)
-        self._asked: list[tuple[Any, ...]] = []  # what to ask of a new actor's rows, too
-        self._charges: list[Any] = []
-        self._seen = Seen(bounds)
-        self._given_up: set[int] = set()
-        self._began_again = -1  # where the run was when all were lost
-        self._whole = False  # whether all blocks are of iteration t, so that they may be saved
-        self._ending = False
+        self.cluster, self.ray, self.options, self.bounds = cluster, cluster.ray, cluster.options, bounds
+        self.log, self._state = LossLog(bounds), LastKnownState(bounds)
+        self.checkpoints = Checkpoints(self.options.checkpoint_dir, self.options.checkpoint_every)
+        self.pool = ActorPool(cluster, sources, self._on_loss)
+        self._questions: list[Question] = []  # a restarted actor's rows are asked them again
+        self._specs: list[Any] = []
+        self._given_up: set[int] = set()  # lost actors that did not come back
+        self._group = self._restores = self._began = 0
+        self._consistent = False  # whether all blocks are of iteration t
+        self._closing = False
         self.t = self.messages = self.nbytes = self.omitted_columns = self.certificates = 0
-        self._rows: list[str] = []  # digests of every node's rows, where they may be needed
+        self._rows: list[str] = []  # digests of every node's rows
         self.pids: list[int] = []
         self.names: list[str] = []  # of shards that the actors read
 
-    # beginning
+    # start
 
     def ask(self, method: str, *args: Any) -> list[Any]:
-        """Something of every actor's rows; what it answered is needed, so a loss is an error here."""
-        self._asked.append((method, *args))
-        return self.crew.starting([actor.ask.remote(method, *args) for actor in self.crew.actors])
+        """Return what a method of every actor's source of rows returns."""
+        self._questions.append((method, *args))
+        pairs = zip(self.pool.actors, self.pool.sources, strict=True)
+        return self.pool.wait_started([actor.ask.remote(source, method, *args) for actor, source in pairs])
 
     def begin(
         self, run: Run, network: Network, seed: int, sizes: Floats, shape: tuple[int, int], lam: float | None,
@@ -71,323 +75,263 @@ class RayRuntime:
     ) -> None:  # fmt: skip
         """Make the blocks, from ``memory(first, last)`` if there is one, or from the checkpoint to be resumed."""
         self.run, self.lam, self._sizes, self.shape = run, lam, sizes, shape
-        self._print = _fingerprint(run, network, seed, sizes, shape, self.bounds)
-        threads, digest = max(1, int(self.options.num_cpus)), self.options.restart or self.options.checkpoint_dir
-        for index, (first, last) in enumerate(zip(self.bounds[:-1].tolist(), self.bounds[1:].tolist(), strict=True)):
-            charge = Charge(
+        self._fingerprint = _fingerprint(run, network, seed, sizes, shape, self.bounds)
+        threads, digest_rows = max(1, int(self.options.num_cpus)), self.options.restart or self.checkpoints.enabled
+        for index, (first, last) in enumerate(pairwise(self.bounds.tolist())):
+            spec = ActorSpec(
                 index, self.bounds, run, Links.of(network, first, last), sizes[first:last], shape, seed, lam, threads,
-                memory(first, last) if memory is not None else {}, bool(digest), self._print,
+                memory(first, last) if memory is not None else {}, digest_rows, self._fingerprint,
             )  # fmt: skip
-            self._charges.append(self.ray.put(charge))
-        begun: list[Begun] = self.crew.starting(
-            [actor.begin.remote(charge) for actor, charge in zip(self.crew.actors, self._charges, strict=True)]
-        )
-        self.pids, self._rows = [each.pid for each in begun], [digest for each in begun for digest in each.digests]
-        resumed = bool(self.options.resume)
-        self.saves.start(resumed)
+            self._specs.append(self.ray.put(spec))
+        parts = zip(self.pool.actors, self.pool.sources, self._specs, strict=True)
+        refs = [actor.begin.remote(source, spec) for actor, source, spec in parts]
+        ready: list[ActorReady] = self.pool.wait_started(refs)
+        self.pids, self._rows = [each.pid for each in ready], [digest for each in ready for digest in each.row_digests]
         self._began = self.t
-        self._set_out(resumed)
-        self._whole = True
+        self.checkpoints.prepare(bool(self.options.resume))
+        if self.options.resume:
+            about = self.checkpoints.read(self._fingerprint, self._rows, self.names)
+            self.t, self.messages, self.nbytes = about["t"], about["messages"], about["nbytes"]
+            self.certificates = about["certificates"]
+        group = self._next_group()
+        self.pool.wait_started([actor.join.remote(group) for actor in self.pool.actors])
+        self._consistent = True
 
-    def _set_out(self, resumed: bool) -> list[int]:
-        """All actors have their blocks, or take them from the checkpoint, and get to know one another; which of them
-        had been lost before and are back."""
-        back = self._resume() if resumed else []
-        self.crew.starting([actor.meet.remote(list(self.crew.actors), self.t) for actor in self.crew.actors])
-        self.account.mass = float(self._sizes.sum())
-        if resumed and keeps_mass(self.run):  # some may have been lost before, and some be back
-            phi = self.crew.starting([actor.values.remote("phi") for actor in self.crew.actors])
-            self.account.mass = float(sum(part.sum() for part in phi))
-        return back
+    def _next_group(self) -> Group:
+        """Return a group of the actors that are live, at the last checkpoint or at the start of the run."""
+        self._group += 1
+        lost, last = sorted(self.pool.lost), self.checkpoints.last
+        if last < 0:
+            return Group(self._group, self.pool.actors, lost, self._began)
+        return Group(self._group, self.pool.actors, lost, last, str(self.checkpoints.folder))
 
     def warm_up(self) -> None:
-        """Done by `begin`."""
+        """Do nothing: `begin` has compiled everything."""
 
     # learning
 
     def advance(self, count: int) -> None:
-        """``count`` iterations of all actors; those that are lost on the way are left behind."""
-        if self.options.restart and self.crew.lost():
-            self._restart()
-        again, self._whole = self._began_again, False
+        """Do ``count`` iterations of all actors, without those that are lost on the way."""
+        self._recover()
+        restores, self._consistent = self._restores, False
         try:
-            self._learn(self._all("advance", count), count)
-        except (KeyboardInterrupt, SystemExit):  # Ctrl-C, SIGTERM: the actors go on, so this can still be saved
-            kept = self.saves.folder is not None and self._began_again == again
-            if kept and (sent := self.crew.finished(self.options.timeout)):
-                self._learn(sent, count)
+            self._note_iterations(self._ask_all("advance", count), count)
+        except (KeyboardInterrupt, SystemExit):  # the actors finish these iterations, which can then be saved
+            wanted = self.checkpoints.enabled and self._restores == restores
+            if wanted and (sent := self.pool.wait_interrupted(self.options.timeout)):
+                self._note_iterations(sent, count)
             raise
-        self._weigh()
-        if self.saves.due(self.t) and not self._forsaken():
-            self._try_to_save()
+        self._recover()
+        self._restores = 0
+        if self.checkpoints.is_due(self.t) and not self.pool.lost:
+            self._save()
 
-    def _learn(self, sent: dict[int, Any], count: int) -> None:
+    def _note_iterations(self, sent: dict[int, Any], count: int) -> None:
         self.t += count
         self._count(sum(part[0] for part in sent.values()), sum(part[1] for part in sent.values()))
-        self._whole = True
+        self._consistent = True
 
     def certify(self) -> Certificate:
-        """As `LocalRuntime.certify`: of those who are here, by an exchange of their own."""
+        """Certify one model for the live nodes, as `LocalRuntime.certify` does."""
         if self.lam is None or not self.run.certifiable:
             raise ValueError(UNCERTIFIABLE)
         self.certificates += 1
-        here = self.live_mask()
-        for node in np.flatnonzero(~here).tolist():
-            if self.t - self.account.gone.get(node, self.t) < REJOIN_GRACE_ITERATIONS:
-                return refused(self.shape, f"node {node} has only just left and may come back")
-        owner, live = int(np.argmax(here)), self.crew.live()
-        found = self._all("certify", owner, here, self.certificates)
-        if list(found) != live:
-            return refused(self.shape, "an actor was lost meanwhile")
-        certificate = assemble(list(found.values()), self.shape, owner, here)
+        live_mask = self.live_mask()
+        for node, since in self.log.lost_since.items():
+            if self.t - since < REJOIN_GRACE_ITERATIONS:
+                return failed_certificate(self.shape, f"node {node} has only just left and may come back")
+        owner, live = int(np.argmax(live_mask)), self.pool.live()
+        parts = self._ask_all("certify", owner, live_mask, self.certificates)
+        if list(parts) != live:
+            return failed_certificate(self.shape, "an actor was lost meanwhile")
+        certificate = assemble(list(parts.values()), self.shape, owner, live_mask)
         self._count(certificate.messages, certificate.nbytes, certificate.vectors)
         return certificate
 
     def models(self) -> Floats:
-        """Every node's model; of nodes that are lost, the one last seen."""
+        """Return every node's model; of lost nodes, the last one fetched."""
         return self.gather("models")
 
     def weights(self) -> Floats:
-        """Every node's last iterate."""
+        """Return every node's last iterate."""
         return self.gather("w")
 
     def gather(self, name: str) -> NDArray[Any]:
-        """An array of all blocks with an entry per node."""
-        return self._seen.put_together(name, self._all("values", name))
+        """Return an array of all blocks with an entry per node."""
+        return self._state.update(name, self._ask_all("values", name))
 
     def unseen(self, name: str) -> Flags:
-        """Which nodes are lost and were never asked for this: `gather` has zeros of them."""
-        return ~self.live_mask() & ~self._seen.known(name)
+        """Return which nodes were lost before this array was ever fetched: `gather` has zeros of them."""
+        return ~self.live_mask() & ~self._state.known(name)
 
     def sizes(self) -> Floats:
-        """n_i of every node."""
+        """Return n_i of every node."""
         return self._sizes
 
     def live_row_weights(self) -> Floats:
-        """n_i of the nodes that are here."""
+        """Return n_i of the live nodes, 0 for lost ones."""
         return self._sizes * self.live_mask()
 
     def live_mask(self) -> Flags:
-        """Which nodes are not lost."""
-        return self.account.live_mask()
+        """Return which nodes are not lost."""
+        return self.log.live_mask()
 
     def exchanges(self) -> int:
-        """How often every block has sent."""
-        return int(next(iter(self._all("exchanges").values())))
+        """Return how often every block has sent."""
+        return int(next(iter(self._ask_all("exchanges").values())))
 
     def events(self) -> list[dict[str, Any]]:
-        """Who was lost, who came back and what could not be saved since this was last asked for."""
-        self._weigh()
-        return self.account.tell()
+        """Return the losses, returns and failed checkpoints since the last call."""
+        return self.log.take_events()
 
-    def judge(self, models: Floats, lam: float) -> Scores:
-        """Objective and error on the rows of the actors that are here; the sums are added in the order of actors."""
+    def evaluate(self, models: Floats, lam: float) -> Scores:
+        """Return objective and error on the rows of live actors; the sums are added in the order of actors."""
         hinge, wrong = np.zeros(len(models)), np.zeros(len(models))
         for start in range(0, len(models), BATCH):
             some = slice(start, start + BATCH)
             total = 0.0
-            for loss, error, weight in self._all("losses", self.ray.put(models[some])).values():
+            for loss, error, weight in self._ask_all("losses", self.ray.put(models[some])).values():
                 hinge[some] += loss
                 wrong[some] += error
                 total += weight
-            hinge[some] /= total  # an actor may be lost before the next are judged
+            hinge[some] /= total  # per batch: an actor may be lost before the next
             wrong[some] /= total
         ridge = 0.5 * lam * np.einsum("mkd,mkd->m", models, models)
         return Scores(ridge + hinge, wrong)
 
     def close(self) -> None:
-        """Save what was not saved yet, end the actors, and Ray if we started it. Nothing begins again here."""
-        self._ending = True
+        """Save what is not saved yet, end the actors, and Ray if it was started here."""
+        self._closing = True
         try:
-            unsaved = self.saves.folder is not None and self.t > self.saves.last
-            if unsaved and self._whole and self.crew.live() and not self._forsaken():
-                self._try_to_save()
-        except (RuntimeError, self.ray.exceptions.RayError) as error:  # no model is at stake
+            unsaved = self.checkpoints.enabled and self.t > max(self.checkpoints.last, self._began)
+            if unsaved and self._consistent and not self.pool.lost:
+                self._save()
+        except (RuntimeError, self.ray.exceptions.RayError) as error:  # the models are complete
             warnings.warn(f"the end of the run is not saved: {error}", stacklevel=2)
         finally:
             try:
-                self._restarts.close()
-                self.crew.close()
+                self.pool.close()
             finally:
                 self.cluster.close()
 
     # checkpoints
 
-    def save(self) -> None:
-        """A checkpoint of all actors that are here."""
-        if self.saves.folder is None:
-            return
-        found = self._all("save", str(self.saves.folder))
-        if self._forsaken():
-            return
-        counted = {"messages": self.messages, "nbytes": self.nbytes, "certificates": self.certificates}
-        self.saves.complete(found, {"t": self.t, **counted, "fingerprint": self._print, "rows": self._rows})
-
-    def _try_to_save(self) -> None:
-        if why := self.saves.attempt(self.t, self.save):
-            self.account.unsaved(self.t, why)
-
-    def _forsaken(self) -> bool:
-        """Whether some are lost that cannot be taken back: a checkpoint without them could not be resumed."""
-        return bool(self.crew.lost()) and not takes_back(self.run)
-
-    def _resume(self) -> list[int]:
-        """Go on from the checkpoint. Actors that had been lost are back, as far as theirs goes; which, is returned."""
-        folder = str(self.saves.folder)
-        about = self.saves.read(self._print, self._rows, self.names)
-        self.t, self.messages, self.nbytes = about["t"], about["messages"], about["nbytes"]
-        self.certificates = about["certificates"]
-        back = self.saves.behind()
-        whole = [index for index in range(len(self.crew.actors)) if index not in back]
-        if back and not takes_back(self.run):
-            raise ValueError(f"the checkpoint in {folder} is of a run that had lost actors, and {STAYS_AWAY}")
-        self.crew.starting([self.crew.actors[index].restore.remote(folder, self.t) for index in whole])
-        exchanges = self.crew.starting([self.crew.actors[whole[0]].exchanges.remote()])[0]
-        for index in back:
-            self.crew.starting([self._rejoined(self.crew.actors[index], index, exchanges)])
-            self._back(index)
-        return back
-
-    # actors that are lost and come back
-
-    def _all(self, method: str, *args: Any) -> dict[int, Any]:
-        """The answers of all actors that are here; if none is left, and it is asked for, of new ones."""
-        again = self.options.restart and self.t > self._began_again and not self._ending
+    def _save(self) -> None:
+        """Make a checkpoint of all actors; if that fails, the run goes on and the next is made when it is due."""
+        self.checkpoints.note_attempt(self.t)
         try:
-            return self.crew.all(method, *args)
-        except AllLost:
-            if not again:
-                raise ClusterError(self._why_all_lost()) from None
-        try:
-            self._begin_again()
-            return self.crew.all(method, *args)
-        except AllLost:
-            raise ClusterError(self._why_all_lost()) from None
+            saved = self._ask_all("save", str(self.checkpoints.folder), self.checkpoints.last)
+            if self.pool.lost:
+                return
+            counts = {"t": self.t, "messages": self.messages, "nbytes": self.nbytes, "certificates": self.certificates}
+            about = {**counts, "fingerprint": self._fingerprint, "rows": self._rows, "actors": len(self.pool.actors)}
+            self.checkpoints.complete(saved, about)
+        except SaveFailedError as error:
+            self.checkpoints.warn_of_failure(error)
+            self.log.checkpoint_failed(self.t, str(error))
 
-    def _begin_again(self) -> None:
-        """New actors in all places, from the last checkpoint or the beginning, and forward to where the run was: the
-        seed is the same, and so are the models. Not twice at one place, where something ends them all."""
-        self._began_again = there = self.t
-        counted, whole, self._whole = (self.messages, self.nbytes, self.certificates), self._whole, False
-        self._restarts.close()
-        self._given_up.clear()
-        self.crew.engage()
-        begun: list[Begun] = self.crew.starting([self._take_over(i, actor) for i, actor in enumerate(self.crew.actors)])
-        self._require_same_rows([digest for each in begun for digest in each.digests], 0)
-        self.pids = [each.pid for each in begun]
-        self.account.all_anew()
-        self.t = self._began
-        back = self._set_out(self._is_resumable())
-        since, self.t = self.t, there
-        for index in set(range(len(self.crew.actors))) - set(back):  # now: who is lost from here on stays lost
-            self._back(index)
-        if there > since:
-            self.crew.all("advance", there - since)
-        self.messages, self.nbytes, self.certificates = counted  # the way there was gone before
-        self._whole = whole
+    # losses
 
-    def _is_resumable(self) -> bool:
-        """Whether there is a checkpoint of this run, and if some of it are older than the others, they can be taken
-        back."""
-        there = bool(self.saves.last or self.options.resume)
-        return there and (not self.saves.behind() or takes_back(self.run))
+    def _on_loss(self, index: int, why: str) -> None:
+        self.log.lost(index, self.t, why)
+        if needs_all_workers(self.run):
+            raise ClusterError(
+                f"actor {index} was lost ({why}); gossip_rounds='diameter' needs every flag to arrive in its round, so "
+                "the run cannot go on: use a fixed number of rounds or 'mix'"
+            )
+        if not self.options.restart and len(self.pool.lost) == 1 < len(self.pool.actors):
+            self._warn_of_missing(index)
+
+    def _warn_of_missing(self, index: int) -> None:
+        if self.checkpoints.enabled:
+            self.checkpoints.warn(f"actor {index} is lost, and a checkpoint is of all actors: no more are made")
+
+    def _ask_all(self, method: str, *args: Any) -> dict[int, Any]:
+        """Return the answers of all live actors; if none is left, restore the group and ask again."""
+        while True:
+            try:
+                return self.pool.ask_all(method, *args)
+            except AllLostError:
+                if not self.options.restart or self._closing:
+                    raise ClusterError(self._why_all_lost()) from None
+            self._recover()
+
+    def _recover(self) -> None:
+        """If an actor is lost, restore the group as soon as Ray has restarted it.
+
+        Actors that do not come back in time are left out; they are tried again after the next loss.
+        """
+        while self.options.restart and (lost := set(self.pool.lost)) - self._given_up:
+            self._restores += 1
+            if self._restores > MAX_RESTORES:
+                failed = dict.fromkeys(sorted(lost), f"lost again in {MAX_RESTORES} restored groups")
+            else:
+                failed = self.pool.start_again(self._specs, self._questions, self._admit)
+            for index, why in failed.items():
+                self.log.restart_failed(index, self.t, why)
+            self._given_up = set(failed)
+            if not self.pool.live():
+                raise ClusterError(self._why_all_lost())
+            if failed:
+                self._warn_of_missing(min(failed))
+            if returned := sorted(lost - set(failed)):
+                with suppress(AllLostError):
+                    self._restore(returned)
+
+    def _admit(self, index: int, ready: ActorReady) -> None:
+        """Take note of a restarted actor, or refuse one that has read other rows than the one before."""
+        first, last = self.bounds[index : index + 2].tolist()
+        if nodes := changed_nodes(self._rows[first:last], ready.row_digests, first):
+            raise ValueError(
+                f"the rows of {describe_nodes(nodes, self.names)} are not those the run began with: put the former "
+                "rows back"
+            )
+        self.pids[index] = ready.pid
+
+    def _restore(self, returned: Sequence[int]) -> None:
+        """Bring all live actors to the last checkpoint or the start, and from there to iteration t.
+
+        The seed is the same, so with all actors the models are the same bit for bit as without the loss.
+        """
+        consistent, self._consistent = self._consistent, False
+        group = self._next_group()
+        self.pool.ask_all("join", group)
+        while sorted(self.pool.lost) != group.lost:  # one was lost meanwhile, and others may not know
+            group = self._next_group()
+            self.pool.ask_all("join", group)
+        for index in sorted(set(returned) - set(self.pool.lost)):
+            self.log.restarted(index, self.t, None if group.checkpoint is None else group.t)
+        if self.t > group.t:
+            self.pool.ask_all("advance", self.t - group.t)
+        self._consistent = consistent
 
     def _why_all_lost(self) -> str:
-        said = f"all actors are lost, the last by {self.account.last_reason()}"
-        if self._ending:
-            return said
-        if self._began_again >= 0:
-            said += ", once more where they were lost before: have they memory enough?"
-        if self.saves.last and self._is_resumable():
-            return f"{said}; resume=True goes on from iteration {self.saves.last}, in {self.saves.folder}"
+        text = f"all actors are lost, the last by {self.log.last_reason}"
+        if self._closing:
+            return text
+        if self._restores > 1:
+            text += ", also after the group was restored: have they memory enough?"
+        if self.checkpoints.last >= 0:
+            return f"{text}; resume=True continues from iteration {self.checkpoints.last}, in {self.checkpoints.folder}"
         hints = {
-            "restart=True starts new ones": self.options.restart,
-            "checkpoint_dir keeps what was learned": self.saves.folder,
+            "restart=True has Ray restart them": self.options.restart,
+            "checkpoint_dir keeps what was learned": self.checkpoints.enabled,
         }
-        return "; ".join([said, *(hint for hint, had in hints.items() if not had)])
-
-    def _lost(self, index: int, why: str) -> None:
-        self.account.lost(index, self.t, why)
-        if getattr(self.run, "still", None) is not None:
-            raise ClusterError(
-                f"actor {index} was lost ({why}); gossip_rounds='diameter' trusts that every flag arrives in its "
-                "round, so the run cannot go on: use a fixed number of rounds or 'mix'"
-            )
-        if self._forsaken() and len(self.crew.lost()) == 1 < len(self.crew.actors):
-            self.saves.pause(f"actor {index} is lost, and {STAYS_AWAY}")
-
-    def _weigh(self) -> None:
-        """Ask what mass is left, if any was lost."""
-        if keeps_mass(self.run):
-            self.account.with_transition_of(
-                lambda: float(sum(part.sum() for part in self._all("values", "phi").values()))
-            )
-
-    def _restart(self) -> None:
-        """New actors in the place of the lost, with their rows and their last checkpoint; they join from here on."""
-        lost = self.crew.lost()
-        if takes_back(self.run):
-            self._restarts.step(lost)
-            return
-        for index in set(lost) - self._given_up:
-            self._given_up.add(index)
-            self._not_back(index, STAYS_AWAY)
-
-    def _take_over(self, index: int, actor: Any) -> Any:
-        return actor.take_over.remote(self._asked, self._charges[index])
-
-    def _admit(self, index: int, actor: Any, begun: Begun) -> None:
-        """Let an actor in that has its rows and its block, unless all others are lost meanwhile: then all places are
-        taken by new ones, and it has been ended."""
-        first, last = self.account.nodes(index)
-        self._require_same_rows(begun.digests, first)
-        exchanges = self.exchanges()
-        if index not in self._restarts.under_way:
-            return
-        self.ray.get(self._rejoined(actor, index, exchanges), timeout=self.options.timeout)
-        self.crew.admit(index, actor)
-        self.pids[index] = begun.pid
-        self.account.mass += float(self._sizes[first:last].sum())
-        self._back(index)
-
-    def _require_same_rows(self, digests: list[str], first: int) -> None:
-        """Of an actor that reads them again, whose nodes begin with ``first``."""
-        before = self._rows[first : first + len(digests)]
-        if nodes := changed(before, digests, first):
-            raise ValueError(
-                f"the rows of {named(nodes, self.names)} are not those the run began with: put the former ones back"
-            )
-
-    def _rejoined(self, actor: Any, index: int, exchanges: int) -> Any:
-        """Let an actor take the place of one that was lost."""
-        others = [actor if i == index else other for i, other in enumerate(self.crew.actors)]
-        return actor.rejoin.remote(others, self.t, exchanges, self.options.checkpoint_dir, self.saves.kept.get(index))
-
-    def _back(self, index: int) -> None:
-        self.account.back(index, self.t, self.saves.kept.get(index))
-
-    def _not_back(self, index: int, why: str) -> None:
-        self.account.not_back(index, self.t, why)
-
-    # small things
+        return "; ".join([text, *(hint for hint, used in hints.items() if not used)])
 
     def _count(self, messages: int, nbytes: int, vectors: int | None = None) -> None:
-        """``vectors``: how many of the messages carry a vector; None: all. Omitted columns count in those alone."""
+        """Count messages. ``vectors``: how many of them carry a vector, and with it omitted columns; None: all."""
         self.messages += messages
         self.nbytes += nbytes + 8 * self.omitted_columns * (messages if vectors is None else vectors)
 
 
-STATE_FORMAT = 2
-"""Of a block's arrays in a checkpoint; a change of their meaning makes it the checkpoint of another run."""
-
-
 def even_bounds(nodes: int, parts: int) -> Ints:
-    """Where blocks of consecutive nodes begin and end: as the simulator's."""
+    """Return where blocks of consecutive nodes begin and end: as the simulator's."""
     return np.array([nodes * part // parts for part in range(parts + 1)], dtype=np.int64)
 
 
 def _fingerprint(run: Run, network: Network, seed: int, sizes: Floats, shape: tuple[int, int], bounds: Ints) -> str:
-    said = hashlib.sha256(repr((STATE_FORMAT, run, seed, shape, network.transition)).encode())
+    digest = hashlib.sha256(repr((run, seed, shape, network.transition)).encode())
     for part in (network.indptr, network.indices, *(network.weights or ()), sizes, bounds):
-        said.update(np.ascontiguousarray(part).tobytes())
-    return said.hexdigest()
+        digest.update(np.ascontiguousarray(part).tobytes())
+    return digest.hexdigest()

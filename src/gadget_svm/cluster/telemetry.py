@@ -6,7 +6,7 @@ Imports Ray only inside an actor.
 
 import logging
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
 FORMAT = "%(asctime)s %(name)s %(levelname)s %(message)s"
 METRICS = {
@@ -19,11 +19,11 @@ METRICS = {
 """All have the tag ``actor``, the actor's name."""
 
 
-class Telemetry(Protocol):
-    """What an actor reports while it works."""
+class Telemetry:
+    """Reports nothing: the telemetry of an actor outside Ray."""
 
     def log(self, text: str) -> None:
-        """Write a line."""
+        """Write a line to the actor's log file."""
 
     def gauge(self, name: str, value: float) -> None:
         """Set a metric."""
@@ -32,26 +32,12 @@ class Telemetry(Protocol):
         """Add to a metric."""
 
 
-class NoTelemetry:
-    """Reports nothing: for an actor outside Ray."""
-
-    def log(self, text: str) -> None:
-        """Write nothing."""
-
-    def gauge(self, name: str, value: float) -> None:
-        """Set nothing."""
-
-    def count(self, name: str, amount: float) -> None:
-        """Add nothing."""
-
-
-class RayTelemetry:
+class RayTelemetry(Telemetry):
     """Reports under the name of the actor in whose process it is made."""
 
     def __init__(self, name: str) -> None:
-        self._tags = {"actor": name}
-        kinds: Any = import_module("ray.util.metrics")
-        self._metrics = {
+        self._tags, kinds = {"actor": name}, import_module("ray.util.metrics")
+        self._metrics: dict[str, Any] = {
             metric: getattr(kinds, kind)(metric, description=about, tag_keys=("actor",))
             for metric, (kind, about) in METRICS.items()
         }
@@ -63,14 +49,11 @@ class RayTelemetry:
         self._logger.addHandler(handler)
 
     def log(self, text: str) -> None:
-        """Write a line to the actor's log file."""
         self._logger.info(text)
 
     def gauge(self, name: str, value: float) -> None:
-        """Set a metric."""
         self._metrics[name].set(value, tags=self._tags)
 
     def count(self, name: str, amount: float) -> None:
-        """Add to a metric; Ray refuses to add 0."""
-        if amount > 0:
+        if amount > 0:  # Ray refuses to add 0
             self._metrics[name].inc(amount, tags=self._tags)

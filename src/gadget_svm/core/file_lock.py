@@ -1,29 +1,39 @@
-"""One process at a time: a lock on a file, which the death of its holder releases."""
+"""A lock file that one process holds at a time. The kernel releases it when the holder dies."""
 
-import fcntl
-import os
 from pathlib import Path
 
+from filelock import FileLock, Timeout
 
-class InUse(BlockingIOError):  # noqa: N818 - what happened
-    """Somebody else has it; the text is who."""
+LOCKS = Path("/proc/locks")
 
 
-def seize(path: Path) -> int:
-    """The open file, locked, with our process number in it. To close it is to let go; children by fork share it.
+class FileInUseError(BlockingIOError):
+    """Another process holds the lock; the text names it where the system tells."""
 
-    The file should stay afterwards: to remove it would race with the next holder.
+
+def lock_file(path: Path) -> FileLock:
+    """Return the lock on a file, held by this process until it is released.
+
+    Raises
+    ------
+    FileInUseError
+        Another process holds it.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    lock = FileLock(path, mode=0o600, thread_local=False)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            text = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
-            raise InUse(f"process {text}" if text.isdigit() else "another process") from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise FileInUseError(_holder(path)) from None
+    except NotImplementedError as error:
+        raise OSError(f"the file system of {path} has no locks") from error
+    return lock
+
+
+def _holder(path: Path) -> str:
+    """Return "process 123" where Linux tells which one has locked the file."""
+    try:
+        inode, lines = path.stat().st_ino, LOCKS.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return "another process"
+    found = next((line.split()[4] for line in lines if f":{inode} " in line and " FLOCK " in line), "0")
+    return f"process {found}" if int(found) > 0 else "another process"

@@ -104,8 +104,10 @@ def fit_network(problem: TrainingProblem, plan: Plan, memory: NodeState | None =
     radius = float(np.sqrt(problem.mean_cost / plan.lam))
     lossy = any(fault.loses for fault in wrong)
     run = plan.algorithm.bind(plan.network, plan.lam, radius, lossy, problem.shares.sizes)
-    if wrong and run.refuses_faults:
+    if (wrong or plan.network.schedule) and run.refuses_faults:
         raise ValueError(run.refuses_faults)
+    if plan.network.schedule and plan.engine != "local":
+        raise ValueError("a time-varying graph runs in the simulator only: use engine='local' with it")
     certifies = plan.rule is not None and plan.rule.certifies
     if certifies and not run.certifiable:
         raise ValueError(f"no bound of the gap can be had here: {UNCERTIFIABLE}")
@@ -154,8 +156,11 @@ def _here(problem: Any, plan: Plan, run: Run, team: ThreadTeam, memory: NodeStat
     """All nodes in this process."""
     wrong = faulty.make_faults(plan.faults)
     blocks = make_blocks(problem, plan.network, plan.seed, plan.engine_options.get("blocks", 1), team)
-    exchange = faulty.wrap_all(wrong, faulty.FaultContext(plan.network.n, plan.seed)) if wrong else None
-    runtime = LocalRuntime(run, blocks, exchange, lam=_lam_certified(plan))
+    active = None if plan.network.schedule is None else faulty.ActiveEdges(plan.network.schedule)
+    exchange = faulty.wrap_all(wrong, faulty.FaultContext(plan.network.n, plan.seed)) if wrong or active else None
+    if active and exchange:
+        exchange = active.wrap(exchange)
+    runtime = LocalRuntime(run, blocks, exchange, lam=_lam_certified(plan), active_edges=active)
     if memory is not None:
         _recall(runtime, memory)
     return runtime
@@ -163,11 +168,11 @@ def _here(problem: Any, plan: Plan, run: Run, team: ThreadTeam, memory: NodeStat
 
 def _on_ray(problem: Any, plan: Plan, run: Run, team: ThreadTeam, memory: NodeState | None) -> "RayRuntime":  # noqa: ARG001
     """The nodes in actors on a Ray cluster, which may have their rows already."""
-    from gadget_svm.cluster import actor, connection, driver
+    from gadget_svm.cluster import actor, connection, driver, options
 
     runtime = getattr(problem, "runtime", None)
     if runtime is None:
-        cluster = connection.Cluster(connection.RayOptions.of(plan.engine_options))
+        cluster = connection.Cluster(options.RayOptions.of(plan.engine_options))
         try:
             bounds = driver.even_bounds(plan.network.n, cluster.actors(plan.network.n))
             sources = [actor.Given(gathered(problem.rows, *pair)) for pair in pairwise(bounds.tolist())]

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gadget_svm.algorithms import Auto, AveragedSgd, Gadget, MomDsvm, Pdmm, TwoPushSum
 from gadget_svm.core.lookup import lookup
-from gadget_svm.data.uris import local_copy, place_of, write
+from gadget_svm.data.uris import local_copy, parse_location, write_file
 from gadget_svm.estimator.svc import GadgetSVC
 
 KINDS = {kind.__name__: kind for kind in (Auto, AveragedSgd, Gadget, MomDsvm, Pdmm, TwoPushSum)}
@@ -25,7 +25,7 @@ def save_model(model: GadgetSVC, path: str | Path) -> Path | str:
     from safetensors.numpy import save
 
     check_is_fitted(model)
-    target = place_of(path)
+    target = parse_location(path)
     tensors = {name: np.ascontiguousarray(getattr(model, name)) for name in ARRAYS}
     classes = model.classes_
     about = {
@@ -47,13 +47,13 @@ def save_model(model: GadgetSVC, path: str | Path) -> Path | str:
         "parameters": {key: value for key, value in model.get_params(deep=False).items() if _plain(value)},
         "algorithm": _settings(model.algorithm),
     }
-    write(target, save(tensors, metadata={"gadget": json.dumps(about, default=_scalar)}))
+    write_file(target, save(tensors, metadata={"gadget": json.dumps(about, default=_scalar)}))
     return target
 
 
 def load_model(path: str | Path) -> GadgetSVC:
     """Read a model file, by path or URI; a damaged or foreign one is a ValueError that says so."""
-    place = place_of(path)
+    place = parse_location(path)
     if isinstance(place, Path) and not place.is_file():
         raise FileNotFoundError(f"no model file {place}: train one with 'gadget train DATA --out DIR'")
     with local_copy(place) as source:
@@ -139,6 +139,8 @@ def _scalar(value: Any) -> Any:
 
 
 def _settings(algorithm: Any) -> dict[str, Any] | None:
-    """An algorithm given as an instance of ours, in plain values; names are kept as they are."""
-    kind = type(algorithm).__name__
-    return {"kind": kind, "settings": algorithm.get_params()} if KINDS.get(kind) is type(algorithm) else None
+    """Return an algorithm of this package in plain values; objects, such as a gossip protocol, are left out."""
+    if KINDS.get(type(algorithm).__name__) is not type(algorithm):
+        return None
+    plain = {name: value for name, value in algorithm.get_params().items() if _plain(value)}
+    return {"kind": type(algorithm).__name__, "settings": plain}

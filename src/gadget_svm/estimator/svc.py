@@ -22,9 +22,8 @@ from gadget_svm import algorithms, topologies
 from gadget_svm.algorithms import Algorithm
 from gadget_svm.core.network import Network
 from gadget_svm.core.types import Floats
-from gadget_svm.data.catalog import against_rest
-from gadget_svm.data.paper_datasets import Parts
-from gadget_svm.data.partition import deal_by_sites
+from gadget_svm.data.partition import partition_by_site
+from gadget_svm.data.tables import binarize_labels
 from gadget_svm.estimator.advice import mass_advice, not_converged, rest_advice
 from gadget_svm.estimator.fitting import Fitted, NodeState, Plan, TrainingProblem, fit_network
 from gadget_svm.estimator.problem import (
@@ -292,7 +291,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
             check_parameters(self)
             return self._fit_remote(shards, label, observe, should_stop, positive, agreed, names)
         stack = stack_shards(shards, label, format)
-        y = against_rest(Parts(stack.X, stack.y), positive).y
+        y = binarize_labels(stack.y, positive)
         if agreed is not None:
             agreed(stack.agreed())
         owners: Any = stack.sites if sites is None else [names[i] for i in stack.sites.tolist()]
@@ -316,7 +315,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
             runtime = remote_shards.start_files(remote_shards.shard_names(shards), options, label)
         try:
             settings = self.class_weight, self.fit_intercept, positive, self.multi_class
-            problem, self.classes_, known = remote_shards.pose(runtime, *settings)
+            problem, self.classes_, known = remote_shards.remote_problem(runtime, *settings)
             if agreed is not None:
                 agreed(known)
             self.n_features_in_ = problem.X.shape[1] - bool(self.fit_intercept)
@@ -353,7 +352,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         asked = self._nodes()
         labels = topologies.labels_of(self.topology)
         nodes = node_names(10 if asked is None else checked_nodes(asked), labels)
-        by_site = nodes if sites is None else labels or deal_by_sites(sites)[1]  # a batch need not have all of them
+        by_site = nodes if sites is None else labels or partition_by_site(sites)[1]  # a batch need not have all of them
         self.sites_ = by_site
         self._connect(self._for_batches())
 

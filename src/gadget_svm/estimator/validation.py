@@ -17,7 +17,7 @@ def _local(options: dict[str, Any], model: Any) -> None:  # noqa: ARG001
 
 
 def _ray(options: dict[str, Any], model: Any) -> None:
-    from gadget_svm.cluster.connection import RayOptions
+    from gadget_svm.cluster.options import RayOptions
 
     RayOptions.of(options)
     if model.faults:

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from gadget_svm.core import file_lock
+from filelock import FileLock
+
+from gadget_svm.core.file_lock import FileInUseError, lock_file
 from gadget_svm.peers.statefile import Array, Damaged, Preamble, fill, glance, header_of, read
 from gadget_svm.peers.statefile import CheckpointError as CheckpointError  # part of this interface
 
@@ -75,40 +77,37 @@ def load(folder: Path) -> Loaded | None:
 
 
 class Lock:
-    """One process per folder: an flock on ``lock``, which the death of its holder releases. Children by fork share it.
+    """One process per folder: a lock on the file ``lock``, which the death of its holder releases.
 
     Whoever has it knows that nobody is writing, so taking it also removes what killed writers left behind.
     """
 
-    def __init__(self, folder: Path, descriptor: int) -> None:
-        self.folder = folder
-        self._descriptor: int | None = descriptor
+    def __init__(self, folder: Path, lock: FileLock) -> None:
+        self.folder, self._lock = folder, lock
 
     @classmethod
     def acquire(cls, folder: Path) -> Self:
         """Take the folder, made if missing; if another process has it, the error says which."""
         try:
             _make(folder)
-            descriptor = file_lock.seize(folder / "lock")
+            lock = lock_file(folder / "lock")
             try:
                 _clean(folder)
             except BaseException:
-                os.close(descriptor)
+                lock.release()
                 raise
-        except file_lock.InUse as error:
+        except FileInUseError as error:
             raise CheckpointError(
                 f"the state in {folder} is in use by {error}: stop that peer, or give this one its own [peer] state "
                 "folder"
             ) from error
         except OSError as error:
             raise _explained("cannot lock the state", folder, error) from error
-        return cls(folder, descriptor)
+        return cls(folder, lock)
 
     def release(self) -> None:
-        """Give the folder back; again is no harm. The file stays: removing it would race with the next holder."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        """Give the folder back. Idempotent."""
+        self._lock.release()
 
     def __enter__(self) -> Self:
         return self

@@ -10,6 +10,7 @@ from gadget_svm.algorithms.certificate import Certificate, CertificateSession, E
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, Exchange, MessageBatch
 from gadget_svm.core.types import Flags, Floats
+from gadget_svm.faults import ActiveEdges
 from gadget_svm.gossip import Round
 from gadget_svm.simulation.channel import Wire, padded
 
@@ -35,6 +36,7 @@ class LocalRuntime:
     lam: float | None = None  # of the problem, where models are to be certified
     certificates: int = 0  # how many were asked for
     gone: dict[int, int] = field(default_factory=dict)  # who is away, and since which iteration
+    active_edges: ActiveEdges | None = None  # of a time-varying graph, which also wraps ``exchange``
 
     def __post_init__(self) -> None:
         self._wire: Wire | None = None
@@ -67,7 +69,12 @@ class LocalRuntime:
         outgoing: list[MessageBatch | None] = [next(party, None) for party in barrier_groups]
         while batches := [messages for messages in outgoing if messages is not None]:
             messages = MessageBatch.merge(batches)
-            self._count(messages.n_messages, messages.nbytes)
+            if self.active_edges is not None:
+                messages = self.active_edges.readdress(messages)
+                sent = messages.select(messages.receiver != messages.sender)
+                self._count(sent.n_messages, sent.nbytes)
+            else:
+                self._count(messages.n_messages, messages.nbytes)
             delivery = exchange(messages)
             self._note(delivery)
             outgoing = [

@@ -1,8 +1,6 @@
-"""Where actors read shards from: paths, web servers, S3; and what Ray is asked for that may not answer."""
+"""Shards that actors read: paths, URIs, web servers, S3, a Dataset. The actors are threads."""
 
-import atexit
 import base64
-import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
@@ -10,26 +8,120 @@ from urllib.parse import quote
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from sklearn.datasets import dump_svmlight_file
 
 from gadget_svm import GadgetSVC
-from gadget_svm.cluster import connection, timeouts
+from gadget_svm.data.files import DataFileError
 from gadget_svm.data.formats import read_raw as read_place
-from gadget_svm.data.raw_files import DataFileError
-from gadget_svm.estimator.shard_uris import scheme_of, shard_names, shown
-from support.ray_kit import LAM, files_of, own_ray, ray, until
+from gadget_svm.data.formats import read_tables
+from gadget_svm.estimator.problem import as_csr
+from gadget_svm.estimator.remote_shards import CommonFormat, Shards
+from gadget_svm.estimator.shard_uris import display_name, scheme_of, shard_names
+from gadget_svm.kernels.dual import multiplicity
+from support.ray_kit import events_of, files_of
+from support.threaded_actors import LAM, Stage
 from support.web_server import Web
 
 SETTINGS = {"lam": LAM, "random_state": 1, "stopping": None, "max_iter": 20}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cluster():
-    with own_ray():
-        yield
+@pytest.fixture
+def stage(monkeypatch, toy):
+    return Stage(monkeypatch, toy)
 
 
-def on_ray(**options):
-    return GadgetSVC(engine="ray", engine_options={"actors": 2, **options}, **SETTINGS)
+@pytest.fixture
+def on_ray(stage):  # noqa: ARG001 - takes the place of Ray
+    def make(settings=SETTINGS, **options):
+        return GadgetSVC(engine="ray", engine_options={"actors": 2, **options}, **settings)
+
+    return make
+
+
+@pytest.mark.parametrize("algorithm", ["auto", "gadget"])
+def test_files_are_read_by_the_actors(toy, tmp_path, on_ray, algorithm):
+    """The models are those of the same files read here; the objective is summed by actors, to the last bits."""
+    paths = files_of(toy, tmp_path)
+    settings = {**SETTINGS, "algorithm": algorithm}
+    local = GadgetSVC(**settings).fit_shards(paths)
+    remote = on_ray(settings).fit_shards(paths)
+    for name in ("node_coef_", "coef_", "intercept_"):
+        np.testing.assert_array_equal(getattr(local, name), getattr(remote, name))
+    assert local.history_[-1]["bytes"] == remote.history_[-1]["bytes"]
+    for name in ("objective", "worst_objective", "error"):
+        assert local.history_[-1][name] == pytest.approx(remote.history_[-1][name], rel=1e-12)
+    assert (remote.predict(toy.X) == local.predict(toy.X)).all()
+
+
+def test_files_with_class_weights_pairs_and_c(toy, tmp_path, on_ray):
+    """Weights, lam and pairs of classes are computed from what the actors tell of their rows."""
+    paths = [str(tmp_path / f"{i}.svm") for i in range(4)]
+    for i, path in enumerate(paths):
+        dump_svmlight_file(toy.X[i::4], toy.three[i::4], path, zero_based=False)
+    settings = {"C": 0.3, "class_weight": {0: 0.7, 1: 1.9, 2: 0.1}, "multi_class": "ovo", "random_state": 1}
+    settings |= {"stopping": None, "max_iter": 30, "record_every": 0}
+    local = GadgetSVC(**settings).fit_shards(paths)
+    remote = on_ray(settings).fit_shards(paths)
+    assert local.lam_ == remote.lam_
+    np.testing.assert_array_equal(local.node_coef_, remote.node_coef_)
+    assert local.history_[-1]["objective"] == pytest.approx(remote.history_[-1]["objective"], rel=1e-12)
+
+
+def test_a_missing_file_is_named(tmp_path, on_ray):
+    with pytest.raises(FileNotFoundError, match="absent"):
+        on_ray(actors=1).fit_shards([tmp_path / "absent.svm", tmp_path / "absent too.svm"])
+
+
+def test_files_that_changed_are_named_when_resumed(toy, tmp_path, on_ray):
+    paths = files_of(toy, tmp_path)
+    options = {"checkpoint_dir": str(tmp_path / "kept")}
+    on_ray(**options).fit_shards(paths)
+    paths[1].write_bytes(paths[3].read_bytes())
+    with pytest.raises(ValueError, match=r"rows of node 1 \(.*part-1.svm\) are not those the checkpoint"):
+        on_ray(**options, resume=True).fit_shards(paths)
+
+
+def test_a_restarted_actor_reads_its_files_again(toy, tmp_path, stage, on_ray):
+    """A file is absent for a moment."""
+    paths = files_of(toy, tmp_path)
+    away, settings = paths[4].with_suffix(".away"), {**SETTINGS, "record_every": 10}
+    model = on_ray(settings, restart=True, start_timeout=60)
+
+    def observe(record, mean):  # noqa: ARG001
+        if record["iteration"] == 10:
+            paths[4].rename(away)
+            threading.Timer(0.7, lambda: away.rename(paths[4])).start()
+            stage.kill(1)
+
+    model._fit_remote(paths, observe=observe)
+    assert [event["event"] for event in events_of(model.history_)] == ["lost", "restarted"]
+    np.testing.assert_array_equal(GadgetSVC(**settings).fit_shards(paths).node_coef_, model.node_coef_)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_actors_shards_are_stacked(tmp_path, count, intercept):
+    """As read in one place; features that occur nowhere are found, and left out where the rows are."""
+    names = []
+    for i in range(count):
+        names.append(str(tmp_path / f"{i}.svm"))
+        (tmp_path / f"{i}.svm").write_text(f"1 1:{i + 1} 9:2\n-1 {i + 2}:0.5\n" * (i + 1))
+    tables = read_tables(names, n_features=12)
+    X = as_csr(sp.vstack([X for X, _ in tables]), intercept)
+    shards = Shards(names)
+    assert [summary.rows for summary in shards.summarize()] == [len(y) for _, y in tables]
+    used, sizes = shards.convert(CommonFormat(12, True, np.array([-1, 1]), np.array([1.0, 2.0]), intercept))
+    np.testing.assert_array_equal(used, X.getnnz(axis=0) > 0)
+    rows, y = shards.rows(), np.concatenate([y for _, y in tables])
+    for name in ("indptr", "indices", "data"):
+        np.testing.assert_array_equal(getattr(rows, name), getattr(X, name), err_msg=name, strict=True)
+    np.testing.assert_array_equal(rows.label, y > 0)
+    np.testing.assert_array_equal(multiplicity(rows.mass, rows.start), np.where(y > 0, 2.0, 1.0))
+    np.testing.assert_array_equal(sizes, [np.where(y > 0, 2.0, 1.0).sum() for _, y in tables])
+    np.testing.assert_array_equal(rows.start, np.cumsum([0, *(len(y) for _, y in tables)]))
+    shards.keep_columns(np.flatnonzero(used))
+    np.testing.assert_array_equal(shards.rows().indices, X[:, np.flatnonzero(used)].indices)
 
 
 # paths and URIs
@@ -42,7 +134,7 @@ def test_what_is_a_uri_and_what_is_a_path():
     assert [scheme_of(place) for place in ("/x", "x:y.svm", "C:/x", "run1:part.svm", "a//b", "")] == [""] * 6
 
 
-def test_a_file_uri_is_decoded(toy, tmp_path):
+def test_a_file_uri_is_decoded(toy, on_ray, tmp_path):
     folder = tmp_path / "50 % ü#?"
     folder.mkdir()
     paths = files_of(toy, folder)
@@ -65,17 +157,17 @@ def test_a_file_uri_is_decoded(toy, tmp_path):
         ("s3://key:sec/ret@bucket/part.svm", "^a s3:// shard has something after a ':' that is no port"),
     ],
 )
-def test_places_that_are_refused_before_anything_starts(place, said):
+def test_places_that_are_refused_before_anything_starts(on_ray, place, said):
     with pytest.raises(ValueError, match=said):
         on_ray().fit_shards([place, place])
 
 
 def test_keys_are_not_shown():
-    assert shown("s3://key:secret@bucket/part.svm?endpoint_override=h&x=token") == "s3://bucket/part.svm"
-    assert shown("https://h:81/part.svm?signature=s#f") == "https://h:81/part.svm"
-    assert shown("/data/a?b#c@d") == "/data/a?b#c@d"
-    assert shown("hdfs:///data/part.svm?user=me") == "hdfs:///data/part.svm"
-    assert shown("http://user:1234/secret@h/part.svm") == "http://h/part.svm"
+    assert display_name("s3://key:secret@bucket/part.svm?endpoint_override=h&x=token") == "s3://bucket/part.svm"
+    assert display_name("https://h:81/part.svm?signature=s#f") == "https://h:81/part.svm"
+    assert display_name("/data/a?b#c@d") == "/data/a?b#c@d"
+    assert display_name("hdfs:///data/part.svm?user=me") == "hdfs:///data/part.svm"
+    assert display_name("http://user:1234/secret@h/part.svm") == "http://h/part.svm"
     with pytest.raises(ValueError, match=r"^file://h/part.svm is a file of the machine 'h'"):
         shard_names(["file://user:secret@h/part.svm"])
 
@@ -83,7 +175,7 @@ def test_keys_are_not_shown():
 # web servers
 
 
-def test_shards_of_a_web_server(toy, tmp_path):
+def test_shards_of_a_web_server(toy, on_ray, tmp_path):
     paths = files_of(toy, tmp_path)
     local = GadgetSVC(**SETTINGS).fit_shards(paths)
     with Web(tmp_path) as web:
@@ -91,7 +183,7 @@ def test_shards_of_a_web_server(toy, tmp_path):
     np.testing.assert_array_equal(local.node_coef_, model.node_coef_)
 
 
-def test_a_shard_that_the_server_does_not_have(toy, tmp_path):
+def test_a_shard_that_the_server_does_not_have(toy, on_ray, tmp_path):
     paths = files_of(toy, tmp_path)
     with Web(tmp_path) as web:
         places = [web.url(path.name) for path in paths[:-1]] + [web.url("absent.svm?key=secret")]
@@ -152,7 +244,7 @@ def test_a_server_sends_on_within_the_web_only(toy, tmp_path, status):
 
 
 def test_what_a_server_may_do_wrong(toy, tmp_path):
-    """Nobody there, half a file, no file of a known format: each names the shard."""
+    """No server, half a file, no file of a known format: each names the shard."""
     with Web(tmp_path) as web:
         place = web.url("part-0.svm")
         (tmp_path / "blob").write_bytes(b"\x00\x01\x02")
@@ -166,7 +258,7 @@ def test_what_a_server_may_do_wrong(toy, tmp_path):
         read_place(place)
 
 
-def test_labels_that_are_numbers_here_and_words_there(tmp_path):
+def test_labels_that_are_numbers_here_and_words_there(on_ray, tmp_path):
     """Actors' shards as those that are read here."""
     (tmp_path / "a.svm").write_text("+1 1:2\n-1 1:3\n")
     (tmp_path / "b.csv").write_text("2,ill\n3,well\n")
@@ -178,7 +270,7 @@ def test_labels_that_are_numbers_here_and_words_there(tmp_path):
 # S3
 
 
-def test_shards_of_a_bucket(toy, tmp_path):
+def test_shards_of_a_bucket(toy, on_ray, tmp_path):
     pytest.importorskip("pyarrow")
     paths = files_of(toy, tmp_path)
     local = GadgetSVC(**SETTINGS).fit_shards(paths)
@@ -192,147 +284,15 @@ def test_shards_of_a_bucket(toy, tmp_path):
     np.testing.assert_array_equal(local.node_coef_, model.node_coef_)
 
 
-# a Ray that does not answer
+# Datasets
 
 
-@pytest.fixture
-def mute():
-    """A port that takes no connection and refuses none: its queue is full."""
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        server.listen(0)
-        waiting = [socket.socket() for _ in range(8)]
-        for each in waiting:
-            each.setblocking(False)
-            each.connect_ex(server.getsockname())
-        yield server.getsockname()[1]
-        for each in waiting:
-            each.close()
-
-
-@pytest.fixture
-def closed():
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        return server.getsockname()[1]
-
-
-@pytest.fixture
-def silent():
-    """A port that takes connections and never says a word."""
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        server.listen(8)
-        yield server.getsockname()[1]
-
-
-@pytest.fixture
-def other(tmp_path):
-    """A server of another kind."""
-    with Web(tmp_path) as web:
-        yield web.port
-
-
-@pytest.mark.parametrize("kind", ["127.0.0.1:{}", "ray://127.0.0.1:{}", "auto"])
-@pytest.mark.parametrize("way", ["mute", "closed", "silent", "other"])
-def test_an_address_where_nobody_answers(toy, monkeypatch, request, kind, way):
-    port = request.getfixturevalue(way)
-    monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(ray, "init", lambda **_: pytest.fail("it was not asked first"))
-    monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{port}")
-    with pytest.raises(ConnectionError, match=f"no Ray answers at .*127.0.0.1:{port} .*check that its head runs"):
-        on_ray(address=kind.format(port), start_timeout=1).fit(toy.X, toy.y)
-
-
-def test_an_address_that_is_none(toy, monkeypatch):
-    monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    for address in ("10.0.0.5", "10.0.0.5:port", ":6379"):
-        with pytest.raises(ValueError, match="address must be HOST:PORT"):
-            on_ray(address=address).fit(toy.X, toy.y)
-
-
-def test_an_address_where_ray_answers():
-    """The one these tests run on."""
-    connection.reach(ray.get_runtime_context().gcs_address, 20)
-
-
-@pytest.fixture
-def stuck(monkeypatch):
-    """Calls of Ray that never come back, until the test is over."""
-    free = threading.Event()
-
-    def make(name):
-        monkeypatch.setattr(ray, name, lambda *_, **__: free.wait(60))
-
-    monkeypatch.setattr(atexit, "unregister", lambda _: None)
-    yield make
-    free.set()
-    until(lambda: not timeouts.hanging(), 20)
-
-
-def test_a_cluster_that_does_not_let_us_in(toy, monkeypatch, stuck):
-    """The error names address and limit. As long as Ray is at it, no other training may ask it for anything."""
-    monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(connection, "reach", lambda *_: None)
-    stuck("init")
-    stuck("shutdown")
-    with pytest.raises(TimeoutError, match=r"not connected to 10\.0\.0\.5:6379 within start_timeout=0\.5 s"):
-        on_ray(address="10.0.0.5:6379", start_timeout=0.5).fit(toy.X, toy.y)
-    with pytest.raises(RuntimeError, match="start a new one"):
-        on_ray(address="10.0.0.5:6379").fit(toy.X, toy.y)
-
-
-def test_a_cluster_that_does_not_answer_to_a_farewell(toy, monkeypatch, stuck):
-    """The models are there all the same."""
-    close = connection.Cluster.close
-
-    def leave(self):
-        self.own = True
-        stuck("shutdown")
-        close(self)
-
-    monkeypatch.setattr(connection.Cluster, "close", leave)
-    monkeypatch.setattr(connection, "FAREWELL", 0.5)
-    monkeypatch.setattr(connection, "_kill_own", lambda: True)
-    with pytest.warns(UserWarning, match="no longer answers, so it was left without a farewell"):
-        model = on_ray().fit(toy.X, toy.y)
-    assert model.n_iter_ == SETTINGS["max_iter"]
-
-
-def test_a_cluster_that_does_not_hear_of_new_actors(toy, monkeypatch):
-    class Deaf:
-        def options(self, **_):
-            return self
-
-        def remote(self, *_):
-            threading.Event().wait()
-
-    monkeypatch.setattr(ray, "remote", lambda _: Deaf())
-    with pytest.raises(TimeoutError, match=r"within 0\.5 s that it has heard of a new actor"):
-        on_ray(start_timeout=0.5).fit(toy.X, toy.y)
-
-
-def test_a_cluster_that_does_not_say_what_it_has(toy, monkeypatch):
-    monkeypatch.setattr(ray, "cluster_resources", threading.Event().wait)
-    with pytest.raises(TimeoutError, match=r"within 0\.5 s how many CPUs the cluster has"):
-        on_ray(actors=None, timeout=0.5).fit(toy.X, toy.y)
-
-
-def test_a_dataset_that_is_not_shared_out():
+def test_a_dataset_that_is_not_shared_out(on_ray):
     class Slow:
         """Waits for room that never comes."""
 
         count = threading.Event().wait
 
     Slow.__module__ = "ray.data.slow"
-    with pytest.raises(TimeoutError, match=r"within 0\.5 s that the Dataset's rows are there"):
+    with pytest.raises(TimeoutError, match=r"share out the Dataset's rows .* within 0\.5 s"):
         on_ray(start_timeout=0.5).fit_shards(Slow())
-
-
-def test_what_a_call_raises_passes():
-    def fail():
-        raise KeyError("own")
-
-    with pytest.raises(KeyError, match="own"):
-        connection.within(5, "nothing", fail)
-    assert connection.within(5, "nothing", lambda: 3) == 3
