@@ -367,7 +367,7 @@ def test_the_objective_stops_it_and_models_are_last_iterates(toy):
     assert model.n_iter_ < 1000
     assert model.score(toy.X, toy.three) > 0.7
     np.testing.assert_array_equal(model.node_coef_, model.node_last_coef_)
-    with pytest.raises(ValueError, match="stopping='weights'"):
+    with pytest.raises(ValueError, match="does not keep: use stopping='auto'"):
         GadgetSVC(3, algorithm="mom-dsvm", stopping="average").fit(toy.X, toy.y)
 
 

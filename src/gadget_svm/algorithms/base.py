@@ -59,7 +59,13 @@ class Run(Protocol):
 
 
 class BaseRun:
-    """Defaults for the optional part of `Run`: no fused iterations, no certificates, any fault."""
+    """The base class of runs: no fused iterations, no certificates, and any fault is allowed.
+
+    A subclass declares ``average`` (whether models are averages of iterates) and writes `iteration`, a generator. It
+    changes ``block.w``, yields the messages of the block's nodes (`gossip.make_messages`, or a protocol's ``round``),
+    and receives a `Delivery` for each. It adds 1 to ``block.iterates``; with ``average``, it adds each iterate to
+    ``block.w_sum``. Other state of nodes and edges belongs in ``block.edge``, as arrays.
+    """
 
     certifiable: ClassVar[bool] = False
 
@@ -155,9 +161,40 @@ class Algorithm(Protocol):
 
 
 class BaseAlgorithm(Params):
-    """Defaults for the optional part of `Algorithm`, and parameters as scikit-learn expects them.
+    """The base class of algorithms: parameters as scikit-learn expects them, and defaults for what is optional.
 
-    A subclass has an ``__init__`` that stores its parameters, and `bind`.
+    A subclass has an ``__init__`` that only stores its parameters, and `bind`. Pass an instance to `GadgetSVC`, or name
+    the class through an entry point of the group "gadget_svm.algorithms".
+
+    Attributes
+    ----------
+    average : bool, default True
+        Whether models are averages of iterates.
+    certifies : bool, default False
+        Whether its runs are certifiable.
+    omits_unused_columns : bool, default False
+        Whether features that occur in no row may be left out because they change no bit of the result.
+
+    Examples
+    --------
+    Every node keeps its vector and gossips it once per iteration; a real algorithm also learns from its rows.
+
+    >>> from gadget_svm import GadgetSVC, gossip
+    >>> from gadget_svm.algorithms import BaseAlgorithm, BaseRun
+    >>> class Mixing(BaseAlgorithm):
+    ...     average = False
+    ...     def bind(self, network, lam, radius, lossy=False, sizes=None):
+    ...         return MixingRun()
+    >>> class MixingRun(BaseRun):
+    ...     average = False
+    ...     def iteration(self, block, t):
+    ...         protocol = gossip.PushSum()
+    ...         protocol.load_vectors(block, persist=False)
+    ...         yield from protocol.round(block, t, block.exchanges)
+    ...         gossip.estimate(block)
+    >>> model = GadgetSVC(3, algorithm=Mixing(), max_iter=2, stopping=None, random_state=0)
+    >>> model.fit([[-1.0], [1.0]] * 6, [0, 1] * 6).node_coef_.shape
+    (3, 1)
     """
 
     average: bool = True

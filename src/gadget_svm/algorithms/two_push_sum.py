@@ -100,8 +100,8 @@ class TwoPushSum(BaseAlgorithm):
     --------
     >>> from gadget_svm import GadgetSVC
     >>> from gadget_svm.algorithms import TwoPushSum
-    >>> model = GadgetSVC(3, algorithm=TwoPushSum(), random_state=0).fit([[-1.0], [1.0]] * 6, [0, 1] * 6)
-    >>> model.predict([[-2.0], [2.0]]).tolist()
+    >>> model = GadgetSVC(3, algorithm=TwoPushSum(), max_iter=50, stopping=None, random_state=0)
+    >>> model.fit([[-1.0], [1.0]] * 6, [0, 1] * 6).predict([[-2.0], [2.0]]).tolist()
     [0, 1]
     """
 

@@ -81,11 +81,11 @@ def source_hash() -> str:
 
 
 class _Locator(_CacheLocator):  # type: ignore[misc]
-    def __init__(self, py_func: Any, py_file: str, folder: Path) -> None:
-        self._py_file, self._folder, self._line = py_file, folder, py_func.__code__.co_firstlineno
+    def __init__(self, py_func: Any) -> None:
+        self._line = py_func.__code__.co_firstlineno
 
     def get_cache_path(self) -> str:
-        return str(self._folder)
+        return str(directory())
 
     def get_source_stamp(self) -> str:
         return source_hash()
@@ -94,9 +94,8 @@ class _Locator(_CacheLocator):  # type: ignore[misc]
         return str(self._line)
 
     @classmethod
-    def from_function(cls, py_func: Any, py_file: str) -> "_Locator | None":
-        folder = directory()
-        return None if folder is None else cls(py_func, py_file, folder)
+    def from_function(cls, py_func: Any, py_file: str) -> "_Locator":  # noqa: ARG003
+        return cls(py_func)
 
 
 class _Files(CompileResultCacheImpl):  # type: ignore[misc]
