@@ -9,10 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 from gadget_svm import GadgetSVC, load_model
-from gadget_svm.cli import train
+from gadget_svm.cli import progress
 from gadget_svm.cli.app import app
 from gadget_svm.cli.progress import Interruption
-from gadget_svm.cli.train_request import Order, expanded
+from gadget_svm.cli.shard_names import expand_ranges
+from gadget_svm.cli.train import TrainRequest
 from gadget_svm.estimator.remote_shards import Shards, pose
 
 LAM = 0.05
@@ -105,14 +106,12 @@ def test_what_is_said_of_them(parts):
     ]  # fmt: skip
 
 
-def test_one_argument_is_data_and_a_uri_for_actors_is_a_shard():
-    assert Order.of(["adult"], nodes=4) == Order("adult", nodes=4)
-    assert Order.of(["part-0.svm"]).shards == ()
-    assert Order.of(["a.svm", "b.svm"]).shards == ("a.svm", "b.svm")
+def test_one_file_is_divided_and_several_are_shards():
     uri = "s3://bucket/part-0.svm"
-    assert Order.of([uri]) == Order(uri)
-    one = Order.of([uri], engine="ray")
-    assert (one.data, one.shards) == ("1 shard", (uri,))
+    assert TrainRequest(["part-0.svm"]).shards == TrainRequest([uri]).shards == []
+    assert TrainRequest(["a.svm", "b.svm"]).shards == ["a.svm", "b.svm"]
+    one = TrainRequest([uri], engine="ray")
+    assert (one.name, one.shards) == ("1 shard", [uri])
 
 
 @pytest.mark.parametrize(
@@ -120,7 +119,7 @@ def test_one_argument_is_data_and_a_uri_for_actors_is_a_shard():
     [
         (
             ["part-0.svm", "adult"],
-            "'adult' is a named data set, which is no shard: train on it alone, or write ./adult",
+            "'adult' is a named data set, not a shard: train on it alone, or write ./adult",
         ),
         (["part-0.svm", "folder"], "folder is a folder: name the files in it, such as folder/*.svm"),
         (["folder"], "folder is a folder: name the files in it, such as folder/*.svm"),
@@ -220,20 +219,20 @@ class Pressed(Interruption):
     times = 0
 
     @property
-    def asked(self):
-        self.times += self.heeded
+    def requested(self):
+        self.times += self.stops_cleanly
         self.signal = signal.SIGINT if self.times > 2 else 0
         return self.times > 2
 
-    @asked.setter
-    def asked(self, value):
+    @requested.setter
+    def requested(self, value):
         pass
 
 
 def interrupted(monkeypatch, *arguments):
     """A training that is interrupted: its model and what it said."""
     with monkeypatch.context() as now:
-        now.setattr(train, "Interruption", Pressed)
+        now.setattr(progress, "Interruption", Pressed)
         result = gadget("train", *arguments, "--max-iter", 10**9, "--stopping", "none", "--json", "--out", "kept")
     assert result.exit_code == 130, result.output
     run, model = json.loads(result.stdout), load_model("kept/model.safetensors")
@@ -270,7 +269,7 @@ def test_actors_read_the_shards_to_the_same_bits(toy, parts, tmp_path, monkeypat
     told = ("--test", "test.svm", "--lam", LAM, "--tol", 0.02)
     here = trained(*parts, *told, "--out", "here")
     monkeypatch.setattr("gadget_svm.estimator.svc.stack_shards", lambda *_: pytest.fail("rows were read here"))
-    monkeypatch.setattr("gadget_svm.cli.data_source.stack_shards", lambda *_: pytest.fail("rows were read here"))
+    monkeypatch.setattr("gadget_svm.cli.train_data.stack_shards", lambda *_: pytest.fail("rows were read here"))
     result = gadget("train", *parts, *told, *RAY, "--out", "there", "--report", "r.html")
     assert result.exit_code == 0, result.output
     assert "3 shards: 60 rows, 5 features, lam 0.05 (read by the actors)" in result.stderr
@@ -343,4 +342,4 @@ def test_a_range_in_quotes_means_what_it_means_in_bash(parts):
     ],
 )
 def test_ranges(typed, names):
-    assert expanded(typed) == names
+    assert expand_ranges([typed]) == names

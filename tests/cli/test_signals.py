@@ -14,13 +14,12 @@ import pytest
 from typer.testing import CliRunner
 
 from gadget_svm import GadgetSVC, load_model
-from gadget_svm.cli import train as train_module
+from gadget_svm.cli import summary
 from gadget_svm.cli.app import app
-from gadget_svm.cli.errors import Failure, Terminated, exit_code
+from gadget_svm.cli.errors import RetryableError, Terminated, exit_code
 from gadget_svm.cli.progress import Interruption
 from gadget_svm.cli.signals import handled, raise_interrupt
-from gadget_svm.cli.train import require_all_rows
-from gadget_svm.cli.train_request import Order
+from gadget_svm.cli.train import TrainRequest, check_lost_rows
 from gadget_svm.cluster import checkpoints
 from gadget_svm.cluster.sigterm import SigtermGuard
 from gadget_svm.cluster.timeouts import ClusterError
@@ -87,7 +86,7 @@ def test_the_second_signal_aborts_and_the_former_handlers_return(number, kind):
     before = [signal.getsignal(each) for each in Interruption.SIGNALS]
     with Interruption() as interruption:
         signal.raise_signal(number)
-        assert interruption.asked
+        assert interruption.requested
         with pytest.raises(kind):
             signal.raise_signal(number)
     assert interruption.exit_code == 128 + number
@@ -96,7 +95,7 @@ def test_the_second_signal_aborts_and_the_former_handlers_return(number, kind):
 
 def test_a_signal_aborts_at_once_before_training_starts():
     with Interruption() as interruption:
-        interruption.heeded = False
+        interruption.stops_cleanly = False
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
 
@@ -106,13 +105,13 @@ def test_a_signal_that_is_ignored_stays_ignored():
     try:
         with Interruption() as interruption:
             signal.raise_signal(signal.SIGINT)
-            assert not interruption.asked
+            assert not interruption.requested
     finally:
         signal.signal(signal.SIGINT, before)
 
 
 def test_sigterm_while_data_is_read_is_exit_code_143(rows, monkeypatch):
-    monkeypatch.setattr("gadget_svm.cli.train.load", lambda *_: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr("gadget_svm.cli.train_data.load", lambda *_: signal.raise_signal(signal.SIGTERM))
     before = signal.getsignal(signal.SIGTERM)  # Ray's own, after a test that started one here
     result = CliRunner().invoke(app, ["train", str(rows)])
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (143, "terminated")
@@ -170,7 +169,7 @@ def test_a_signal_while_a_command_imports_is_not_lost(number, then, tmp_path, mo
 
         time.sleep(30)  # until the signal comes again
 
-    monkeypatch.setattr("gadget_svm.cli.topology.show_topology", show)
+    monkeypatch.setattr("gadget_svm.cli.topology.measure", show)
     usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}[number]
     before = signal.signal(number, usual)
     try:
@@ -216,7 +215,7 @@ def test_ray_does_not_replace_the_sigterm_handler(mine):
         (ConnectionError("no Ray answers"), 1),
         (OSError(errno.ENOSPC, "no space left"), 1),
         (checkpoints.FolderInUseError("process 1 has a run under way"), 1),
-        (Failure("a peer"), 1),
+        (RetryableError("a peer"), 1),
         (MemoryError(), 1),
         (KeyboardInterrupt(), 130),
         (Terminated(), 143),
@@ -227,21 +226,21 @@ def test_exit_codes_tell_what_is_worth_a_retry(error, code, rows, monkeypatch):
         raise error
 
     assert exit_code(error) == code
-    monkeypatch.setattr("gadget_svm.cli.train.load", fail)
+    monkeypatch.setattr("gadget_svm.cli.train_data.load", fail)
     assert CliRunner().invoke(app, ["train", str(rows)]).exit_code == code
 
 
 def test_lost_rows_are_exit_code_3_where_all_are_required(capsys):
     lost = {"event": "lost", "actor": 1, "nodes": [2, 3], "iteration": 20}
     back = {"event": "restarted", "actor": 1, "nodes": [2, 3], "iteration": 40}
-    strict, lenient = Order("x", require_all_rows=True), Order("x")
-    assert require_all_rows(strict, {"events": [lost]}) == 3
+    strict, lenient = TrainRequest(["x"], require_all_rows=True), TrainRequest(["x"])
+    assert check_lost_rows(strict, {"events": [lost]}) == 3
     said = capsys.readouterr().err
     assert "lacks the rows of 2 nodes that were lost and did not come back (2, 3)" in said
     assert "--resume auto --checkpoint-dir DIR" in said
-    assert require_all_rows(lenient, {"events": [lost]}) == 0
-    assert require_all_rows(strict, {"events": [lost, back]}) == 0
-    assert require_all_rows(strict, {"events": []}) == 0
+    assert check_lost_rows(lenient, {"events": [lost]}) == 0
+    assert check_lost_rows(strict, {"events": [lost, back]}) == 0
+    assert check_lost_rows(strict, {"events": []}) == 0
 
 
 def test_the_command_line_exits_with_3_after_a_loss(toy, rows, monkeypatch):
@@ -303,8 +302,8 @@ def test_a_first_signal_after_training_loses_nothing(rows, tmp_path, monkeypatch
         os.kill(os.getpid(), signal.SIGTERM)
         return summarise(*arguments)
 
-    summarise = train_module.summarise
-    monkeypatch.setattr(train_module, "summarise", signalled)
+    summarise = summary.summarise
+    monkeypatch.setattr(summary, "summarise", signalled)
     found = CliRunner().invoke(app, ["train", str(rows), "--max-iter", "5", "--json", "--out", str(tmp_path / "out")])
     assert found.exit_code == 143
     assert json.loads(found.stdout)["history"][-1]["iteration"] == 5

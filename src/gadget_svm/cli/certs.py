@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gadget_svm.cli.train_options import local_path
+from gadget_svm.cli.options import local_path
 
 certs_app = typer.Typer(
     help="Certificates for peers: an authority of your own, one certificate a site.", no_args_is_help=True
@@ -126,6 +126,6 @@ def show(
 def _say(text: str) -> None:
     from rich.console import Console
 
-    from gadget_svm.cli.tables import say
+    from gadget_svm.cli.output import say
 
     say(Console(), text)

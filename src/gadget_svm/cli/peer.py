@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gadget_svm.cli.errors import Failure
-from gadget_svm.cli.train_options import local_path, whole_seed
+from gadget_svm.cli.errors import RetryableError
+from gadget_svm.cli.options import local_path
+from gadget_svm.cli.peer_demo import demo
 
 if TYPE_CHECKING:
     from gadget_svm.peers.config import PeerConfig
@@ -28,7 +29,7 @@ Own = Annotated[
 ]
 
 
-def need_peers() -> None:
+def require_peer_packages() -> None:
     """An ImportError that says how to get what peers need."""
     import gadget_svm.peers  # noqa: F401 - first: it tells gRPC how much to say
 
@@ -60,7 +61,7 @@ def new(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False,
 ) -> None:
     """Write a commented peer.toml."""
-    need_peers()
+    require_peer_packages()
     from gadget_svm.peers.config import template
 
     if listen is None and address is not None:
@@ -84,13 +85,13 @@ def run(
 ) -> None:
     """Run a peer until Ctrl-C, SIGTERM, the end of its terminal or 'gadget peer stop'; it takes its leave and saves its
     state and model."""
-    need_peers()
+    require_peer_packages()
     from gadget_svm.peers.running import Broken, run_peer
 
     try:
         raise typer.Exit(run_peer(_loaded(config), fresh))
     except Broken as error:
-        raise Failure(str(error)) from error
+        raise RetryableError(str(error)) from error
 
 
 @peer_app.command("status")
@@ -103,7 +104,7 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Again every second, until Ctrl-C.")] = False,
 ) -> None:
     """How a peer is: its neighbours, objective, estimated gap, disagreement, messages and bytes."""
-    need_peers()
+    require_peer_packages()
     own, where = _whom(peer, config)
     if json or not watch:
         found = _ask(own, where)
@@ -129,7 +130,7 @@ def stop(
     ] = False,
 ) -> None:
     """Let a peer leave: it says goodbye, saves its state and writes its model. What it has taught the others stays."""
-    need_peers()
+    require_peer_packages()
     from gadget_svm.peers.identity import IdentityError
     from gadget_svm.peers.messages import Notice, Status
     from gadget_svm.peers.peer import WITHDRAW
@@ -180,7 +181,7 @@ def _otherwise(own: "PeerConfig", withdraw: bool) -> str:
 @peer_app.command("export")
 def export_model(config: Toml = Path("peer.toml")) -> None:
     """Write the model of the last checkpoint, whether the peer runs or not."""
-    need_peers()
+    require_peer_packages()
     from gadget_svm.peers.calls import PeerError
     from gadget_svm.peers.checkpoint import CheckpointError
     from gadget_svm.peers.running import export_saved
@@ -196,26 +197,7 @@ def export_model(config: Toml = Path("peer.toml")) -> None:
     typer.echo(f"{written} is written.")
 
 
-@peer_app.command("demo")
-def demo(
-    peers: Annotated[int, typer.Option(help="How many processes.", min=2, max=64)] = 5,
-    data: Annotated[str, typer.Option(help="A named data set, or a file.")] = "digits",
-    seconds: Annotated[float, typer.Option(help="How long they learn.", min=5.0)] = 30.0,
-    out: Annotated[
-        Path, typer.Option(callback=local_path, help="A folder for certificates, files, models and the summary.")
-    ] = Path("peers"),
-    chaos: Annotated[bool, typer.Option("--chaos", help="Kill one with -9 on the way, and start it again.")] = False,
-    algorithm: Annotated[str, typer.Option(help="pdmm or gadget.")] = "pdmm",
-    lam: Annotated[float | None, typer.Option(help="Default: the paper's for a data set of the paper.")] = None,
-    seed: Annotated[int, typer.Option(callback=whole_seed, help="Decides who gets which rows.")] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No live table.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, and nothing else.")] = False,
-) -> None:
-    """Real peer processes on this machine, with fresh certificates, learn together; then each is measured."""
-    need_peers()
-    from gadget_svm.cli.peer_demo import run_peer_demo
-
-    raise typer.Exit(run_peer_demo(peers, data, seconds, out, chaos, algorithm, lam, seed, quiet, json))
+peer_app.command("demo")(demo)
 
 
 def _loaded(path: Path) -> "PeerConfig":

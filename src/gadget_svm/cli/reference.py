@@ -1,6 +1,6 @@
 """The reference of the command line, generated from the commands: `python -m gadget_svm.cli.reference PAGE` writes it.
 
-Owns the Markdown below the marker of docs/command-line.md; what is above it is written by hand.
+Owns the Markdown below the marker of the page; what is above it is written by hand.
 """
 
 import sys
@@ -12,7 +12,7 @@ import typer
 
 from gadget_svm.cli.app import app
 
-MARKER = "<!-- generated below this line: python -m gadget_svm.cli.reference docs/command-line.md -->"
+MARKER = "<!-- generated below this line: python -m gadget_svm.cli.reference"
 COMPLETION = ("install_completion", "show_completion")
 """Options that typer adds, with help of its own."""
 
@@ -69,11 +69,11 @@ def _cell(text: str) -> str:
 
 
 def write(page: Path) -> None:
-    """Replace what is below the marker of the page."""
+    """Replace the text below the marker of the page."""
     head, marker, _ = page.read_text(encoding="utf-8").partition(MARKER)
     if not marker:
-        raise ValueError(f"{page} lacks the line {MARKER}")
-    page.write_text(f"{head}{MARKER}\n{reference()}\n", encoding="utf-8")
+        raise ValueError(f"{page} lacks a line that starts with {MARKER}")
+    page.write_text(f"{head}{MARKER} {page} -->\n{reference()}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
