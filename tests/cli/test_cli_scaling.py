@@ -66,12 +66,12 @@ def test_scale_saves_a_model_of_unscaled_rows(tmp_path, kind, more):
 
 def test_scaled_rows_stay_sparse(tmp_path):
     from gadget_svm.cli.train import TrainRequest
-    from gadget_svm.cli.train_data import LocalRows
+    from gadget_svm.cli.train_data import TrainingRows
     from gadget_svm.data import load_dataset
 
     data = load_dataset(unequal(tmp_path / "sparse.csv", sparse=True))
     for kind in ("deviation", "max-abs"):
-        assert LocalRows.of(TrainRequest(["x"], scale=kind), data, None).data.X.nnz == data.X.nnz
+        assert TrainingRows(TrainRequest(["x"], scale=kind)).with_rows(data, None).data.X.nnz == data.X.nnz
 
 
 def test_scale_is_suggested_where_it_helps(tmp_path):

@@ -1,5 +1,6 @@
 """`gadget peer demo`: real processes learn, one is killed and returns, all leave, and what they left is measured."""
 
+import asyncio
 import errno
 import json
 import os
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,13 +18,14 @@ pytest.importorskip("google.protobuf")
 pytest.importorskip("grpc")
 pytest.importorskip("prometheus_client")
 pytest.importorskip("pydantic")
+from rich.console import Console
 from typer.testing import CliRunner
 
 from gadget_svm import load_dataset
-from gadget_svm.cli import peer_folders, peer_processes
+from gadget_svm.cli import peer_demo, peer_folders, peer_processes
 from gadget_svm.cli.app import app
 from gadget_svm.cli.evaluation import Evaluation
-from gadget_svm.cli.peer_demo import with_number_labels
+from gadget_svm.cli.peer_demo import DemoRun, PeerDemoRequest, with_number_labels
 from gadget_svm.cli.peer_results import closing, pooled_optimum
 from gadget_svm.estimator import load_model
 
@@ -37,7 +40,7 @@ def still_running(folder: Path) -> list[str]:
     return [line for line in lines if str(folder) in line and "peer run" in line]
 
 
-def test_three_peers_of_which_one_is_killed_and_returns(tmp_path):
+def test_demo(tmp_path):
     """One run for all that is to be seen of it, since it takes its time."""
     out = tmp_path / "three"
     found = demo("--peers", 3, "--data", "digits", "--seconds", 10, "--lam", 0.01, "--chaos", "--out", out)
@@ -47,12 +50,12 @@ def test_three_peers_of_which_one_is_killed_and_returns(tmp_path):
     assert "is started again" in found.output
     assert "The worst of 3 models" in found.output
     summary = json.loads((out / "summary.json").read_text())
-    the_summary_says_what_the_models_say(out, summary)
-    the_killed_peer_goes_on_where_it_was(out, summary["events"])
-    a_peer_has_its_own_rows_and_nobody_elses(out)
+    check_summary(out, summary)
+    check_restart(out, summary["events"])
+    check_rows_are_divided(out)
 
 
-def the_summary_says_what_the_models_say(out, summary):
+def check_summary(out, summary):
     data = load_dataset("digits")
     evaluation = Evaluation.of(data, 0.01, intercept=False)
     bound = summary["pooled"]["bound"]
@@ -72,7 +75,7 @@ def the_summary_says_what_the_models_say(out, summary):
     assert summary["clean"]
 
 
-def the_killed_peer_goes_on_where_it_was(out, events):
+def check_restart(out, events):
     assert [event["event"] for event in events] == ["killed", "started", "answers"]
     assert 0 < events[0]["ticks"] == events[1]["ticks"] <= events[2]["ticks"]
     victim = events[0]["peer"]
@@ -84,14 +87,14 @@ def the_killed_peer_goes_on_where_it_was(out, events):
     assert again == events[0]["ticks"]
 
 
-def a_peer_has_its_own_rows_and_nobody_elses(out):
+def check_rows_are_divided(out):
     data = load_dataset("digits")
     parts = [np.load(out / f"peer-{i}" / "train.npz") for i in (1, 2, 3)]
     assert sorted(np.concatenate([part["data"] for part in parts])) == sorted(data.X.data)
     assert [int(part["shape"][1]) for part in parts] == [data.X.shape[1]] * 3
 
 
-def test_the_ticks_of_a_checkpoint_are_those_it_was_saved_with(tmp_path):
+def test_saved_ticks(tmp_path):
     from gadget_svm.peers import checkpoint
 
     data = load_dataset("digits")
@@ -103,42 +106,76 @@ def test_the_ticks_of_a_checkpoint_are_those_it_was_saved_with(tmp_path):
         assert peer.saved_ticks() == ticks
 
 
-def test_ctrl_c_ends_early_and_keeps_the_models(tmp_path):
-    out = tmp_path / "out"
-    command = [sys.executable, "-m", "gadget_svm", "peer", "demo", "--peers", "2", "--data", "breast-cancer"]
-    command += ["--seconds", "600", "--out", str(out)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        assert process.stdout is not None
-        try:
-            seen = next((line for line in process.stdout if "2 of 2 peers answer" in line), "")
-            process.send_signal(signal.SIGINT)
-            rest = process.communicate(timeout=120)[0]
-        except BaseException:
-            process.terminate()
-            raise
-    assert "2 of 2 peers answer" in seen
-    assert process.returncode == 130, rest
-    assert still_running(out) == []
-    summary = json.loads((out / "summary.json").read_text())
-    assert summary["interrupted"]
-    assert [one["end"] for one in summary["peers"]] == ["left", "left"]
-    assert "Interrupted." in rest
+class FakePeer:
+    """A peer that starts and answers as told."""
+
+    expected, ticks, hears = True, 9, True
+
+    def __init__(self, name, **fields):
+        self.name, self.process, self.status, self.exit_code = name, None, None, None
+        self.__dict__ |= fields
+
+    def start(self):
+        self.process = "started"
+
+    async def ask(self):
+        pass
 
 
-def test_a_peer_that_cannot_start_is_named_with_the_end_of_its_log(tmp_path, monkeypatch):
-    set_up = peer_folders.set_up
+class FakeFleet:
+    """Peers that are asked to stop, and how they ended."""
 
-    def broken(*arguments, **options):
-        folders = set_up(*arguments, **options)
-        (folders[1] / "train.npz").write_bytes(b"no rows at all")
-        return folders
+    def __init__(self, peers, lost=()):
+        self.peers, self.lost, self.started = peers, list(lost), []
 
-    monkeypatch.setattr(peer_folders, "set_up", broken)
-    found = demo("--peers", 2, "--data", "digits", "--seconds", 5, "--out", tmp_path / "out")
-    assert found.exit_code == 1
-    assert "peer-2 (exit code 2) ended before all had started" in found.output
-    assert "truncated or damaged" in found.output
-    assert still_running(tmp_path) == []
+    async def ask_all(self):
+        self.stop_request.requested = True  # Ctrl-C, as soon as they learn
+
+    async def stop(self):
+        return {peer.name: "left" for peer in self.peers}
+
+    async def close(self):
+        self.closed = True
+
+
+def a_run(fleet):
+    request = PeerDemoRequest(peers=len(fleet.peers), seconds=600.0)
+    fleet.stop_request = SimpleNamespace(requested=False)
+    return DemoRun(request, fleet, fleet.stop_request, Console(stderr=True))
+
+
+def test_ctrl_c_ends_early_and_lets_all_leave(capsys):
+    fleet = FakeFleet([FakePeer(f"peer-{i}") for i in range(3)])
+    run = a_run(fleet)
+    asyncio.run(run.run())
+    assert [peer.process for peer in fleet.peers] == ["started"] * 3
+    assert 0 < run.seconds < 60
+    assert run.ends == {peer.name: "left" for peer in fleet.peers}
+    assert fleet.closed
+    assert "Interrupted: all peers are asked to leave." in capsys.readouterr().err
+
+
+def test_a_peer_without_messages_is_named(capsys, monkeypatch):
+    monkeypatch.setattr(peer_demo, "FIRST_MESSAGE_S", 0.0)
+    asyncio.run(a_run(FakeFleet([FakePeer("peer-1"), FakePeer("peer-2", hears=False)])).run())
+    assert "No message reached peer-2 in 0 s; the demo continues." in capsys.readouterr().err
+
+
+def test_a_peer_that_cannot_start_is_named():
+    broken = FakePeer("peer-2", exit_code=2, ticks=0)
+    with pytest.raises(peer_processes.PeersError, match=r"peer-2 \(exit code 2\) ended before all had started"):
+        asyncio.run(a_run(FakeFleet([FakePeer("peer-1"), broken], lost=[broken])).run())
+
+
+def test_the_end_of_a_log_names_errors(tmp_path):
+    data = load_dataset("digits")
+    folders = peer_folders.set_up(tmp_path, data, 2, algorithm="pdmm", lam=0.01, seed=0, seconds=5.0)
+    peer = peer_processes.PeerProcess(folders[0])
+    up = {"level": "info", "event": "up", "fields": {"port": 1}}
+    peer.log.write_text(json.dumps(up) + "\n")
+    assert peer.log_end() == ["info: up, port 1"]
+    peer.log.write_text(json.dumps(up) + "\nerror: train.npz is truncated or damaged\n")
+    assert peer.log_end() == ["error: train.npz is truncated or damaged"]
 
 
 @pytest.mark.parametrize(
@@ -153,14 +190,14 @@ def test_a_peer_that_cannot_start_is_named_with_the_end_of_its_log(tmp_path, mon
         (["--seed", "-1"], "--seed must be a whole number of at least 0, got -1"),
     ],
 )
-def test_bad_input_is_a_sentence_and_leaves_nothing(tmp_path, options, sentence):
+def test_bad_input(tmp_path, options, sentence):
     found = demo("--out", tmp_path / "out", *options)
     assert found.exit_code == 2
     assert sentence in found.output
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_with_anything_else_is_refused_and_stays(tmp_path):
+def test_foreign_folder_is_refused(tmp_path):
     (tmp_path / "thesis.tex").write_text("all my work")
     found = demo("--out", tmp_path)
     assert found.exit_code == 2
@@ -168,7 +205,7 @@ def test_a_folder_with_anything_else_is_refused_and_stays(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_an_earlier_demo_is_replaced_but_not_what_was_put_beside_it(tmp_path):
+def test_earlier_demo_is_replaced(tmp_path):
     peer_folders.clear(tmp_path)
     (tmp_path / "peer-1").mkdir()
     peer_folders.check_folder(tmp_path)
@@ -180,7 +217,7 @@ def test_an_earlier_demo_is_replaced_but_not_what_was_put_beside_it(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [peer_folders.MARK]
 
 
-def test_an_earlier_demo_whose_peers_still_run_is_not_touched(tmp_path):
+def test_running_demo_is_not_replaced(tmp_path):
     from gadget_svm.peers.checkpoint import CheckpointError, Lock
 
     peer_folders.clear(tmp_path)
@@ -190,7 +227,7 @@ def test_an_earlier_demo_whose_peers_still_run_is_not_touched(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="a place where no folder can be made, not even by root")
-def test_a_place_where_no_folder_can_be_made_is_a_sentence():
+def test_impossible_folder():
     found = demo("--out", "/proc/nowhere", "--seconds", 5)
     assert found.exit_code in (1, 2)
     assert isinstance(found.exception, SystemExit)
@@ -199,7 +236,7 @@ def test_a_place_where_no_folder_can_be_made_is_a_sentence():
 
 
 @pytest.mark.parametrize("step", ["clear", "set_up"])
-def test_a_full_disk_is_named_by_its_folder(tmp_path, monkeypatch, step):
+def test_full_disk(tmp_path, monkeypatch, step):
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")  # as a write says it: without a file's name
 
@@ -210,21 +247,21 @@ def test_a_full_disk_is_named_by_its_folder(tmp_path, monkeypatch, step):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_may_not_be_written_to_is_refused(tmp_path):
+def test_unwritable_folder(tmp_path):
     tmp_path.chmod(0o500)
     found = demo("--out", tmp_path / "out")
     assert found.exit_code == 2
     assert "may not be written to" in found.output
 
 
-def test_a_file_where_the_folder_should_be_is_refused(tmp_path):
+def test_file_in_place_of_folder(tmp_path):
     (tmp_path / "file").write_text("")
     found = demo("--out", tmp_path / "file" / "out")
     assert found.exit_code == 2
     assert "is a file, not a folder" in found.output
 
 
-def test_a_fleet_ends_those_that_do_not_heed_sigterm(tmp_path, monkeypatch):
+def test_fleet_kills_after_sigterm(tmp_path, monkeypatch):
     monkeypatch.setattr(peer_processes, "TERMINATE_TIMEOUT_S", 0.5)
     data = load_dataset("digits")
     folders = peer_folders.set_up(tmp_path, data, 2, algorithm="pdmm", lam=0.01, seed=0, seconds=5.0)
@@ -240,7 +277,7 @@ def test_a_fleet_ends_those_that_do_not_heed_sigterm(tmp_path, monkeypatch):
     assert peer.exit_code == -signal.SIGKILL
 
 
-def test_the_pooled_optimum_of_several_classes_is_the_sum_of_each_against_the_rest(toy):
+def test_pooled_optimum_of_several_classes(toy):
     from scipy.sparse import csr_matrix
 
     from gadget_svm.data import Dataset
@@ -254,7 +291,7 @@ def test_the_pooled_optimum_of_several_classes_is_the_sum_of_each_against_the_re
     assert pooled["bound"] <= pooled["objective"] <= pooled["bound"] * (1 + 1e-5)
 
 
-def test_labels_in_quotes_that_are_numbers_are_numbers(toy):
+def test_number_labels(toy):
     from gadget_svm.data import Dataset
 
     data = Dataset("toy", toy.X, np.where(toy.y, "10", "9"), None, None, None, "")
@@ -263,7 +300,7 @@ def test_labels_in_quotes_that_are_numbers_are_numbers(toy):
     assert with_number_labels(words) is words
 
 
-def test_the_closing_sentence_names_those_that_failed():
+def test_closing_names_failed_peers():
     peers = [
         {"name": "peer-1", "gap": 0.00123, "clean": True, "end": "left", "exit_code": 0, "error": None},
         {"name": "peer-2", "gap": None, "clean": False, "end": "killed", "exit_code": -9, "error": "no file"},
@@ -273,7 +310,7 @@ def test_the_closing_sentence_names_those_that_failed():
     assert "peer-1, is at most 0.13 % above" in said
 
 
-def test_ports_are_free_and_differ():
+def test_free_ports():
     ports = peer_folders.free_ports(20)
     assert len(set(ports)) == 20
     assert all(port in peer_folders.PORTS for port in ports)

@@ -4,7 +4,7 @@ import signal
 import threading
 import time
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from gadget_svm.cli.signals import raise_interrupt
 
@@ -16,24 +16,8 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 
 
-class Meter(Protocol):
-    """Show a training's progress."""
-
-    def __enter__(self) -> Self:
-        """Start."""
-
-    def __exit__(self, *failure: Any) -> None:
-        """Stop, also after an error."""
-
-    def record(self, record: Record) -> None:
-        """Show a new record of the history."""
-
-    def tick(self) -> None:
-        """Update the display between records."""
-
-
-class Silent:
-    """Show nothing."""
+class Meter:
+    """Show a training's progress; this one shows nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -42,13 +26,13 @@ class Silent:
         pass
 
     def record(self, record: Record) -> None:
-        """Show nothing."""
+        """Show a new record of the history."""
 
     def tick(self) -> None:
-        """Show nothing."""
+        """Update the display between records."""
 
 
-class Lines(Silent):
+class Lines(Meter):
     """Print a line when the iterations have grown fourfold, or five seconds have passed."""
 
     def __init__(self, console: "Console") -> None:
@@ -63,7 +47,7 @@ class Lines(Silent):
             self.console.print(sentence(record), highlight=False, soft_wrap=True)
 
 
-class Bar:
+class Bar(Meter):
     """Show a progress bar. Records get rarer during a training; in between the bar moves at the last known speed."""
 
     def __init__(self, console: "Console", max_iter: int, max_seconds: float | None) -> None:
@@ -112,7 +96,7 @@ def sentence(record: Record) -> str:
 def progress_meter(console: "Console", max_iter: int, max_seconds: float | None, quiet: bool) -> Meter:
     """Return the progress display that suits the console."""
     if quiet:
-        return Silent()
+        return Meter()
     return Bar(console, max_iter, max_seconds) if console.is_terminal else Lines(console)
 
 

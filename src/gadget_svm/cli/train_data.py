@@ -6,7 +6,7 @@ Owns how rows are scaled, how test rows meet them, and by which method of the es
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,54 +40,21 @@ ShouldStop = Callable[[], bool]
 SCALE_OPTIONS = "scale them with --scale deviation, or --scale max-abs if they are sparse"
 
 
-class TrainingRows(Protocol):
-    """Rows to learn from. ``data``, ``about`` and ``evaluation`` are complete once they are read."""
-
-    data: Dataset
-    evaluation: Evaluation
-
-    @property
-    def lam(self) -> float | None:
-        """The data set's own regularisation weight."""
-
-    @property
-    def n_nodes(self) -> int | None:
-        """The number of nodes the rows are divided among; None if the estimator divides them."""
-
-    @property
-    def about(self) -> dict[str, Any]:
-        """Name and sizes for the summary."""
-
-    def fit(self, model: GadgetSVC, ready: Callable[[], None], observe: Observe, should_stop: ShouldStop) -> None:
-        """Train the model; ``ready`` is called once the rows are known, before anything is learned."""
-
-    def node_sizes(self, n_nodes: int) -> NDArray[np.int64]:
-        """Return the number of rows of each node."""
-
-    def savable(self, model: GadgetSVC) -> GadgetSVC:
-        """Return a copy of the model that takes rows as they are in files, and knows the names of columns."""
-
-    def hints(self, model: GadgetSVC) -> list[str]:
-        """Return advice about the rows after a training that did not converge."""
-
-
-def rows_of(request: TrainRequest, source: str, stderr: Console) -> TrainingRows:
-    """Read the rows, or find who reads them. ``source`` is the data set or file, if there are no shards."""
+def rows_of(request: TrainRequest, source: str, stderr: Console) -> "TrainingRows":
+    """Read the rows, unless actors do. ``source`` is the data set or file, if there are no shards."""
     if not request.shards:
         if source not in ENTRIES:
             check_file_name(source)
         say(stderr, f"reading {as_stdin(shown(source))}")
         data = load(request, source, stderr)
-        return LocalRows.of(request, data, divide(request, data.y))
+        return TrainingRows(request).with_rows(data, divide(request, data.y))
     check_shards(request)
     test = None if request.test is None else read_raw(request.test, request.label, request.format)
     if request.engine == "ray":
-        return RemoteRows(request, test)
+        return TrainingRows(request, remote=True, test=test)
     stack = stack_shards(request.shards, request.label, request.format)
-    parts = Parts(stack.X, stack.y, *_matching_test(request, test, stack.agreed()))
     note = f"read from {shown(request.shards[0])} to {shown(request.shards[-1])}"
-    data = Dataset(request.name, *against_rest(parts, request.positive), None, note, stack.columns)
-    return LocalRows.of(request, data, stack.sites)
+    return TrainingRows(request).with_rows(_dataset(request, stack.X, stack.y, stack.agreed(), test, note), stack.sites)
 
 
 def load(request: TrainRequest, source: str, stderr: Console) -> Dataset:
@@ -110,15 +77,18 @@ def divide(request: TrainRequest, y: NDArray[Any]) -> NDArray[Any] | None:
         return assign_sites(y, n_nodes, scheme, seed=request.random_state, **options)
 
 
-def _matching_test(
-    request: TrainRequest, test: Raw | None, agreed: Agreed
-) -> tuple[csr_matrix | None, NDArray[Any] | None]:
-    """Return test rows with the shards' width and numbering. A feature that no shard has is left out."""
-    if test is None or request.test is None:
-        return None, None
-    like = Raw(csr_matrix((1, agreed.features)), np.zeros(1), agreed.columns)
-    X, y = agree([named(request.shards[0]), named(request.test)], [like, test], None, agreed.zero_based)[1]
-    return csr_matrix(X[:, : agreed.features]), y
+def _dataset(
+    request: TrainRequest, X: csr_matrix, y: NDArray[Any], agreed: Agreed, test: Raw | None, note: str
+) -> Dataset:
+    """Return shards as one data set. Test rows get the shards' width and numbering; other features are left out."""
+    X_test = y_test = None
+    if test is not None and request.test is not None:
+        like = Raw(csr_matrix((1, agreed.features)), np.zeros(1), agreed.columns)
+        places = [named(request.shards[0]), named(request.test)]
+        X_test, y_test = agree(places, [like, test], None, agreed.zero_based)[1]
+        X_test = csr_matrix(X_test[:, : agreed.features])
+    parts = against_rest(Parts(X, y, X_test, y_test), request.positive)
+    return Dataset(request.name, *parts, None, note, agreed.columns)
 
 
 def describe_data(data: Dataset) -> dict[str, Any]:
@@ -133,78 +103,6 @@ def describe_data(data: Dataset) -> dict[str, Any]:
     }
 
 
-def _with_columns(model: GadgetSVC, columns: tuple[str, ...] | None) -> GadgetSVC:
-    named = copy(model)
-    if columns is not None:
-        named.feature_names_in_ = np.array(columns, dtype=object)
-    return named
-
-
-@dataclass
-class LocalRows:
-    """Rows in this process."""
-
-    data: Dataset
-    sites: NDArray[Any] | None
-    shards: list[str]
-    scale: Scale | None
-    evaluation: Evaluation = field(init=False)
-
-    @classmethod
-    def of(cls, request: TrainRequest, data: Dataset, sites: NDArray[Any] | None) -> "LocalRows":
-        """Scale training and test rows as requested; what is sparse stays sparse."""
-        require_classes(data.y, CHOOSE)
-        scale = scale_of(request.scale, data, wants_intercept(request))
-        if scale is not None:
-            X_test = None if data.X_test is None else scale.apply(data.X_test)
-            data = replace(data, X=scale.apply(data.X), X_test=X_test)
-        return cls(data, sites, [shown(shard) for shard in request.shards], scale)
-
-    @property
-    def lam(self) -> float | None:
-        """The data set's own regularisation weight."""
-        return self.data.lam
-
-    @property
-    def n_nodes(self) -> int | None:
-        """One per site."""
-        return None if self.sites is None else int(self.sites.max()) + 1
-
-    @property
-    def about(self) -> dict[str, Any]:
-        """Name and sizes."""
-        return describe_data(self.data) | ({"shards": self.shards} if self.shards else {})
-
-    def fit(self, model: GadgetSVC, ready: Callable[[], None], observe: Observe, should_stop: ShouldStop) -> None:
-        """Train on the rows."""
-        self.evaluation = Evaluation.of(
-            self.data, lam_of(model, len(self.data.y)), model.fit_intercept, model.n_jobs, model.multi_class
-        )
-        ready()
-        model.fit_observed(self.data.X, self.data.y, sites=self.sites, observe=observe, should_stop=should_stop)
-
-    def node_sizes(self, n_nodes: int) -> NDArray[np.int64]:
-        """Return the number of rows of each node."""
-        if self.sites is not None:
-            return np.bincount(self.sites, minlength=n_nodes)
-        n_rows = len(self.data.y)
-        return n_rows // n_nodes + (np.arange(n_nodes) < n_rows % n_nodes)
-
-    def savable(self, model: GadgetSVC) -> GadgetSVC:
-        """Return a copy of the model for unscaled rows."""
-        model = _with_columns(model, self.data.columns)
-        if self.scale is not None:
-            model.coef_, model.intercept_ = self.scale.undo(model.coef_, model.intercept_)
-            model.node_coef_, model.node_intercept_ = self.scale.undo(model.node_coef_, model.node_intercept_)
-        return model
-
-    def hints(self, model: GadgetSVC) -> list[str]:
-        """Suggest --scale after a training that did not converge, if sizes of features explain it."""
-        stopped_early = model.stopped_by_ in ("max_iter", "max_seconds") and model.stopping_ is not None
-        advice = scale_advice(self.data.X, SCALE_OPTIONS) if stopped_early and self.scale is None else ""
-        return [advice[0].upper() + advice[1:] + "."] if advice else []
-
-
 def scale_of(kind: str, data: Dataset, intercept: bool) -> Scale | None:
     """Compute the scale from the training rows; None for the kind "none"."""
     if kind == "none":
@@ -216,55 +114,108 @@ def scale_of(kind: str, data: Dataset, intercept: bool) -> Scale | None:
 
 
 @dataclass
-class RemoteRows:
-    """Shards that actors read, one per node: only counts, labels and names of columns arrive here."""
+class TrainingRows:
+    """Rows to learn from, in this process or with the actors of a cluster.
+
+    Of rows that actors read only counts, labels and names of columns arrive here: ``data`` then has no training rows.
+
+    Attributes
+    ----------
+    data : Dataset
+        The rows, scaled; known once they are read.
+    sites : array or None
+        The node of every row; None if the estimator divides them evenly.
+    sizes : array or None
+        The number of rows of each node, if actors read them.
+    scale : Scale or None
+        How the features are scaled.
+    evaluation : Evaluation
+        Measures models on these rows; known once training starts.
+    """
 
     request: TrainRequest
-    test: Raw | None
-    data: Dataset = field(init=False)  # no training rows
+    remote: bool = False
+    test: Raw | None = None
+    data: Dataset = field(init=False)
+    sites: NDArray[Any] | None = field(init=False, default=None)
+    sizes: NDArray[np.int64] | None = field(init=False, default=None)
+    scale: Scale | None = field(init=False, default=None)
     evaluation: Evaluation = field(init=False)
-    agreed: Agreed = field(init=False)
-    lam: ClassVar[None] = None
+
+    def with_rows(self, data: Dataset, sites: NDArray[Any] | None) -> "TrainingRows":
+        """Take rows, scaled as requested; what is sparse stays sparse."""
+        require_classes(data.y, CHOOSE)
+        self.scale = scale_of(self.request.scale, data, wants_intercept(self.request))
+        if self.scale is not None:
+            X_test = None if data.X_test is None else self.scale.apply(data.X_test)
+            data = replace(data, X=self.scale.apply(data.X), X_test=X_test)
+        self.data, self.sites = data, sites
+        return self
+
+    @property
+    def lam(self) -> float | None:
+        """The data set's own regularisation weight."""
+        return None if self.remote else self.data.lam
 
     @property
     def n_nodes(self) -> int | None:
-        """One per shard."""
-        return len(self.request.shards)
+        """The number of shards or sites; None if the estimator divides the rows."""
+        if self.remote:
+            return len(self.request.shards)
+        return None if self.sites is None else int(self.sites.max()) + 1
+
+    @property
+    def n_rows(self) -> int:
+        """The number of training rows."""
+        return len(self.data.y) if self.sizes is None else int(self.sizes.sum())
 
     @property
     def about(self) -> dict[str, Any]:
-        """Name and sizes."""
-        shards = [shown(shard) for shard in self.request.shards]
-        return describe_data(self.data) | {"rows": int(self.agreed.rows.sum()), "shards": shards}
+        """Name and sizes for the summary."""
+        shards = {"shards": [shown(shard) for shard in self.request.shards]} if self.request.shards else {}
+        return describe_data(self.data) | {"rows": self.n_rows} | shards
+
+    def node_sizes(self, n_nodes: int) -> NDArray[np.int64]:
+        """Return the number of rows of each node."""
+        if self.sizes is not None:
+            return self.sizes
+        if self.sites is not None:
+            return np.bincount(self.sites, minlength=n_nodes)
+        return self.n_rows // n_nodes + (np.arange(n_nodes) < self.n_rows % n_nodes)
 
     def fit(self, model: GadgetSVC, ready: Callable[[], None], observe: Observe, should_stop: ShouldStop) -> None:
-        """Let the actors read and train."""
+        """Train the model; ``ready`` is called once the rows are known, before anything is learned."""
 
-        def known(agreed: Agreed) -> None:
-            self._learn_sizes(agreed, model)
+        def start(agreed: Agreed | None = None) -> None:
+            if agreed is not None:
+                X = csr_matrix((0, agreed.features))
+                self.data = _dataset(self.request, X, agreed.labels, agreed, self.test, "read by the actors")
+                self.sizes = agreed.rows
+            lam = lam_of(model, self.n_rows)
+            self.evaluation = Evaluation.of(self.data, lam, model.fit_intercept, model.n_jobs, model.multi_class)
             ready()
 
-        model.fit_shards(
-            self.request.shards, label=self.request.label, positive=self.request.positive, agreed=known,
-            observe=observe, should_stop=should_stop,
-        )  # fmt: skip
-
-    def _learn_sizes(self, agreed: Agreed, model: GadgetSVC) -> None:
-        self.agreed = agreed
-        parts = Parts(csr_matrix((0, agreed.features)), agreed.labels, *_matching_test(self.request, self.test, agreed))
-        parts = against_rest(parts, self.request.positive)
-        self.data = Dataset(self.request.name, *parts, None, "read by the actors")
-        lam = lam_of(model, int(agreed.rows.sum()))
-        self.evaluation = Evaluation.of(self.data, lam, model.fit_intercept, model.n_jobs, model.multi_class)
-
-    def node_sizes(self, n_nodes: int) -> NDArray[np.int64]:  # noqa: ARG002
-        """Return the number of rows of each node."""
-        return self.agreed.rows
+        if self.remote:
+            model.fit_shards(
+                self.request.shards, label=self.request.label, positive=self.request.positive, agreed=start,
+                observe=observe, should_stop=should_stop,
+            )  # fmt: skip
+        else:
+            start()
+            model.fit_observed(self.data.X, self.data.y, sites=self.sites, observe=observe, should_stop=should_stop)
 
     def savable(self, model: GadgetSVC) -> GadgetSVC:
-        """Return a copy of the model that knows the names of columns."""
-        return _with_columns(model, self.agreed.columns)
+        """Return a copy of the model that takes unscaled rows, and knows the names of columns."""
+        model = copy(model)
+        if self.data.columns is not None:
+            model.feature_names_in_ = np.array(self.data.columns, dtype=object)
+        if self.scale is not None:
+            model.coef_, model.intercept_ = self.scale.undo(model.coef_, model.intercept_)
+            model.node_coef_, model.node_intercept_ = self.scale.undo(model.node_coef_, model.node_intercept_)
+        return model
 
-    def hints(self, model: GadgetSVC) -> list[str]:  # noqa: ARG002
-        """Return nothing: the sizes of the features are not known here."""
-        return []
+    def hints(self, model: GadgetSVC) -> list[str]:
+        """Suggest --scale after a training that did not converge, if sizes of features explain it."""
+        stopped_early = model.stopped_by_ in ("max_iter", "max_seconds") and model.stopping_ is not None
+        advice = scale_advice(self.data.X, SCALE_OPTIONS) if stopped_early and self.scale is None else ""
+        return [advice[0].upper() + advice[1:] + "."] if advice else []
