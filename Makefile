@@ -7,13 +7,15 @@ LOWEST_TESTS := tests/estimator/test_mistakes.py tests/estimator/test_model_file
   tests/data/test_catalog.py tests/cli/test_cli.py tests/report/test_report.py tests/peers/test_envelope.py
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help venv demo test test-lowest lint format bench bench-quick clean
+.PHONY: help venv demo test test-docs test-lowest lint format figures bench bench-quick clean
 
 help:
 	@echo "make demo    ten gossiping nodes learn digits; writes demo/report.html"
-	@echo "make test    all tests"
+	@echo "make test    all tests, the examples in docstrings and docs, and the links of the docs"
+	@echo "make test-docs     only the examples and the links"
 	@echo "make test-lowest   some tests with the oldest versions of the libraries that are allowed"
 	@echo "make lint    ruff, mypy, import-linter"
+	@echo "make figures       the figure of the README, into docs/images"
 	@echo "make bench   benchmarks, with machine and date, into benchmarks/results/"
 	@echo "make bench-quick   the same on small sizes, in two minutes, into benchmarks/results/quick/"
 	@echo "make venv    .venv with the package and its developer tools"
@@ -42,6 +44,9 @@ demo: $(VENV)/.report
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto
 
+test-docs: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/docs src/gadget_svm
+
 # The oldest versions that pyproject.toml allows, in a virtual environment of their own.
 $(LOWEST)/.done: pyproject.toml
 	$(PYTHON) -m venv $(LOWEST)
@@ -61,6 +66,9 @@ lint: $(VENV)/.dev
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+figures: $(VENV)/.dev
+	$(BIN)/python examples/plot_run.py docs/images/run.svg
 
 # Solvers to compare with, where they install; the tables say which are absent.
 $(VENV)/.bench: $(VENV)/.dev

@@ -77,7 +77,7 @@ class Task:
         chosen = resolve(algorithm)
         network = chosen.with_transition_of(network)
         run = chosen.bind(network, self.lam, self.lam**-0.5, False, self.problem.shares.sizes)
-        problem = self.narrow[0] if getattr(chosen, "omits_unused_columns", False) else self.problem
+        problem = self.narrow[0] if chosen.omits_unused_columns else self.problem
         runtime = LocalRuntime(run, make_blocks(problem, network, 0, 1, ThreadTeam.of(None)))
         runtime.omitted_columns = self.X.shape[1] - problem.X.shape[1]
         runtime.warm_up()

@@ -90,7 +90,7 @@ def _rounds(network: Network, features: int, team: ThreadTeam) -> dict[str, Roun
     state = np.column_stack([s, phi])
     other, receiver = np.empty_like(state), np.empty(n, np.int32)
     start, sender = np.empty(n + 1, np.int32), np.empty(n, np.int32)
-    in_ptr, source, _ = fused_averaging.turn_around(network.indptr, network.indices, 0, n, False)
+    in_ptr, source, _ = fused_averaging.incoming_edges(network.indptr, network.indices, 0, n, False)
     senders, everyone, zeros = network.sources, np.arange(n), np.zeros(edges, dtype=np.int64)
     targets = network.indices.astype(np.int64)
     drawn, order = everyone, (receiver, start)  # of the round under way
@@ -99,7 +99,7 @@ def _rounds(network: Network, features: int, team: ThreadTeam) -> dict[str, Roun
         nonlocal drawn, order
         phi[:] = 1.0  # or all is halved away
         drawn = moves.draw_edges(alive, 0, network.indptr, network.draw_table, 0, 1)
-        order = moves.arrange(targets[drawn], everyone, zeros[:n], 0, n)
+        order = moves.order_messages(targets[drawn], everyone, zeros[:n], 0, n)
 
     def push_sum() -> None:
         team.run(moves.halve, n, features, drawn, s, phi, messages, weight)
@@ -116,10 +116,10 @@ def _rounds(network: Network, features: int, team: ThreadTeam) -> dict[str, Roun
 
     def sort() -> None:
         nonlocal order
-        order = moves.arrange(targets, senders, zeros, 0, n)
+        order = moves.order_messages(targets, senders, zeros, 0, n)
 
     def diffusion() -> None:
-        team.run(moves.share_out, n, features, alive, network.indptr, network.share, network.self_share, s, phi,
+        team.run(moves.send_shares, n, features, alive, network.indptr, network.share, network.self_share, s, phi,
                  letters, weights)  # fmt: skip
         team.run(moves.absorb, n, features, *order, zeros, 0, letters, weights, s, phi)
 

@@ -20,7 +20,7 @@ from gadget_svm.topologies import build
 
 LAM, GRAPH, ROWS = 1e-4, "random-regular:4", 5
 BOTH = {"gadget": Gadget(), "pdmm": Pdmm()}
-LEAN = {"gadget as printed": Gadget(persist=False, average=False)}
+LEAN = {"gadget (mass restarted)": Gadget(mass="restarted", average=False)}
 """Push-Sum starts anew in every iteration and the last iterate counts: two vectors a node, where others have four."""
 SIZES = (
     (100, 123, 14, BOTH), (10_000, 123, 14, BOTH), (100, 47_236, 76, BOTH), (1_000, 47_236, 76, BOTH | LEAN),

@@ -1,4 +1,13 @@
-"""GADGET SVM: linear support vector machines learned by gossip. Public names are imported on use."""
+"""GADGET SVM: linear support vector machines learned by gossip. Public names are imported on use.
+
+Examples
+--------
+>>> from gadget_svm import GadgetSVC, load_dataset
+>>> data = load_dataset("digits")
+>>> model = GadgetSVC(n_nodes=5, lam=1e-2, random_state=0).fit(data.X, data.y == 0)
+>>> model.converged_
+True
+"""
 
 from importlib import import_module
 from typing import Any

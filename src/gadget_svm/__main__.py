@@ -1,4 +1,4 @@
-"""`python -m gadget_svm` is `gadget`."""
+"""Run the command `gadget`: ``python -m gadget_svm``."""
 
 from gadget_svm.cli import main
 

@@ -16,7 +16,7 @@ from gadget_svm import Gadget, GadgetSVC, load_model, save_model
 from gadget_svm.algorithms import MomDsvm, Pdmm, edge_liveness
 from gadget_svm.algorithms import certificate as protocol
 from gadget_svm.algorithms.certificate import Certificate
-from gadget_svm.core.messages import ENVELOPE, Delivery, MessageBatch
+from gadget_svm.core.messages import HEADER_BYTES, Delivery, MessageBatch
 from gadget_svm.core.rows import Shares
 from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.estimator.problem import Problem
@@ -248,7 +248,7 @@ def test_without_faults_it_sends_one_vector_down_and_one_up_to_every_node(proble
     depth = int(network.hops(0).max())
     assert certificate.exchanges <= 3 * depth + 4
     vectors = 5 * 8 * (8 + 8 + 4 + 3)  # w; v, four sums, three counts
-    assert 0 <= certificate.nbytes - vectors - certificate.messages * (ENVELOPE + 16) <= 5 * 8 * 4
+    assert 0 <= certificate.nbytes - vectors - certificate.messages * (HEADER_BYTES + 16) <= 5 * 8 * 4
     assert certificate.messages <= 2 * network.n_edges + 3 * 5
     assert (runtime.messages, runtime.nbytes) == (before[0] + certificate.messages, before[1] + certificate.nbytes)
 

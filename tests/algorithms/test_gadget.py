@@ -146,13 +146,13 @@ def test_mass_that_persists_changes_by_the_steps_alone(toy, name):
             flight = block.edge["sigma"].sum(axis=0) - block.edge["seen"].sum(axis=0)
         return block.s.sum(axis=0) + block.held.sum(axis=0) + flight
 
-    protocol.take_in(block, persist=True)
+    protocol.load_vectors(block, persist=True)
     for t in range(1, 60):
         before, estimate = total(), block.s / block.phi[:, None]
         args = (block.alive, 0, block.w, block.rows, block.steps, 2, 1, False, LAM, np.inf, 0, EVER)
         local_steps(0, 3, *args)
         step = block.n @ (block.flat - estimate)
-        protocol.take_in(block, persist=True)
+        protocol.load_vectors(block, persist=True)
         np.testing.assert_allclose(total(), before + step, rtol=1e-9, atol=1e-9)
         party = protocol.round(block, t, 0)
         with pytest.raises(StopIteration):
@@ -219,7 +219,7 @@ def test_shards_of_unequal_size_come_to_the_pooled_optimum(gossip):
     """Mass that persists keeps the n_i weights; s_i = phi_i w_i would let them diffuse away."""
     X, y, sites = unequal()
     model = GadgetSVC(
-        lam=LAM, algorithm=Gadget(gossip=gossip, persist=True, local_steps=5), fit_intercept=False, max_iter=8000,
+        lam=LAM, algorithm=Gadget(gossip=gossip, mass="persistent", local_steps=5), fit_intercept=False, max_iter=8000,
         stopping=None, topology="line", random_state=1,
     ).fit(X, y, sites=sites)  # fmt: skip
     right, _ = pooled(X, y)

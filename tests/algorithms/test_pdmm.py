@@ -567,3 +567,10 @@ def test_a_first_penalty_is_bounded_only_where_rows_are_far_from_ordinary():
     assert in_scale(UNITS * curve, length2, curve, UNITS).tolist()[0] == 28.0
     found = in_scale(np.full(4, 7.0) * [1, 1e30, 1e-30, 1e-300], length2, curve, UNITS)
     np.testing.assert_allclose(found, [7.0, UNITS * 1e12, 0.1, 7e-300])
+
+
+@pytest.mark.parametrize("lam", [1e-2, 1e-3, 1e-4, 1e-5])
+def test_one_node_needs_no_more_iterations_than_two(noisy, lam):
+    one, two = (GadgetSVC(n, lam=lam, random_state=0).fit(noisy.X, noisy.y) for n in (1, 2))
+    assert one.converged_
+    assert one.n_iter_ <= 1.5 * two.n_iter_ + 5

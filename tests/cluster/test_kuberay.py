@@ -1,4 +1,4 @@
-"""The Kubernetes job of docs/ray.md: its command is valid, and its script repeats what is worth a retry."""
+"""The job of docs/how-to/ray-kubernetes.md: its command is valid, and its script repeats what is worth a retry."""
 
 import os
 import re
@@ -14,7 +14,9 @@ from gadget_svm.cli.app import app
 
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed; Ray brings it")
 DOCS = Path(__file__).parents[2] / "docs"
-MANIFEST = re.search(r"```yaml\n(.*?)```", (DOCS / "ray.md").read_text(encoding="utf-8"), re.DOTALL)[1]
+MANIFEST = re.search(
+    r"```yaml\n(.*?)```", (DOCS / "how-to" / "ray-kubernetes.md").read_text(encoding="utf-8"), re.DOTALL
+)[1]
 
 
 @pytest.fixture
@@ -67,6 +69,8 @@ def test_the_command_is_one_that_gadget_takes():
 
 
 def test_the_reference_lists_all_exit_codes():
-    listed = re.findall(r"^\| (\d+) \|", (DOCS / "exit-codes.md").read_text(encoding="utf-8"), re.MULTILINE)
+    listed = re.findall(
+        r"^\| (\d+) \|", (DOCS / "reference" / "exit-codes.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
     codes = (0, errors.FAILED, errors.WRONG_USE, errors.ROWS_LOST, errors.INTERRUPTED, errors.TERMINATED)
     assert [int(code) for code in listed] == list(codes)

@@ -27,7 +27,7 @@ from gadget_svm.topologies import build
 N, LAM, ITERATIONS = 7, 0.05, 25
 WAYS = {
     "push-sum": Gadget(local_steps=2),
-    "push-sum-anew": Gadget(gossip_rounds=3, persist=False),
+    "push-sum-anew": Gadget(gossip_rounds=3, mass="restarted"),
     "diffusion": Gadget(gossip="diffusion"),
     "pairwise": Gadget(gossip="pairwise"),
     "running-sum": Gadget(gossip="running-sum"),

@@ -116,7 +116,7 @@ def test_lam_that_is_no_positive_number(toy, lam):
         ({"algorithm": Gadget(gossip_rounds=True)}, "gossip_rounds must be a whole number"),
         ({"algorithm": Gadget(gossip_rounds="mix", gamma=1.5)}, "gamma is a relative error"),
         ({"algorithm": Gadget(gossip_rounds="diameter")}, "needs gossip='diffusion'"),
-        ({"algorithm": Gadget(gossip="running-sum", persist=False)}, "cannot start anew"),
+        ({"algorithm": Gadget(gossip="running-sum", mass="restarted")}, "cannot restart"),
         (
             {"algorithm": Gadget(average=False), "stopping": "average"},
             r"Gadget\(average=False\) does not keep: use stopping='auto'",

@@ -24,7 +24,7 @@ from gadget_svm.faults import (
     wrap_all,
 )
 from gadget_svm.faults.base import chance
-from gadget_svm.gossip import PROTOCOLS, Diffusion, PushSum, RunningSum, carrier
+from gadget_svm.gossip import PROTOCOLS, Diffusion, PushSum, RunningSum, averaging_block
 from gadget_svm.kernels.counter_rng import BOUNCE, DELAY, LOSS
 from gadget_svm.topologies import build
 from support.gossip_blocks import gossiped, mass, some_block
@@ -204,7 +204,7 @@ def test_a_slow_node_acts_in_every_nth_iteration_and_misses_no_mail():
 
 @pytest.mark.parametrize("groups", [[[0]], [[0], [1, 2, 3, 4, 5]]], ids=["others are one more group", "both named"])
 def test_a_partition_lets_nothing_cross_and_heals(groups):
-    block = carrier(build("complete", 6), np.array([[6.0], [0], [0], [0], [0], [0]]), np.ones(6))
+    block = averaging_block(build("complete", 6), np.array([[6.0], [0], [0], [0], [0], [0]]), np.ones(6))
     exchange = suffering([Partition(at=1, heal=31, groups=groups)], 6)
     for t, after in enumerate(gossiped(PushSum(), block, 150, exchange), start=1):
         if t <= 30:
@@ -214,14 +214,14 @@ def test_a_partition_lets_nothing_cross_and_heals(groups):
 
 def test_by_default_the_network_falls_into_two_halves():
     values = np.array([1.0, 1, 1, 5, 5, 5])[:, None]
-    block = carrier(build("complete", 6), values, np.ones(6))
+    block = averaging_block(build("complete", 6), values, np.ones(6))
     for after in gossiped(PushSum(), block, 20, suffering(make_faults("partition"), 6)):
         np.testing.assert_array_equal(after.s / after.phi[:, None], values)
 
 
 def test_a_node_cut_off_for_a_thousand_rounds_is_whole_again_after_it():
     """Its mass has gone into running sums, half by half; it must not end as 0/0."""
-    block = carrier(build("ring", 4), np.array([[1.0], [2], [3], [6]]), np.ones(4))
+    block = averaging_block(build("ring", 4), np.array([[1.0], [2], [3], [6]]), np.ones(4))
     exchange = suffering([Partition(at=1, heal=1501, groups=[[0]], lost=True)], 4)
     for after in gossiped(RunningSum(), block, 2000, exchange):
         assert np.isfinite(after.s).all()
@@ -236,7 +236,7 @@ class Note:
     seen: list
     loses: bool = False
 
-    def wrap(self, exchange, world):  # noqa: ARG002
+    def wrap(self, exchange, context):  # noqa: ARG002
         def noted(messages):
             self.seen.append(self.name)
             return exchange(messages)
@@ -254,15 +254,15 @@ def test_the_first_fault_is_nearest_the_nodes():
 
 def test_a_messages_fate_does_not_depend_on_the_company_it_keeps():
     """Draws are keyed by sender, receiver and sequence, so mail may be grouped and ordered in any way."""
-    mails, world = [], FaultContext(6, 4)
+    mails, context = [], FaultContext(6, 4)
     list(gossiped(Diffusion(), some_block(build("complete", 6), 1, 0), 3, lambda m: mails.append(m) or Delivery(m)))
     run_in_rounds = MessageBatch.merge(mails)
     turn = np.random.default_rng(0).permutation(len(run_in_rounds.sender))
     for purpose in (LOSS, BOUNCE, DELAY):
-        fate = chance(run_in_rounds, world, purpose)
+        fate = chance(run_in_rounds, context, purpose)
         assert len(set(fate)) == len(fate)
-        np.testing.assert_array_equal(chance(run_in_rounds.select(turn), world, purpose), fate[turn])
-        np.testing.assert_array_equal(np.concatenate([chance(messages, world, purpose) for messages in mails]), fate)
+        np.testing.assert_array_equal(chance(run_in_rounds.select(turn), context, purpose), fate[turn])
+        np.testing.assert_array_equal(np.concatenate([chance(messages, context, purpose) for messages in mails]), fate)
 
 
 def test_absences_for_two_reasons_end_with_the_later():

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from gadget_svm.core.messages import Delivery, MessageBatch
 from gadget_svm.core.network import Network
 from gadget_svm.core.transitions import DOUBLY_STOCHASTIC, TRANSITIONS
-from gadget_svm.gossip import PROTOCOLS, Diffusion, Pairwise, PushSum, average, carrier, until_still
-from gadget_svm.gossip.fused_averaging import FUSED
+from gadget_svm.gossip import PROTOCOLS, Diffusion, Pairwise, PushSum, average, averaging_block, until_converged
 from gadget_svm.kernels import ThreadTeam
-from gadget_svm.kernels.gossip import LEAST, arrange
+from gadget_svm.kernels.gossip import MIN_MASS, order_messages
 from gadget_svm.spectral import diameter
 from gadget_svm.topologies import build
 from support.gossip_blocks import gossiped, mass, some_block
@@ -98,7 +97,7 @@ def test_neighbours_are_drawn_with_probability_b_ij(transition):
     """In proportion to b_ij; with a doubly stochastic B the rest of the row is silence, else a node always sends."""
     graph = sp.csr_array(np.array([[0, 1, 1, 1], [1, 0, 0, 0], [1, 0, 0, 1], [1, 0, 1, 0]]))
     network = Network.from_adjacency(graph, transition=transition)
-    block, drawn = carrier(network, np.ones((4, 1)), np.ones(4), seed=3), np.zeros((4, 4))
+    block, drawn = averaging_block(network, np.ones((4, 1)), np.ones(4), seed=3), np.zeros((4, 4))
 
     def exchange(messages):
         drawn[messages.sender, messages.receiver] += 1 / 4000
@@ -116,7 +115,7 @@ def test_neighbours_are_drawn_with_probability_b_ij(transition):
 @settings(max_examples=20)
 def test_pairwise_partners_both_go_on_with_the_middle(seed):
     """Every vector after a round is one of before, or the middle of two: nobody is in two pairs at once."""
-    block = carrier(build("complete", 7), np.eye(7), np.ones(7), seed)
+    block = averaging_block(build("complete", 7), np.eye(7), np.ones(7), seed)
     list(gossiped(Pairwise(), block, 1))
     for row in block.s:
         assert sorted(row[row != 0]) in ([1.0], [0.5, 0.5])
@@ -126,7 +125,7 @@ def test_pairwise_partners_both_go_on_with_the_middle(seed):
 def test_a_node_of_a_star_answers_any_of_its_callers():
     """The hub's choice is even over its callers, also over hundreds of them."""
     n, chosen = 300, set()
-    block = carrier(build("star", n), np.arange(n, dtype=float)[:, None], np.ones(n), seed=1)
+    block = averaging_block(build("star", n), np.arange(n, dtype=float)[:, None], np.ones(n), seed=1)
 
     def exchange(messages):
         chosen.update(messages.receiver[messages.sender == 0].tolist())  # the hub's calls and answers
@@ -164,8 +163,8 @@ def test_diameter_stopping_ends_in_one_round_everywhere_and_near_the_mean(name, 
     mean = whole.n @ whole.flat / whole.n.sum()
     parts = split(network, whole, blocks)
     for block in parts:
-        Diffusion().take_in(block, persist=False)
-    barrier_groups = [until_still(Diffusion(), block, 1, diameter(network), gamma, 10_000) for block in parts]
+        Diffusion().load_vectors(block, persist=False)
+    barrier_groups = [until_converged(Diffusion(), block, 1, diameter(network), gamma, 10_000) for block in parts]
     taken = drive(barrier_groups)
     assert len(set(taken)) == 1
     assert taken[0] % diameter(network) == 0
@@ -176,7 +175,7 @@ def test_diameter_stopping_ends_in_one_round_everywhere_and_near_the_mean(name, 
 
 
 def split(network, whole, parts):
-    """The nodes of a carrier over several blocks."""
+    """The nodes of a averaging_block over several blocks."""
     bounds = [network.n * p // parts for p in range(parts + 1)]
     made = []
     for first, last in pairwise(bounds):
@@ -207,11 +206,11 @@ def drive(barrier_groups):
 @pytest.mark.parametrize("name", ["push-sum", "diffusion", "running-sum"])
 def test_a_node_with_next_to_no_mass_keeps_it(name):
     """Mass that has been halved a thousand times would end as 0/0; the node waits until some reaches it."""
-    block = carrier(build("ring", 4), np.ones((4, 2)), np.ones(4))
+    block = averaging_block(build("ring", 4), np.ones((4, 2)), np.ones(4))
     list(
         gossiped(PROTOCOLS[name](), block, 1200, lambda messages: Delivery(messages.select(messages.sender < 0)))
     )  # all is lost
-    assert (block.phi >= LEAST / 2).all()
+    assert (block.phi >= MIN_MASS / 2).all()
     np.testing.assert_allclose(block.s / block.phi[:, None], 1.0)
 
 
@@ -230,11 +229,11 @@ def test_what_cannot_be_averaged_says_so():
         with pytest.raises(ValueError, match="weights must be 4 numbers"):
             average([1, 2, 3, 4], ring, PushSum(), 1, weights=wrong)
     with pytest.raises(ValueError, match="cannot restart"):
-        PROTOCOLS["running-sum"]().take_in(carrier(ring, np.ones((4, 1)), np.ones(4)), persist=False)
+        PROTOCOLS["running-sum"]().load_vectors(averaging_block(ring, np.ones((4, 1)), np.ones(4)), persist=False)
 
 
 def test_pairwise_averaging_refuses_weights():
-    with pytest.raises(ValueError, match="knows no weights"):
+    with pytest.raises(ValueError, match="leave weights out"):
         average(np.arange(4.0), build("ring", 4), PROTOCOLS["pairwise"](), 5, weights=[1, 2, 3, 4])
 
 
@@ -256,7 +255,7 @@ def test_compiled_rounds_are_rounds_of_mail_bit_for_bit(name, network, width, se
     wanted = np.column_stack([block.s, block.phi]) if steps else np.column_stack([mass[:, None] * values, mass])
     for team in (ThreadTeam(1), ThreadTeam(3, worth_sharing=0)):
         state = np.column_stack([mass[:, None] * values, mass])
-        after = FUSED[type(protocol)](network, state, steps, seed, team)
+        after = protocol.average_fused(network, state, steps, seed, team)
         team.close()
         np.testing.assert_array_equal(after, wanted)
 
@@ -265,8 +264,8 @@ def test_compiled_rounds_are_rounds_of_mail_bit_for_bit(name, network, width, se
 def test_compiled_rounds_keep_next_to_no_mass_as_rounds_of_mail_do(name):
     """Where some hold less than can be halved, and on a graph large enough for many messages to one node."""
     network = build("k-out:12", 400, seed=2)
-    mass = np.where(np.arange(400) % 3, 1.0, LEAST / 3)
-    block = carrier(network, np.arange(800.0).reshape(400, 2), mass, 5)
+    mass = np.where(np.arange(400) % 3, 1.0, MIN_MASS / 3)
+    block = averaging_block(network, np.arange(800.0).reshape(400, 2), mass, 5)
     values = block.flat.copy()
     list(gossiped(PROTOCOLS[name](), block, 6))
     believed = average(values, network, PROTOCOLS[name](), 6, weights=mass, seed=5)
@@ -278,7 +277,7 @@ def test_mail_in_any_order_is_absorbed_in_one():
     rng = np.random.default_rng(3)
     sender, seq, receiver = np.repeat(np.arange(50), 4), np.tile(np.arange(4), 50), rng.integers(0, 20, 200)
     for shuffled in (np.arange(200), rng.permutation(200)):
-        order, start = arrange(receiver[shuffled], sender[shuffled], seq[shuffled], 5, 10)
+        order, start = order_messages(receiver[shuffled], sender[shuffled], seq[shuffled], 5, 10)
         wanted = [m for m in np.lexsort((seq, sender, receiver)) if 5 <= receiver[m] < 15]
         np.testing.assert_array_equal(shuffled[order], wanted)
         np.testing.assert_array_equal(np.diff(start), np.bincount(receiver, minlength=20)[5:15])
@@ -295,8 +294,9 @@ def test_as_many_rounds_as_mixing_asks_for(name):
     ("arguments", "error", "says"),
     [
         (([1.0, np.nan], build("ring", 2), PROTOCOLS["push-sum"](), 3), ValueError, "finite"),
-        (([1.0, 2.0], build("ring", 2), "push-sum", 3), TypeError, "a protocol"),
-        (([1.0, 2.0], "ring", PROTOCOLS["push-sum"](), 3), TypeError, "a network"),
+        (([1.0, 2.0], build("ring", 2), "push_sum", 3), ValueError, "Did you mean 'push-sum'"),
+        (([1.0, 2.0], build("ring", 2), PushSum, 3), TypeError, r"an instance .* such as PushSum\(\)"),
+        (([1.0, 2.0], "ring", PROTOCOLS["push-sum"](), 3), TypeError, "a Network"),
         (([1.0, 2.0], build("ring", 2), PROTOCOLS["push-sum"](), "lots"), ValueError, "'mix'"),
         (([1.0, 2.0, 3.0], build("ring", 2), PROTOCOLS["push-sum"](), 3), ValueError, "2 nodes"),
     ],

@@ -16,7 +16,7 @@ from gadget_svm.kernels import ThreadTeam, add_row, compiled, dot_row, draw, sca
 from gadget_svm.kernels import counter_rng as purposes
 from gadget_svm.kernels import rows as row_kernels
 from gadget_svm.kernels.counter_rng import uniform
-from gadget_svm.kernels.gossip import arrange, find, pick_edge
+from gadget_svm.kernels.gossip import find, order_messages, pick_edge
 from gadget_svm.kernels.rows import hash_rows
 from gadget_svm.kernels.vectors import add_sorted_row, dot_sorted_row, weighted_sum
 
@@ -108,7 +108,7 @@ def test_a_weighted_sum_is_taken_in_order(n, width, seed):
 )  # fmt: skip
 def test_mail_is_absorbed_by_receiver_then_sender_then_sequence(messages, first, count):
     receiver, sender, seq = (np.array([m[i] for m in messages], dtype=np.int64) for i in range(3))
-    order, start = arrange(receiver, sender, seq, first, count)
+    order, start = order_messages(receiver, sender, seq, first, count)
     ours = [m for m in range(len(messages)) if first <= receiver[m] < first + count]
     assert order.tolist() == sorted(ours, key=lambda m: messages[m])
     for i in range(count):

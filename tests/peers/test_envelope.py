@@ -836,7 +836,7 @@ def test_our_letters_are_what_protobuf_itself_would_write():
     assert message.SerializeToString() == data
 
 
-DOCS = ROOT / "docs" / "wire-format.md"
+DOCS = ROOT / "docs" / "reference" / "wire-format.md"
 
 
 def test_the_example_of_the_documentation():

@@ -17,7 +17,7 @@ pytest.importorskip("cryptography")
 pytest.importorskip("pydantic")
 pytest.importorskip("prometheus_client")
 from gadget_svm.estimator.model_file import load_model
-from gadget_svm.kernels.gossip import EPOCH
+from gadget_svm.kernels.gossip import EPOCH_SHIFT
 from gadget_svm.peers import checkpoint, running, vault
 from gadget_svm.peers.calls import PeerError
 from gadget_svm.peers.charter import Charter, disagreements, names_hash
@@ -310,7 +310,7 @@ def test_one_who_goes_on_hears_a_neighbour_that_began_anew_while_it_was_down(tow
 def last_heard(learner):
     """The number of the newest letter on its one edge, without the epoch; -1: of this epoch there is none."""
     [seen] = learner.block.edge["seen" if "dual" in learner.block.edge else "seen_seq"]
-    epoch = int(learner.block.edge["epoch"][0]) << EPOCH
+    epoch = int(learner.block.edge["epoch"][0]) << EPOCH_SHIFT
     return int(seen) - epoch
 
 

@@ -13,7 +13,7 @@ from gadget_svm.data.dataset_table import ENTRIES
 from gadget_svm.data.partition import deal_evenly
 from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.estimator.problem import Problem
-from gadget_svm.gossip import Diffusion, PushSum, average, carrier, rounds
+from gadget_svm.gossip import Diffusion, PushSum, average, averaging_block, rounds
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.simulation.engine import LocalRuntime
 from gadget_svm.spectral import rounds_to, tau_mix
@@ -58,7 +58,7 @@ def test_push_sum_estimates_the_average():
 def test_push_sum_starts_with_the_own_value():
     """Algorithm 1: "Each node maintains a sum s = x_i and weight w = 1"; at time 0 the estimate is x_i."""
     x = np.arange(7.0)
-    block = carrier(build("ring", 7), x[:, None], np.ones(7))
+    block = averaging_block(build("ring", 7), x[:, None], np.ones(7))
     next(rounds(PushSum(), block))
     assert np.array_equal(block.s[:, 0], x)
     assert np.array_equal(block.phi, np.ones(7))
@@ -68,7 +68,7 @@ def test_push_sum_sums_what_it_receives():
     """Algorithm 1, steps 2, 3 and 5, with shares of one half: checked against the messages of the round."""
     network, x = build("random-regular", 8, seed=3), np.arange(1.0, 9.0)
     seen = []
-    block = carrier(network, x[:, None], np.ones(8))
+    block = averaging_block(network, x[:, None], np.ones(8))
     running = rounds(PushSum(), block, lambda messages: seen.append(messages) or Delivery(messages))
     next(running)
     next(running)
@@ -93,7 +93,7 @@ def test_every_node_contacts_one_random_neighbour():
     """Section 2.2: "each peer exchanges information with only one randomly chosen immediate neighbor"."""
     network, seen = build("random-regular", 12, seed=1), []
     running = rounds(
-        PushSum(), carrier(network, np.ones((12, 1)), np.ones(12)), lambda m: seen.append(m) or Delivery(m)
+        PushSum(), averaging_block(network, np.ones((12, 1)), np.ones(12)), lambda m: seen.append(m) or Delivery(m)
     )
     for _ in range(41):
         next(running)

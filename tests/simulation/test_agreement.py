@@ -125,12 +125,12 @@ def assert_same_state(one, others):
         np.testing.assert_array_equal(getattr(one, name), parts, err_msg=name, strict=True)
 
 
-@pytest.mark.parametrize("persist", [True, False])
+@pytest.mark.parametrize("mass", ["persistent", "restarted"])
 @pytest.mark.parametrize("rounds", [1, 4])
-def test_a_leap_is_as_many_iterations(toy, rounds, persist):
+def test_a_leap_is_as_many_iterations(toy, rounds, mass):
     """All state of the block, and the count of messages and bytes."""
     network = build("line", 4)
-    run = Gadget(gossip_rounds=rounds, persist=persist, local_steps=3, batch_size=2).bind(network, 0.05, 4.0)
+    run = Gadget(gossip_rounds=rounds, mass=mass, local_steps=3, batch_size=2).bind(network, 0.05, 4.0)
     (leaping,), (walking,), apart = (blocks_of(toy, network, parts) for parts in (1, 1, 3))
     assert run.supports_fused(leaping)
     runtimes = LocalRuntime(run, [leaping]), LocalRuntime(run, [walking], Delivery), LocalRuntime(run, apart)

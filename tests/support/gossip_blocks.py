@@ -5,7 +5,7 @@ from itertools import islice
 import numpy as np
 
 from gadget_svm.core.messages import Delivery
-from gadget_svm.gossip import carrier, rounds
+from gadget_svm.gossip import averaging_block, rounds
 
 
 def mass(block):
@@ -26,4 +26,4 @@ def some_block(network, width, seed, zeros=False):
     rng = np.random.default_rng(seed)
     n = rng.integers(0 if zeros else 1, 50, network.n).astype(float)
     n[0] = max(n[0], 1.0)
-    return carrier(network, rng.normal(size=(network.n, width)) * 10, n, seed)
+    return averaging_block(network, rng.normal(size=(network.n, width)) * 10, n, seed)

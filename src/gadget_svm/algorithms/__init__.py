@@ -5,9 +5,9 @@ from typing import Any
 
 from gadget_svm.algorithms.auto import Auto
 from gadget_svm.algorithms.averaged_sgd import AveragedSgd
-from gadget_svm.algorithms.base import Algorithm, Run
+from gadget_svm.algorithms.base import Algorithm, BaseAlgorithm, BaseRun, Run
 from gadget_svm.algorithms.gadget import GadgetRun
-from gadget_svm.algorithms.gadget_params import Gadget
+from gadget_svm.algorithms.gadget_params import Gadget, gadget_as_printed
 from gadget_svm.algorithms.mom_dsvm import MomDsvm
 from gadget_svm.algorithms.pdmm import Pdmm
 from gadget_svm.algorithms.two_push_sum import TwoPushSum
@@ -16,7 +16,8 @@ from gadget_svm.core.lookup import lookup
 ALGORITHMS: dict[str, Callable[[], Algorithm]] = {
     "auto": Auto,
     "asgd": AveragedSgd,  # a pass of local steps between gossips
-    "gadget": Gadget,  # as the paper prints it
+    "gadget": Gadget,  # the paper's, with Push-Sum's mass persistent
+    "gadget-as-printed": gadget_as_printed,  # Push-Sum restarts in each iteration
     "gadget-2ps": TwoPushSum,  # its forerunner, with two Push-Sum calls
     "mom-dsvm": MomDsvm,
     "pdmm": Pdmm,  # every node at the pooled optimum
@@ -37,7 +38,7 @@ def no_parameters(name: str, parameter: str, value: Any) -> str:
     """The error for a parameter of an algorithm that is given by name: which instances take it."""
     made = [make() for make in ALGORITHMS.values()]
     takers = [type(each).__name__ for each in made if parameter in each.get_params()]
-    given = ", ".join(f"algorithm={taker}({parameter}={value!r})" for taker in takers)
+    given = ", ".join(f"algorithm={taker}({parameter}={value!r})" for taker in dict.fromkeys(takers))
     fix = f"write {given}" if takers else f"no algorithm has a parameter {parameter!r}"
     return f"algorithm={name!r} is a name, so {parameter!r} cannot be set on it: {fix}"
 
@@ -47,12 +48,15 @@ __all__ = [
     "Algorithm",
     "Auto",
     "AveragedSgd",
+    "BaseAlgorithm",
+    "BaseRun",
     "Gadget",
     "GadgetRun",
     "MomDsvm",
     "Pdmm",
     "Run",
     "TwoPushSum",
+    "gadget_as_printed",
     "no_parameters",
     "resolve",
 ]

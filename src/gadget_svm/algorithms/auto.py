@@ -5,15 +5,14 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from gadget_svm.algorithms.base import Algorithm, Run
+from gadget_svm.algorithms.base import Algorithm, BaseAlgorithm, Run
 from gadget_svm.algorithms.gadget_params import Gadget
-from gadget_svm.algorithms.params import Params
 from gadget_svm.algorithms.pdmm import Pdmm
 from gadget_svm.core.lookup import lookup
 from gadget_svm.core.network import Network
 
 
-class Auto(Params):
+class Auto(BaseAlgorithm):
     """PDMM, which brings every node to the pooled optimum; GADGET with implicit steps where PDMM does not apply.
 
     All neighbours are pushed to in every tick, which takes the least time; ``Pdmm()`` by itself pushes to one, which

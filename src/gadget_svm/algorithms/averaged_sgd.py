@@ -22,15 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm import gossip
+from gadget_svm.algorithms.base import BaseAlgorithm
 from gadget_svm.algorithms.gadget import GadgetRun, pick
 from gadget_svm.algorithms.gadget_params import Gadget
-from gadget_svm.algorithms.params import Params
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, MessageBatch
 from gadget_svm.core.network import Network
 from gadget_svm.core.rows import Rows
 from gadget_svm.core.types import Flags, Floats, Ints
-from gadget_svm.gossip.base import arranged
+from gadget_svm.gossip.base import message_order
 from gadget_svm.kernels import add_row, compiled, dot_row, draw, scale, sq_norm, sq_norm_row
 from gadget_svm.kernels.counter_rng import EXAMPLE
 from gadget_svm.kernels.rows import side
@@ -174,7 +174,7 @@ class AveragedSgdRun(GadgetRun):
             local_pass, block.k, work, block.alive, block.first, block.w, block.rows, block.steps, self.local_steps,
             block.edge["eta0"], self.power, self.lam, block.seed,
         )  # fmt: skip
-        self.protocol.take_in(block, self.persist)
+        self.protocol.load_vectors(block, self.persist)
         yield from self._mix(block, t)
         gossip.estimate(block)
         block.team.run(
@@ -201,7 +201,7 @@ class AveragedSgdRun(GadgetRun):
             delivery = yield messages._replace(note=eta0[messages.sender - block.first])
             heard = delivery.messages
             if heard.note is not None:
-                agree(0, block.k, *arranged(block, heard), heard.note, eta0)
+                agree(0, block.k, *message_order(block, heard), heard.note, eta0)
             try:
                 messages = rounds.send(delivery._replace(messages=heard._replace(note=None)))
             except StopIteration:
@@ -218,7 +218,7 @@ class AveragedSgdRun(GadgetRun):
         block.edge["eta0"] = eta0
 
 
-class AveragedSgd(Params):
+class AveragedSgd(BaseAlgorithm):
     """Averaged stochastic gradient descent, with a pass of local steps between two exchanges of GADGET's Push-Sum.
 
     Parameters
@@ -233,7 +233,7 @@ class AveragedSgd(Params):
         Local steps between gossips, as a part of the mean number of rows of a node. All nodes take equally many.
     recency : 0, 1 or 2
         The iterate of iteration t counts t**recency in the average that a node answers with: 0 is the plain mean.
-    gossip : "auto", "push-sum", "diffusion", "pairwise", "running-sum"
+    gossip : str or Gossip, default "auto"
         How the vectors are averaged, as in `Gadget`.
     gossip_rounds : int or "mix"
         Rounds of gossip in an iteration, as in `Gadget`.
@@ -243,15 +243,13 @@ class AveragedSgd(Params):
         Answer with the average of the iterates or with the last one.
     """
 
-    whole_passes = True  # an iteration is a pass over all rows
-
     def __init__(
         self,
         eta0: float | str = "auto",
         power: float = 1.0,
         passes: float = 1.0,
         recency: int = 2,
-        gossip: str = "auto",
+        gossip: "str | gossip.Gossip" = "auto",
         gossip_rounds: int | str = 1,
         transition: str = "lazy",
         average: bool = True,

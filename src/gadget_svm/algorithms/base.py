@@ -1,7 +1,11 @@
-"""What an algorithm is to those who run it: choices by name, and the run that comes of them on a network."""
+"""The protocols of the kind "algorithm": `Algorithm` holds the parameters, `Run` is an algorithm bound to a network.
 
-from typing import Any, Protocol
+Capabilities are declared here and never probed. `BaseAlgorithm` and `BaseRun` have a default for everything optional.
+"""
 
+from typing import Any, ClassVar, Protocol
+
+from gadget_svm.algorithms.params import Params
 from gadget_svm.core.block import Block
 from gadget_svm.core.network import Network
 from gadget_svm.core.types import Flags, Floats, Ints
@@ -9,32 +13,39 @@ from gadget_svm.gossip import Round
 
 
 class Run(Protocol):
-    """An algorithm with every choice made, as a runtime needs it."""
+    """An algorithm with every parameter resolved for one network, as a runtime drives it."""
 
     @property
     def average(self) -> bool:
         """Whether models are averages of iterates."""
 
+    @property
+    def certifiable(self) -> bool:
+        """Whether the run keeps a feasible point of the dual, so that `duals` and `counted` may be called."""
+
+    @property
+    def gossip_name(self) -> str:
+        """The gossip protocol, or how messages travel: "push", "broadcast"."""
+
+    @property
+    def refuses_faults(self) -> str:
+        """Why the run cannot be combined with faults, and the fix; empty if it can."""
+
+    @property
+    def loses_mass(self) -> bool:
+        """Whether a lost message takes a part of the gossip protocol's mass with it."""
+
     def weights(self, block: Block) -> Floats:
         """Every node's last iterate, nodes x outputs x features."""
 
     def iteration(self, block: Block, t: int) -> Round:
-        """One iteration of a block's nodes: yields mail, is sent deliveries."""
+        """One iteration of a block's nodes: yields messages, is sent deliveries."""
 
     def supports_fused(self, block: Block) -> bool:
-        """Whether `advance_fused` may stand in for `iteration`."""
+        """Whether `advance_fused` may replace `iteration`."""
 
     def advance_fused(self, block: Block, count: int) -> tuple[int, int]:
         """Several iterations of a block that holds all nodes; returns the messages sent and their bytes."""
-
-
-def models(run: Run, block: Block) -> Floats:
-    """The model every node would answer with now: the average of its iterates, or the last one."""
-    return block.averages() if run.average else run.weights(block)
-
-
-class Certifiable(Run, Protocol):
-    """A run whose models can be certified, for it keeps a feasible point of the dual."""
 
     def counted(self, block: Block) -> Flags:
         """Per end of an edge, whether its other end counts as a part of the network also when it is away."""
@@ -43,21 +54,83 @@ class Certifiable(Run, Protocol):
         """alpha, outputs x rows of the block, in [0, c_r] for f_i(w) = n_i lam/2 |w|^2 + sum_r c_r hinge_r(w)."""
 
 
+class BaseRun:
+    """Defaults for the optional part of `Run`: no fused iterations, no certificates, any fault."""
+
+    certifiable: ClassVar[bool] = False
+
+    @property
+    def gossip_name(self) -> str:
+        """How messages travel."""
+        return "broadcast"
+
+    @property
+    def refuses_faults(self) -> str:
+        """Empty: the run can be combined with faults."""
+        return ""
+
+    @property
+    def loses_mass(self) -> bool:
+        """No: there is no mass to lose."""
+        return False
+
+    def weights(self, block: Block) -> Floats:
+        """Every node's last iterate, nodes x outputs x features."""
+        return block.w
+
+    def supports_fused(self, block: Block) -> bool:  # noqa: ARG002
+        """No: `iteration` is the only way."""
+        return False
+
+    def advance_fused(self, block: Block, count: int) -> tuple[int, int]:
+        """Refused, see `supports_fused`."""
+        raise NotImplementedError(f"{type(self).__name__} has no fused iterations: call `iteration`")
+
+    def counted(self, block: Block) -> Flags:
+        """Refused, see ``certifiable``."""
+        raise NotImplementedError(f"{type(self).__name__} keeps no dual variables: set stopping to another rule")
+
+    def duals(self, block: Block) -> Floats:
+        """Refused, see ``certifiable``."""
+        raise NotImplementedError(f"{type(self).__name__} keeps no dual variables: set stopping to another rule")
+
+
+def models(run: Run, block: Block) -> Floats:
+    """Every node's model: the average of its iterates, or the last one."""
+    return block.averages() if run.average else run.weights(block)
+
+
 class Elastic(Run, Protocol):
-    """A run that can stand on a real network: nothing is lost with a message, and neighbours come and go.
+    """A run for a real network: a lost message does no lasting harm, and neighbours come and go.
 
     Its block holds one node, made with `Links.alone`.
     """
 
     def set_neighbours(self, block: Block, neighbours: Ints) -> None:
-        """From now on these are the neighbours, by ascending number. Called between iterations."""
+        """Replace the neighbours; ascending numbers. Called between iterations."""
 
     def reset_edge(self, block: Block, other: int) -> None:
-        """A neighbour was started anew: it counts its messages from the beginning, and may have forgotten all."""
+        """A neighbour restarted: it counts its messages from the beginning, and may have lost its state."""
 
 
 class Algorithm(Protocol):
-    """Choices by name, which `bind` checks against a network and makes definite: what comes back can be run."""
+    """Parameters, which `bind` checks against a network and resolves to a `Run`."""
+
+    average: bool
+    """Whether models are averages of iterates."""
+    certifies: bool
+    """Whether its runs are certifiable."""
+    omits_unused_columns: bool
+    """Whether features that occur in no row may be left out: they change no bit of the result."""
+
+    def for_network(self, network: Network) -> "Algorithm":
+        """The algorithm to use on this network; itself, unless it chooses among others."""
+
+    def for_batches(self) -> "Algorithm":
+        """The algorithm to use in `partial_fit`; itself, unless it chooses among others."""
+
+    def iterations_per_pass(self, rows: int) -> int:
+        """How many iterations see each of a node's ``rows`` about once."""
 
     def with_transition_of(self, network: Network) -> Network:
         """The network under the transition matrix the algorithm asks for."""
@@ -65,10 +138,43 @@ class Algorithm(Protocol):
     def bind(
         self, network: Network, lam: float, radius: float, lossy: bool = False, sizes: Floats | None = None
     ) -> Run:
-        """The algorithm on this network, for shards of these sizes; ``lossy`` says that messages may vanish."""
+        """The algorithm on this network, for shards of these sizes; ``lossy`` says that messages may be lost."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Every choice, by name."""
+        """Every parameter, by name."""
 
     def set_params(self, **params: Any) -> Any:
-        """Change some choices."""
+        """Change some parameters."""
+
+
+class BaseAlgorithm(Params):
+    """Defaults for the optional part of `Algorithm`, and parameters as scikit-learn expects them.
+
+    A subclass has an ``__init__`` that stores its parameters, and `bind`.
+    """
+
+    average: bool = True
+    certifies: bool = False
+    omits_unused_columns: bool = False
+
+    def for_network(self, network: Network) -> Algorithm:  # noqa: ARG002
+        """The algorithm itself, on every network."""
+        return self
+
+    def for_batches(self) -> Algorithm:
+        """The algorithm itself."""
+        return self
+
+    def bind(
+        self, network: Network, lam: float, radius: float, lossy: bool = False, sizes: Floats | None = None
+    ) -> Run:
+        """The algorithm on this network; every subclass has its own."""
+        raise NotImplementedError(f"{type(self).__name__} needs a method bind that returns a Run")
+
+    def iterations_per_pass(self, rows: int) -> int:  # noqa: ARG002
+        """One: an iteration sees all rows."""
+        return 1
+
+    def with_transition_of(self, network: Network) -> Network:
+        """The network as it is: no transition matrix is used."""
+        return network

@@ -34,15 +34,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gadget_svm.algorithms.base import Certifiable, models
+from gadget_svm.algorithms.base import Run, models
 from gadget_svm.core.block import Block
-from gadget_svm.core.messages import ENVELOPE, MessageBatch
+from gadget_svm.core.messages import HEADER_BYTES, MessageBatch
 from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.gossip import Round
 from gadget_svm.kernels import certificate as moves
 from gadget_svm.kernels.compiler import interpreted
 from gadget_svm.kernels.dual import dual_rows, multiplicity
-from gadget_svm.kernels.gossip import arrange
+from gadget_svm.kernels.gossip import order_messages
 
 BEGINNING, SPAN = -(2**62), 2**31
 """Mail of certificates is numbered below zero, each certificate in a span of its own: to learners it is old mail."""
@@ -108,7 +108,7 @@ class Certificate:
 class CertificateSession:
     """One block's part in a certificate. ``conversation`` goes on answering until whoever drives it is content."""
 
-    run: Certifiable
+    run: Run
     block: Block
     lam: float
     owner: int
@@ -163,7 +163,7 @@ class CertificateSession:
             self._compute()
             delivery = yield self._post()
             messages, first, k = delivery.messages, self.block.first, self.block.k
-            sort = interpreted(arrange) if self.interpret else arrange
+            sort = interpreted(order_messages) if self.interpret else order_messages
             order, start = sort(messages.receiver, messages.sender, messages.seq, first, k)
             head = np.zeros(messages.n_messages) if messages.note is None else messages.note
             before = self.ends.added.copy()
@@ -239,7 +239,7 @@ class CertificateSession:
             self._carried,
         )  # fmt: skip
         self.messages += len(chosen)
-        self.nbytes += len(chosen) * (ENVELOPE + 16) + 8 * int(self.widths[kinds].sum())
+        self.nbytes += len(chosen) * (HEADER_BYTES + 16) + 8 * int(self.widths[kinds].sum())
         self.vectors += int(((kinds == moves.MODEL) | (kinds == moves.SUM)).sum())
         seq = np.full(len(chosen), self.since + now, dtype=np.int64)
         parent = self.nodes.parent[senders].astype(np.float64)

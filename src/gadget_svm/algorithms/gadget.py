@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm import gossip
+from gadget_svm.algorithms.base import BaseRun
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import message_bytes
 from gadget_svm.core.rows import Rows
@@ -118,7 +119,7 @@ def settle(
 
 
 @dataclass(frozen=True)
-class GadgetRun:
+class GadgetRun(BaseRun):
     """Algorithm 2 with every choice made: what a runtime drives, one `iteration` after another."""
 
     lam: float
@@ -140,9 +141,27 @@ class GadgetRun:
         """How many iterates the average holds at most."""
         return max(1, self.window // self.local_steps)
 
-    def weights(self, block: Block) -> Floats:
-        """Every node's last iterate, nodes x outputs x features."""
-        return block.w
+    @property
+    def gossip_name(self) -> str:
+        """The name of the gossip protocol."""
+        return self.protocol.name
+
+    @property
+    def refuses_faults(self) -> str:
+        """Why `until_still` cannot be combined with faults."""
+        return (
+            ""
+            if self.still is None
+            else (
+                "gossip_rounds='diameter' trusts that every flag arrives in its round, so it cannot be combined with "
+                "faults: use a fixed number or 'mix'"
+            )
+        )
+
+    @property
+    def loses_mass(self) -> bool:
+        """Whether lost messages do lasting harm to the gossip protocol."""
+        return not self.protocol.loss_proof
 
     def iteration(self, block: Block, t: int) -> gossip.Round:
         """Iteration t of Algorithm 2 on every node of the block; yields mail, is sent deliveries."""
@@ -151,7 +170,7 @@ class GadgetRun:
             local_steps, block.k, width, block.alive, block.first, block.w, block.rows, block.steps, self.local_steps,
             self.batch_size, self.implicit, self.lam, radius if self.project_local else np.inf, block.seed, self.window,
         )  # (a)-(f)  # fmt: skip
-        self.protocol.take_in(block, self.persist)  # (g) w-hat <- PS(B, w-tilde)
+        self.protocol.load_vectors(block, self.persist)  # (g) w-hat <- PS(B, w-tilde)
         yield from self._push_sum(block, t)  # (g)
         gossip.estimate(block)  # (g)
         block.team.run(
@@ -180,25 +199,20 @@ class GadgetRun:
     def supports_fused(self, block: Block) -> bool:
         """Whether `advance_fused` knows this protocol and the block is too small for threads to help."""
         small = block.team.size == 1 or block.s.size < block.team.worth_sharing
-        return small and isinstance(self.protocol, gossip.PushSum) and self.still is None
+        return small and self.protocol.fused_in_gadget and self.still is None
 
     def set_neighbours(self, block: Block, neighbours: Ints) -> None:
-        """Other neighbours for a block of one node; only running sums can do that."""
-        self._running_sums().set_neighbours(block, neighbours)
+        """Change the neighbours of a block of one node; only some gossip protocols support it."""
+        self.protocol.set_neighbours(block, neighbours)
 
     def reset_edge(self, block: Block, other: int) -> None:
-        """A neighbour was started anew."""
-        self._running_sums().reset_edge(block, other)
-
-    def _running_sums(self) -> gossip.RunningSum:
-        if not isinstance(self.protocol, gossip.RunningSum):
-            raise ValueError("neighbours may come and go with gossip='running-sum' only")
-        return self.protocol
+        """Note that a neighbour restarted."""
+        self.protocol.reset_edge(block, other)
 
     def _push_sum(self, block: Block, t: int) -> gossip.Round:
         if self.still is not None:
             diameter, gamma = self.still
-            yield from gossip.until_still(self.protocol, block, t, diameter, gamma, self.rounds)
+            yield from gossip.until_converged(self.protocol, block, t, diameter, gamma, self.rounds)
             return
         since = 0 if self.persist else block.exchanges
         for _ in range(self.rounds):

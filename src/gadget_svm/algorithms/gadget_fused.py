@@ -11,7 +11,7 @@ from gadget_svm.algorithms.gadget import local_steps, settle
 from gadget_svm.core.rows import Rows
 from gadget_svm.core.types import Floats, Ints
 from gadget_svm.kernels import compiled
-from gadget_svm.kernels.gossip import absorb, arrange, draw_edges, estimate, halve, take_in
+from gadget_svm.kernels.gossip import absorb, draw_edges, estimate, halve, load_vectors, order_messages
 
 
 @compiled
@@ -27,7 +27,7 @@ def advance_fused(
     receivers = np.empty(k, dtype=np.int64)
     for _ in range(count):
         local_steps(0, k, alive, 0, w, rows, steps, n_steps, batch, implicit, lam, inner, seed, window)  # (a)-(f)
-        take_in(0, k, alive, n, flat, s, phi, held, persist)
+        load_vectors(0, k, alive, n, flat, s, phi, held, persist)
         for _ in range(rounds):  # (g)
             edges = draw_edges(alive, 0, indptr, table, seed, exchanges)
             exchanges += 1
@@ -35,7 +35,7 @@ def advance_fused(
             for i in range(k):
                 receivers[i] = target[edges[i]] if edges[i] >= 0 else -1
                 sent += edges[i] >= 0
-            order, start = arrange(receivers, senders, seq, 0, k)
+            order, start = order_messages(receivers, senders, seq, 0, k)
             absorb(0, k, order, start, seq, 0, vector, weight, s, phi)
         estimate(0, k, alive, s, phi, flat)
         settle(0, k, alive, w, w_sum, iterates, outer, average, most)  # (h)

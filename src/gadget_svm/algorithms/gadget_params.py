@@ -3,20 +3,23 @@
 from typing import Any
 
 from gadget_svm import gossip, spectral
+from gadget_svm.algorithms.base import BaseAlgorithm
 from gadget_svm.algorithms.gadget import EVER, GadgetRun
-from gadget_svm.algorithms.params import Params
 from gadget_svm.core.lookup import lookup
 from gadget_svm.core.network import Network
 from gadget_svm.core.types import Floats
+from gadget_svm.gossip import Gossip
 
 SOLVERS = {"pegasos": False, "implicit": True}
 """Whether the step of (e) is bounded."""
+MASS = {"auto": None, "persistent": True, "restarted": False}
+"""Whether Push-Sum's mass persists from one iteration to the next."""
 FEW = 6
 """Neighbours a node may have on average for a message to each of them to be cheap."""
 PROJECTIONS = {"both": (True, True), "local": (True, False), "mixed": (False, True), "none": (False, False)}
 
 
-class Gadget(Params):
+class Gadget(BaseAlgorithm):
     """GADGET SVM, the paper's Algorithm 2.
 
     Parameters
@@ -24,17 +27,20 @@ class Gadget(Params):
     solver : "pegasos" or "implicit"
         The local step, (a)-(f): as printed, or implicit (Kulis and Bartlett 2010), which goes no farther than
         the example asks for, y<w,x> = 1. With a small lam the printed step throws the first iterates across the ball.
-    gossip : "auto", "push-sum", "diffusion", "pairwise", "running-sum"
-        How the vectors are averaged (g). "auto" is Push-Sum in its randomised form, one neighbour a round. Where the
-        run has faults that lose messages it is running sums. On sparse graphs where that form starves some nodes
-        (the leaves of a star or a tree send in every round and are rarely sent to) it is diffusion.
+    gossip : str or Gossip, default "auto"
+        How the vectors are averaged (g): "push-sum", "diffusion", "pairwise", "running-sum", or a protocol of your own
+        (`gadget_svm.gossip.Gossip`). "auto" is Push-Sum in its randomised form, one neighbour per round. If the run has
+        faults that lose messages, it is running sums. On sparse graphs where the randomised form starves some nodes
+        (the leaves of a star or a tree send in every round and rarely receive) it is diffusion.
     gossip_rounds : int, "mix" or "diameter"
         Rounds of gossip in an iteration: a number; as many as bring Push-Sum within ``gamma``, computed from B;
         or, in the diffusion form, until no estimate moves by more than ``gamma`` in a diameter's worth of rounds.
-    persist : bool or None
-        Whether Push-Sum's mass persists across iterations, which keeps the n_i weights exactly, or starts anew in
-        each, as Algorithm 2 is printed. None: it persists for a fixed number of rounds, and starts anew for "mix"
-        and "diameter".
+    mass : "auto", "persistent" or "restarted", default "auto"
+        The two readings of Algorithm 2. "restarted" is the one that is printed: in each iteration Push-Sum starts from
+        s = n w, phi = n. It needs many rounds; `gadget_as_printed` has them. "persistent" is ours: s and phi continue
+        from the iteration before, the local step is added to s, and a node with little mass holds a part of its step
+        back. It keeps the n_i weights exactly with one round per iteration. "auto" is "persistent" for a fixed number
+        of rounds, and "restarted" for "mix" and "diameter".
     gamma : float
         The relative error asked of Push-Sum.
     transition : "lazy", "random-walk", "metropolis", "max-degree"
@@ -56,9 +62,9 @@ class Gadget(Params):
     def __init__(
         self,
         solver: str = "pegasos",
-        gossip: str = "auto",
+        gossip: str | Gossip = "auto",
         gossip_rounds: int | str = 1,
-        persist: bool | None = None,
+        mass: str = "auto",
         gamma: float = 0.01,
         transition: str = "lazy",
         batch_size: int = 1,
@@ -70,7 +76,7 @@ class Gadget(Params):
         self.solver = solver
         self.gossip = gossip
         self.gossip_rounds = gossip_rounds
-        self.persist = persist
+        self.mass = mass
         self.gamma = gamma
         self.transition = transition
         self.batch_size = batch_size
@@ -91,15 +97,14 @@ class Gadget(Params):
         implicit = lookup("solver", self.solver, SOLVERS)
         protocol = self._protocol(network, lossy)
         rounds, still = self._rounds(network, protocol)
-        persist = not isinstance(self.gossip_rounds, str) if self.persist is None else self.persist
-        if protocol.loss_proof and not persist:
+        mass = lookup("mass", self.mass, MASS)
+        persist = not isinstance(self.gossip_rounds, str) if mass is None else mass
+        if not (persist or protocol.restartable):
             raise ValueError(
-                "gossip='running-sum' carries mass from one iteration to the next: it cannot start anew. "
-                "Use a fixed gossip_rounds with persist=None or True, or gossip='push-sum'"
+                f"gossip={protocol.name!r} keeps its mass from one iteration to the next and cannot restart. "
+                "Use a fixed gossip_rounds with mass='persistent', or gossip='push-sum'"
             )
-        spectral.check_connected(network)
-        if isinstance(protocol, gossip.Diffusion):
-            spectral.check_diffusion(network)
+        protocol.check(network)
         inner, outer = self._projections()
         batch, steps = _count(self.batch_size, "batch_size"), _count(self.local_steps, "local_steps")
         window = EVER if self.window is None else max(1, _count(self.window, "window") // batch)
@@ -107,19 +112,22 @@ class Gadget(Params):
             lam, radius, protocol, rounds, persist, batch, steps, implicit, inner, outer, self.average, still, window
         )
 
+    def iterations_per_pass(self, rows: int) -> int:
+        """As many as it takes to draw that many examples."""
+        return max(1, -(-rows // (self.batch_size * self.local_steps)))
+
     def with_transition_of(self, network: Network) -> Network:
         """The network under the B this algorithm asks for."""
         return network.with_transition(self.transition)
 
-    def _protocol(self, network: Network, lossy: bool) -> gossip.Gossip:
-        name = self.gossip
-        if name == "auto":
-            starved = not network.balanced and network.n_edges <= FEW * network.n
-            name = "running-sum" if lossy else "diffusion" if starved else "push-sum"
-        return lookup("gossip protocol", name, gossip.PROTOCOLS)()
+    def _protocol(self, network: Network, lossy: bool) -> Gossip:
+        if self.gossip != "auto":
+            return gossip.resolve(self.gossip)
+        starved = not network.balanced and network.n_edges <= FEW * network.n
+        return gossip.resolve("running-sum" if lossy else "diffusion" if starved else "push-sum")
 
-    def _rounds(self, network: Network, protocol: gossip.Gossip) -> tuple[int, tuple[int, float] | None]:
-        """How many rounds, and what `until_still` needs where it decides."""
+    def _rounds(self, network: Network, protocol: Gossip) -> tuple[int, tuple[int, float] | None]:
+        """How many rounds, and what `until_converged` needs where it decides."""
         if not isinstance(self.gossip_rounds, str):
             return _count(self.gossip_rounds, "gossip_rounds"), None
         if self.gossip_rounds not in ("mix", "diameter"):
@@ -129,9 +137,8 @@ class Gadget(Params):
         if not 0 < self.gamma < 1:
             raise ValueError(f"gamma is a relative error between 0 and 1, got {self.gamma}")
         if self.gossip_rounds == "mix":
-            needed = spectral.rounds_to if isinstance(protocol, gossip.Diffusion) else spectral.randomised_rounds
-            return max(1, needed(network, self.gamma)), None
-        if not isinstance(protocol, gossip.Diffusion):
+            return max(1, protocol.rounds_to_mix(network, self.gamma)), None
+        if not protocol.floods_flag:
             raise ValueError(
                 "gossip_rounds='diameter' floods a flag to every neighbour, so it needs gossip='diffusion'; "
                 "with another protocol use a number or 'mix'"
@@ -142,6 +149,17 @@ class Gadget(Params):
     def _projections(self) -> tuple[bool, bool]:
         name = {True: "both", False: "none"}.get(self.project) if isinstance(self.project, bool) else self.project
         return lookup("projection", str(name), PROJECTIONS)
+
+
+def gadget_as_printed() -> Gadget:
+    """Return GADGET as Algorithm 2 is printed: each iteration restarts Push-Sum and runs it until it has mixed.
+
+    Examples
+    --------
+    >>> gadget_as_printed()
+    Gadget(gossip='push-sum', gossip_rounds='mix', mass='restarted')
+    """
+    return Gadget(gossip="push-sum", gossip_rounds="mix", mass="restarted")
 
 
 def _count(value: Any, name: str) -> int:

@@ -22,18 +22,18 @@ its alphas: the optimum of the pooled problem, whatever eta is.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm import gossip, spectral
-from gadget_svm.algorithms.params import Params
+from gadget_svm.algorithms.base import BaseAlgorithm, BaseRun
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import MessageBatch
 from gadget_svm.core.network import Network
 from gadget_svm.core.types import Floats
-from gadget_svm.gossip.base import arranged, post
+from gadget_svm.gossip.base import make_messages, message_order
 from gadget_svm.kernels import mom_dsvm as moves
 from gadget_svm.kernels.dual import DualRows, multiplicity, primal
 
@@ -42,7 +42,7 @@ EVERY, LAST_CHANGE = 4, 1024
 
 
 @dataclass(frozen=True)
-class MomDsvmRun:
+class MomDsvmRun(BaseRun):
     """MoM-DSVM with every choice made. ``block.w`` is v, ``block.held`` f, and ``block.edge`` all else."""
 
     top: float  # J C, the upper bound of lambda
@@ -50,10 +50,7 @@ class MomDsvmRun:
     passes: int
     tol: float
     average: bool = False
-
-    def weights(self, block: Block) -> Floats:
-        """Every node's last iterate, nodes x outputs x features."""
-        return block.w
+    certifiable: ClassVar[bool] = True
 
     def iteration(self, block: Block, t: int) -> gossip.Round:
         """Iteration t on every node of the block: solve, broadcast, listen."""
@@ -75,7 +72,7 @@ class MomDsvmRun:
             block.team.run(moves.strain, block.k, width, block.alive, ends, block.flat, f, U, edge["wish"])
         delivery = yield broadcast(block, t, ends)
         block.note_presence(delivery)
-        messages, (order, start) = delivery.messages, arranged(block, delivery.messages)
+        messages, (order, start) = delivery.messages, message_order(block, delivery.messages)
         wish = messages.weight if messages.note is None else messages.note
         block.team.run(
             moves.listen,
@@ -91,14 +88,6 @@ class MomDsvmRun:
             ends,
         )
         block.iterates[block.alive] += 1
-
-    def supports_fused(self, block: Block) -> bool:  # noqa: ARG002
-        """No: an iteration is long enough for Python not to matter."""
-        return False
-
-    def advance_fused(self, block: Block, count: int) -> tuple[int, int]:
-        """Refused, see `supports_fused`."""
-        raise NotImplementedError("MoM-DSVM has no compiled leap: call `iteration`")
 
     def _open(self, block: Block, t: int) -> None:
         """lambda = 0, and neighbours of whom nothing is known but v_i(0) = 0."""
@@ -152,7 +141,7 @@ def broadcast(block: Block, t: int, ends: moves.Ends) -> MessageBatch:
     senders = np.repeat(np.arange(block.k), np.diff(ends.ptr))
     edges = np.where(block.alive[senders], np.arange(len(senders)), -1)
     wish = block.edge["wish"][senders]
-    return post(block, t, senders + block.first, edges, ends.sent.copy(), ends.eta.copy(), wish)
+    return make_messages(block, t, senders + block.first, edges, ends.sent.copy(), ends.eta.copy(), wish)
 
 
 def lower_bound(blocks: Sequence[Block], lam: float) -> Floats:
@@ -176,7 +165,7 @@ def lower_bound(blocks: Sequence[Block], lam: float) -> Floats:
     return value
 
 
-class MomDsvm(Params):
+class MomDsvm(BaseAlgorithm):
     """MoM-DSVM, the consensus SVM by the alternating direction method of multipliers.
 
     Parameters
@@ -194,7 +183,6 @@ class MomDsvm(Params):
 
     average = False  # the models are the last iterates
     certifies = True
-    whole_passes = True  # an iteration is a pass over all rows, or several
 
     def __init__(self, eta: float | str = "auto", passes: int = 50, tol: float = 0.1) -> None:
         self.eta = eta

@@ -24,23 +24,23 @@ Delivery says which nodes are away; `absence` decides which of them count as dea
 
 import numbers
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm import gossip, spectral
 from gadget_svm.algorithms import edge_liveness
-from gadget_svm.algorithms.params import Params
+from gadget_svm.algorithms.base import BaseAlgorithm, BaseRun
 from gadget_svm.core.block import Block, Links
 from gadget_svm.core.messages import MessageBatch, message_bytes
 from gadget_svm.core.network import Network
 from gadget_svm.core.types import Floats, Ints
-from gadget_svm.gossip.base import arranged, post
+from gadget_svm.gossip.base import make_messages, message_order
 from gadget_svm.kernels import pdmm as moves
 from gadget_svm.kernels import pdmm_fused as leaps
 from gadget_svm.kernels.dual import NEVER, DualRows, dual_rows, multiplicity
-from gadget_svm.kernels.gossip import EPOCH
+from gadget_svm.kernels.gossip import EPOCH_SHIFT
 
 AGAIN = 0.8
 """theta where a neighbour pushes in two ticks running: it has hardly heard an answer in between. Where every tick
@@ -62,11 +62,12 @@ FORMER = 8
 STIR = 0.25
 """By how much margins are taken to be off before a pass has shown it."""
 PROXIMAL_UNITS = 0.1
-"""The penalty of a lone node's proximal term, as a multiple of lam sum |x_r|^2; bounded like the edges' first ones."""
+"""The penalty of a single node's proximal term, as a multiple of the mean |x_r|^2: one step then moves an alpha by
+about a tenth of its box, whatever lam and the number of rows are."""
 
 
 @dataclass(frozen=True)
-class PdmmRun:
+class PdmmRun(BaseRun):
     """PDMM with every choice made. ``block.edge`` holds alpha and the ends of all edges."""
 
     lam: float
@@ -76,6 +77,7 @@ class PdmmRun:
     theta: float
     again: float  # theta for mail right after other mail of the same sender
     average: bool = False
+    certifiable: ClassVar[bool] = True
     lone: bool = False  # the network has one node, which has no edges
 
     def weights(self, block: Block) -> Floats:
@@ -112,7 +114,7 @@ class PdmmRun:
     def _listen(
         self, block: Block, messages: MessageBatch, nodes: moves.Nodes, edges: moves.Edges, theta: float, again: float
     ) -> None:
-        order, start = arranged(block, messages)
+        order, start = message_order(block, messages)
         note = messages.weight if messages.note is None else messages.note
         block.team.run(
             moves.listen, block.k, block.s.shape[1], nodes, edges, order, start, messages.sender, messages.seq,
@@ -121,8 +123,8 @@ class PdmmRun:
         )  # fmt: skip
 
     @property
-    def pattern(self) -> str:
-        """What is sent to whom, in a word."""
+    def gossip_name(self) -> str:
+        """How messages travel."""
         return "broadcast" if self.everyone else "push"
 
     def supports_fused(self, block: Block) -> bool:
@@ -181,10 +183,10 @@ class PdmmRun:
         senders = np.arange(block.k)
         if self.everyone:
             senders = np.repeat(senders, np.diff(edges.ptr))
-        messages = post(
+        messages = make_messages(
             block, t, senders + block.first, letters.along, letters.vector, letters.rho, letters.tau
         )  # fmt: skip
-        return messages._replace(seq=messages.seq + (edges.epoch[letters.along[letters.along >= 0]] << EPOCH))
+        return messages._replace(seq=messages.seq + (edges.epoch[letters.along[letters.along >= 0]] << EPOCH_SHIFT))
 
     def _open(self, block: Block) -> None:
         """Begin, unless that was done: alpha = 0; every edge at its end's wish for a penalty and at the node's w."""
@@ -212,8 +214,8 @@ class PdmmRun:
         before = block.flat.copy()
         moves.begin(_nodes(block), _edges(block))
         if self.lone:  # w = (v + R anchor) / (n lam + R), and v is 0 here
-            length2 = np.array([float(rows.norm2 @ multiplicity(block.rows.mass, rows.start))])
-            R = moves.in_scale(PROXIMAL_UNITS * self.lam * length2, length2, curve, PROXIMAL_UNITS)
+            times = multiplicity(block.rows.mass, rows.start)
+            R = np.array([PROXIMAL_UNITS * float(rows.norm2 @ times) / max(float(times.sum()), 1e-300)])
             block.edge["anchor"], block.edge["R"][:] = before, R
             block.flat[:] = before * (R / (curve + R))[:, None] if R.any() else 0.0
 
@@ -256,7 +258,7 @@ class PdmmRun:
         """A neighbour was started anew and counts from the beginning; what it says of its edge replaces what was."""
         if "dual" in block.edge:
             same = block.links.target == other
-            block.edge["seen"][same] = (block.edge["epoch"][same] << EPOCH) - 2
+            block.edge["seen"][same] = (block.edge["epoch"][same] << EPOCH_SHIFT) - 2
 
     def _forget(self, block: Block) -> None:
         """Let go of edges dropped long ago: their epoch is found again when the other end speaks, if it ever does."""
@@ -327,7 +329,7 @@ def _move_anchor(block: Block, nodes: moves.Nodes) -> None:
     anchor[:] = before
 
 
-class Pdmm(Params):
+class Pdmm(BaseAlgorithm):
     """The primal-dual method of multipliers over gossip push: every node at the optimum of the pooled rows.
 
     Parameters
@@ -348,7 +350,6 @@ class Pdmm(Params):
     average = False  # the models are the last iterates
     certifies = True
     omits_unused_columns = True  # features that occur nowhere make no difference, to the last bit
-    whole_passes = True  # an iteration is a pass over all rows
 
     def __init__(
         self,

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from gadget_svm import gossip
+from gadget_svm.algorithms.base import BaseAlgorithm
 from gadget_svm.algorithms.gadget import GadgetRun, pick, settle
 from gadget_svm.algorithms.gadget_params import Gadget
-from gadget_svm.algorithms.params import Params
 from gadget_svm.core.block import Block
 from gadget_svm.core.network import Network
 from gadget_svm.core.rows import Rows
@@ -89,17 +89,17 @@ class TwoPushSumRun(GadgetRun):
         """Push-Sum, from the start, of the vectors in ``block.w``."""
         away = ~block.alive
         block.s[away], block.phi[away] = 0.0, 0.0  # sums of the other call must not come back with their node
-        self.protocol.take_in(block, persist=False)
+        self.protocol.load_vectors(block, persist=False)
         yield from self._push_sum(block, t)
         gossip.estimate(block)
 
 
-class TwoPushSum(Params):
+class TwoPushSum(BaseAlgorithm):
     """The older GADGET, with one Push-Sum call for the models and one for the loss vectors.
 
     Parameters
     ----------
-    gossip : "push-sum" or "diffusion"
+    gossip : "push-sum", "diffusion", or a Gossip
         How the vectors are averaged.
     gossip_rounds : int, "mix" or "diameter"
         Rounds of each of the two calls, as in `Gadget`.
@@ -117,7 +117,7 @@ class TwoPushSum(Params):
 
     def __init__(
         self,
-        gossip: str = "push-sum",
+        gossip: "str | gossip.Gossip" = "push-sum",
         gossip_rounds: int | str = "mix",
         gamma: float = 0.01,
         transition: str = "lazy",
@@ -137,12 +137,17 @@ class TwoPushSum(Params):
         self, network: Network, lam: float, radius: float, lossy: bool = False, sizes: Floats | None = None
     ) -> TwoPushSumRun:
         """The algorithm on this network, with every choice made and checked as `Gadget` does."""
-        if self.gossip not in ("push-sum", "diffusion"):
+        protocol = gossip.resolve(self.gossip)
+        if not (protocol.restartable and protocol.conserves_mass):
             raise ValueError(
-                f"gadget-2ps starts its mass anew in every call, which gossip={self.gossip!r} does not: "
+                f"gadget-2ps restarts its mass in every call, which gossip={protocol.name!r} does not: "
                 "use gossip='push-sum' or 'diffusion'"
             )
         return TwoPushSumRun(**vars(self._alike().bind(network, lam, radius, lossy, sizes)))
+
+    def iterations_per_pass(self, rows: int) -> int:
+        """As many as it takes to draw that many examples."""
+        return max(1, -(-rows // self.batch_size))
 
     def with_transition_of(self, network: Network) -> Network:
         """The network under the B this algorithm asks for."""
@@ -151,7 +156,7 @@ class TwoPushSum(Params):
     def _alike(self) -> Gadget:
         """The newer GADGET with the same choices."""
         return Gadget(
-            gossip=self.gossip, gossip_rounds=self.gossip_rounds, persist=False, gamma=self.gamma,
+            gossip=self.gossip, gossip_rounds=self.gossip_rounds, mass="restarted", gamma=self.gamma,
             transition=self.transition, batch_size=self.batch_size, project="mixed" if self.project else False,
             average=self.average,
         )  # fmt: skip

@@ -14,7 +14,7 @@ from gadget_svm.cli.signals import Terminated, handled, raise_interrupt
 
 FAILED, WRONG_USE, ROWS_LOST = 1, 2, 3
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
-"""130 and 143, as shells count them. The documentation of exit codes lists all of them."""
+"""130 and 143, as shells count them. docs/reference/exit-codes.md lists all of them."""
 UsageError: Any = typer.BadParameter.__base__  # click's own, or that of the click inside typer
 TYPED = "gadget_svm.typed"
 """The key of the words that were typed in a command's context."""

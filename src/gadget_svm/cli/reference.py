@@ -1,6 +1,6 @@
 """The reference of the command line, generated from the commands: `python -m gadget_svm.cli.reference PAGE` writes it.
 
-Owns the Markdown below the marker of the page; what is above it is written by hand.
+Owns the Markdown below the marker of docs/reference/command-line.md; what is above it is written by hand.
 """
 
 import sys

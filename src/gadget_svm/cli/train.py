@@ -79,8 +79,8 @@ class TrainRequest:
     )
     algorithm: str = _learning(
         "--algorithm", "-a", default="auto",
-        help="auto: pdmm, or gadget on directed graphs. gadget: the paper's Algorithm 2. Also asgd, mom-dsvm, "
-        "gadget-2ps.",
+        help="auto: pdmm, or gadget on directed graphs. gadget: the paper's Algorithm 2 with one exchange per iteration; "
+        "gadget-as-printed: with Push-Sum restarted in each. Also asgd, mom-dsvm, gadget-2ps.",
     )  # fmt: skip
     gossip: str | None = _learning(
         "--gossip", help="The gossip protocol: push-sum, diffusion, pairwise or running-sum."
@@ -111,8 +111,8 @@ class TrainRequest:
     engine_options: list[str] | None = _where(
         "--engine-option",
         metavar="NAME=VALUE",
-        help="For ray: address, actors, num_cpus, timeout, checkpoint_dir, resume and others (see the documentation of "
-        "Ray clusters); for local: blocks. Repeatable.",
+        help="For ray: address, actors, num_cpus, timeout, checkpoint_dir, resume and others, see "
+        "docs/reference/ray.md; for local: blocks. Repeatable.",
     )
     address: str | None = _where("--address", help="For ray: the cluster, such as auto or 10.0.0.5:6379.")
     actors: int | None = _where("--actors", help="For ray: the number of actors that share the nodes.")

@@ -24,7 +24,7 @@ from gadget_svm.estimator.svc import SEEDS
 from gadget_svm.estimator.validation import DEFAULT_LAM, ENGINES, check_parameters
 from gadget_svm.faults import FaultContext, make_faults, wrap_all
 from gadget_svm.kernels import ThreadTeam
-from gadget_svm.simulation.engine import UNCERTIFIABLE, certifiable
+from gadget_svm.simulation.engine import UNCERTIFIABLE
 from gadget_svm.simulation.stopping import stopping_rule
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def check_request(request: TrainRequest) -> None:
     if request.stopping is not None:
         with naming(f"--stopping {request.stopping}"):
             rule = stopping_rule(stopping_of(request), request.tol)
-            if rule is not None and rule.certifies and not certifiable(run):
+            if rule is not None and rule.certifies and not run.certifiable:
                 raise ValueError(UNCERTIFIABLE)
 
 

@@ -28,7 +28,7 @@ from gadget_svm.core.block import Links
 from gadget_svm.core.network import Network
 from gadget_svm.core.objective import BATCH, Scores
 from gadget_svm.core.types import Flags, Floats, Ints
-from gadget_svm.simulation.engine import REJOIN_GRACE_ITERATIONS, UNCERTIFIABLE, certifiable
+from gadget_svm.simulation.engine import REJOIN_GRACE_ITERATIONS, UNCERTIFIABLE
 
 STAYS_AWAY = "this algorithm cannot take nodes back: use pdmm, or gadget with push-sum"
 
@@ -128,7 +128,7 @@ class RayRuntime:
 
     def certify(self) -> Certificate:
         """As `LocalRuntime.certify`: of those who are here, by an exchange of their own."""
-        if self.lam is None or not certifiable(self.run):
+        if self.lam is None or not self.run.certifiable:
             raise ValueError(UNCERTIFIABLE)
         self.certificates += 1
         here = self.live_mask()

@@ -19,10 +19,10 @@ from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, MessageBatch
 from gadget_svm.core.objective import Objective, Scores
 from gadget_svm.core.types import Flags, Floats, Ints
-from gadget_svm.gossip import Diffusion, PushSum, Round
+from gadget_svm.gossip import Round
 from gadget_svm.kernels.dual import multiplicity
 from gadget_svm.simulation.channel import padded
-from gadget_svm.simulation.engine import PATIENCE, UNCERTIFIABLE, LocalRuntime, certifiable
+from gadget_svm.simulation.engine import PATIENCE, UNCERTIFIABLE, LocalRuntime
 
 LEARN, CERTIFY = 0, 1
 Key = tuple[int, int, int]
@@ -214,7 +214,7 @@ class Worker:
         without an edge to this one. By then some exchanges more have been made than the simulator would have:
         `assemble` leaves them out of the account. Who knows that all hold the bound says so once more, and is done.
         """
-        if self.lam is None or not certifiable(self.run):
+        if self.lam is None or not self.run.certifiable:
             raise ValueError(UNCERTIFIABLE)
         part, before = CertificateSession(self.run, self.block, self.lam, owner, here, serial, self.t), self._gone()
         everyone = sum(1 << w for w in (self.index, *self.others) if w not in before)
@@ -363,7 +363,7 @@ def has_mass(run: Run) -> bool:
 def keeps_mass(run: Run) -> bool:
     """Whether phi is Push-Sum's mass, in rows, that all nodes together keep from one iteration to the next."""
     protocol = getattr(run, "protocol", None)
-    return isinstance(protocol, PushSum | Diffusion) and bool(getattr(run, "persist", False))
+    return protocol is not None and protocol.conserves_mass and bool(getattr(run, "persist", False))
 
 
 def takes_back(run: Run) -> bool:

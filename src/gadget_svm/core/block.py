@@ -15,7 +15,7 @@ from gadget_svm.core.rows import Rows
 from gadget_svm.core.types import Floats, Ints
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.kernels.compiler import interpreted
-from gadget_svm.kernels.fused_averaging import turn_around
+from gadget_svm.kernels.fused_averaging import incoming_edges
 
 FEW_EDGES = 4096
 """Up to so many edges, listing them by receiver takes milliseconds in Python, and a second to compile."""
@@ -37,7 +37,7 @@ class Links(NamedTuple):
         """The edges of the nodes first:last."""
         lo, hi = network.indptr[first], network.indptr[last]
         small = len(network.indices) <= FEW_EDGES
-        in_ptr, source, _ = (interpreted(turn_around) if small else turn_around)(
+        in_ptr, source, _ = (interpreted(incoming_edges) if small else incoming_edges)(
             network.indptr, network.indices, first, last, False
         )
         return cls(

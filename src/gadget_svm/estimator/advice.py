@@ -53,7 +53,7 @@ def scale_advice(X: sp.csr_matrix | None, fix: str = SCALERS) -> str:
 
 def edge_advice(model: Any) -> str:
     """The sentence about a dense graph whose edges were hardly used; empty if every edge was used often."""
-    if getattr(model.algorithm_, "neighbours", None) != 1 or model.network_.n < 2:
+    if model.gossip_ != "push" or model.network_.n < 2:
         return ""
     uses = model.n_iter_ / max(1.0, len(model.network_.indices) / model.network_.n)
     if uses >= FEW_USES:

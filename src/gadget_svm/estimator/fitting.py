@@ -16,9 +16,8 @@ from gadget_svm.core.network import Network
 from gadget_svm.core.rows import Rows, Shares
 from gadget_svm.core.types import Floats
 from gadget_svm.estimator.problem import Problem
-from gadget_svm.gossip import PROTOCOLS
 from gadget_svm.kernels import ThreadTeam
-from gadget_svm.simulation.engine import UNCERTIFIABLE, LocalRuntime, certifiable
+from gadget_svm.simulation.engine import UNCERTIFIABLE, LocalRuntime
 from gadget_svm.simulation.runtime import Evaluator, eventful
 from gadget_svm.simulation.stopping import Stopping
 from gadget_svm.simulation.trainer import Limits, Observe, Outcome, certified, network_mean, no_observer, train
@@ -105,16 +104,13 @@ def fit_network(problem: TrainingProblem, plan: Plan, memory: NodeState | None =
     radius = float(np.sqrt(problem.mean_cost / plan.lam))
     lossy = any(fault.loses for fault in wrong)
     run = plan.algorithm.bind(plan.network, plan.lam, radius, lossy, problem.shares.sizes)
-    if wrong and getattr(run, "still", None) is not None:
-        raise ValueError(
-            "gossip_rounds='diameter' trusts that every flag arrives in its round, so it cannot be combined with "
-            "faults: use a fixed number or 'mix'"
-        )
+    if wrong and run.refuses_faults:
+        raise ValueError(run.refuses_faults)
     certifies = plan.rule is not None and plan.rule.certifies
-    if certifies and not certifiable(run):
+    if certifies and not run.certifiable:
         raise ValueError(f"no bound of the gap can be had here: {UNCERTIFIABLE}")
     width, columns = problem.X.shape[1], np.arange(problem.X.shape[1])
-    if memory is None and getattr(plan.algorithm, "omits_unused_columns", False):
+    if memory is None and plan.algorithm.omits_unused_columns:
         problem, columns = problem.occurring()
 
     def wide(models: Floats) -> Floats:
@@ -148,7 +144,7 @@ def fit_network(problem: TrainingProblem, plan: Plan, memory: NodeState | None =
         kept.w, kept.w_sum = wide(kept.w), wide(kept.w_sum)
         if eventful(runtime) and (late := runtime.events()):  # after the last record was made
             outcome.history[-1]["events"] = outcome.history[-1].get("events", []) + late
-        return Fitted(wide(models), wide(last), wide(mean), outcome, _gossip(run), kept, _mass_left(runtime, lossy))
+        return Fitted(wide(models), wide(last), wide(mean), outcome, run.gossip_name, kept, _mass_left(runtime, lossy))
     finally:
         runtime.close()
         team.close()
@@ -217,11 +213,6 @@ def gathered(rows: Rows, first: int, last: int) -> Rows:
     )  # fmt: skip
 
 
-def _gossip(run: Run) -> str:
-    used = type(getattr(run, "protocol", None))
-    return next((name for name, kind in PROTOCOLS.items() if kind is used), getattr(run, "pattern", "broadcast"))
-
-
 def make_blocks(problem: Problem, network: Network, seed: int, parts: int, team: ThreadTeam) -> list[Block]:
     """The network's nodes in ``parts`` blocks of consecutive nodes."""
     parts = max(1, min(parts, network.n))
@@ -255,8 +246,7 @@ def _stand_in(runtime: "LocalRuntime | RayRuntime", models: Floats, last: Floats
 
 def _mass_left(runtime: "LocalRuntime | RayRuntime", lossy: bool) -> float | None:
     """The share of the mass of a protocol such as Push-Sum that is still there, where messages may be lost."""
-    protocol = getattr(runtime.run, "protocol", None)
-    if not lossy or protocol is None or protocol.loss_proof or not isinstance(runtime, LocalRuntime):
+    if not lossy or not runtime.run.loses_mass or not isinstance(runtime, LocalRuntime):
         return None
     return float(sum(block.phi.sum() for block in runtime.blocks) / runtime.sizes().sum())
 

@@ -114,7 +114,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Where the nodes run: in this process, or in the actors of a Ray cluster, with the same result bit for bit.
     engine_options : dict or None
         For "local": {"blocks": number of blocks the nodes are split over}. For "ray": address, actors, num_cpus,
-        timeout, checkpoint_dir and others, see docs/ray.md.
+        timeout, checkpoint_dir and others, see docs/reference/ray.md.
     faults : str, dict, list or None
         What goes wrong: "loss=0.1", {"loss": 0.1, "delay": 2}, [Crash(nodes=[3], at=100)]. Faults count nodes by
         their position in ``sites_``, from 0.
@@ -254,9 +254,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         elif type(self.algorithm_) is not type(self._for_batches()):  # after a fit of all rows at once
             self._connect(self._for_batches())
         shares = share_batch(X, label, self.sites_, (self._fit_seed + self.n_iter_) & SEEDS, times, sites)
-        per_iteration = getattr(self.algorithm_, "batch_size", 1) * getattr(self.algorithm_, "local_steps", 1)
-        one_pass = max(1, -(-int(shares.sizes.max()) // per_iteration))
-        one_pass = 1 if getattr(self.algorithm_, "whole_passes", False) else one_pass
+        one_pass = self.algorithm_.iterations_per_pass(int(shares.sizes.max()))
         self._learn(X, label, times, shares, min(one_pass, self.max_iter), None)
         return self
 
@@ -361,8 +359,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _for_batches(self) -> Algorithm:
         """The algorithm for rows that come batch by batch."""
-        algorithm = algorithms.resolve(self.algorithm)
-        return algorithm.for_batches() if isinstance(algorithm, algorithms.Auto) else algorithm
+        return algorithms.resolve(self.algorithm).for_batches()
 
     def _nodes(self) -> int | None:
         """As many as asked for, else as the given graph has."""
@@ -372,7 +369,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The network of the nodes there are, weighed as the algorithm wants it, and that algorithm."""
         network = topologies.build(self.topology, len(self.sites_), seed=self._fit_seed)
         given = isinstance(self.topology, Network)  # it brings its own B
-        self.algorithm_ = algorithm.for_network(network) if isinstance(algorithm, algorithms.Auto) else algorithm
+        self.algorithm_ = algorithm.for_network(network)
         self.network_ = network if given else self.algorithm_.with_transition_of(network)
 
     def _forget(self, seed: int) -> None:

@@ -56,7 +56,7 @@ def check_parameters(model: Any) -> None:
         _positive(model.max_seconds, "max_seconds", "a time budget in seconds, or None")
     if model.record_every is not None:
         _whole(model.record_every, "record_every", 0)
-    if model.stopping == "average" and getattr(algorithms.resolve(model.algorithm), "average", True) is False:
+    if model.stopping == "average" and not algorithms.resolve(model.algorithm).average:
         raise ValueError(
             f"stopping='average' watches the averaged iterates, which {algorithms.resolve(model.algorithm)!r} does not "
             "keep: use stopping='auto', 'weights', 'objective' or None"
@@ -130,9 +130,9 @@ def check_memory(ends: int, nodes: int, outputs: int, features: int, rows: int) 
 
 def rule_for(algorithm: Any) -> str:
     """What stopping="auto" is: a certified model where the algorithm keeps a dual, else what it can be seen to do."""
-    if getattr(algorithm, "certifies", False):
+    if algorithm.certifies:
         return "gap"
-    return "average" if getattr(algorithm, "average", True) else "objective"
+    return "average" if algorithm.average else "objective"
 
 
 def _whole(value: Any, name: str, least: int) -> None:

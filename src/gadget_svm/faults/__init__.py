@@ -71,11 +71,11 @@ def _named(name: str, value: Any) -> Fault:
     return fault
 
 
-def wrap_all(faults: Iterable[Fault], world: FaultContext) -> Exchange:
+def wrap_all(faults: Iterable[Fault], context: FaultContext) -> Exchange:
     """An exchange in this process that suffers all the faults, mail meeting them in the order given."""
     exchange: Exchange = Delivery
     for fault in reversed(list(faults)):
-        exchange = fault.wrap(exchange, world)
+        exchange = fault.wrap(exchange, context)
     return exchange
 
 

@@ -25,14 +25,14 @@ class Fault(Protocol):
     loses: bool
     """Whether messages may vanish for good (or their sender): then mass-conserving protocols go astray."""
 
-    def wrap(self, exchange: Exchange, world: FaultContext) -> Exchange:
+    def wrap(self, exchange: Exchange, context: FaultContext) -> Exchange:
         """The exchange with this fault."""
 
 
-def chance(messages: MessageBatch, world: FaultContext, purpose: int) -> NDArray[np.float64]:
+def chance(messages: MessageBatch, context: FaultContext, purpose: int) -> NDArray[np.float64]:
     """A draw per message, by its sender, receiver and sequence number, so that grouping does not change it."""
-    pair = messages.sender * np.int64(world.n_nodes) + messages.receiver
-    return uniform(world.seed, pair, messages.seq, purpose)
+    pair = messages.sender * np.int64(context.n_nodes) + messages.receiver
+    return uniform(context.seed, pair, messages.seq, purpose)
 
 
 def probability(p: float, what: str) -> float:
@@ -42,12 +42,12 @@ def probability(p: float, what: str) -> float:
     return p
 
 
-def members(nodes: Sequence[int] | float, world: FaultContext) -> NDArray[np.bool_]:
+def members(nodes: Sequence[int] | float, context: FaultContext) -> NDArray[np.bool_]:
     """Which nodes are meant by one number or several."""
-    chosen = np.zeros(world.n_nodes, dtype=np.bool_)
+    chosen = np.zeros(context.n_nodes, dtype=np.bool_)
     for node in np.atleast_1d(np.asarray(nodes)).tolist():
-        if node not in range(world.n_nodes):
-            raise ValueError(f"there is no node {node}: the nodes are 0 to {world.n_nodes - 1}")
+        if node not in range(context.n_nodes):
+            raise ValueError(f"there is no node {node}: the nodes are 0 to {context.n_nodes - 1}")
         chosen[int(node)] = True
     return chosen
 

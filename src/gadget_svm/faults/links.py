@@ -17,10 +17,10 @@ class Loss:
     p: float
     loses: bool = True
 
-    def wrap(self, exchange: Exchange, world: FaultContext) -> Exchange:
+    def wrap(self, exchange: Exchange, context: FaultContext) -> Exchange:
         """The exchange with this fault."""
         p = probability(self.p, "loss")
-        return lambda messages: exchange(messages.select(chance(messages, world, LOSS) >= p))
+        return lambda messages: exchange(messages.select(chance(messages, context, LOSS) >= p))
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class Bounce:
     p: float
     loses: bool = False
 
-    def wrap(self, exchange: Exchange, world: FaultContext) -> Exchange:
+    def wrap(self, exchange: Exchange, context: FaultContext) -> Exchange:
         """The exchange with this fault."""
         p = probability(self.p, "bounce")
-        return lambda messages: exchange(bounced(messages, chance(messages, world, BOUNCE) < p))
+        return lambda messages: exchange(bounced(messages, chance(messages, context, BOUNCE) < p))
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Delay:
     least: float = 0
     loses: bool = False
 
-    def wrap(self, exchange: Exchange, world: FaultContext) -> Exchange:
+    def wrap(self, exchange: Exchange, context: FaultContext) -> Exchange:
         """The exchange with this fault."""
         least, most = int(self.least), int(self.most)
         if not 0 <= least <= most:
@@ -54,7 +54,7 @@ class Delay:
 
         def delayed(messages: MessageBatch) -> Delivery:
             nonlocal now
-            lag = least + np.floor(chance(messages, world, DELAY) * (most - least + 1)).astype(np.int64)
+            lag = least + np.floor(chance(messages, context, DELAY) * (most - least + 1)).astype(np.int64)
             for wait in np.unique(lag):
                 waiting.setdefault(now + int(wait), []).append(messages.select(lag == wait))
             due = waiting.pop(now, [messages.select(np.zeros(messages.n_messages, dtype=np.bool_))])
@@ -82,13 +82,13 @@ class Partition:
         """Only if crossing mail is lost."""
         return self.lost
 
-    def wrap(self, exchange: Exchange, world: FaultContext) -> Exchange:
+    def wrap(self, exchange: Exchange, context: FaultContext) -> Exchange:
         """The exchange with this fault."""
-        side = (np.arange(world.n_nodes) >= world.n_nodes // 2).astype(np.int64)
+        side = (np.arange(context.n_nodes) >= context.n_nodes // 2).astype(np.int64)
         if self.groups is not None:
             side[:] = -1
         for number, group in enumerate(self.groups or []):
-            side[members(group, world)] = number
+            side[members(group, context)] = number
 
         def cut(messages: MessageBatch) -> Delivery:
             if messages.time < self.at or (self.heal is not None and messages.time >= self.heal):

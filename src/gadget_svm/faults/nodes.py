@@ -27,15 +27,15 @@ class Crash:
     back: int | None = None
     loses: bool = False
 
-    def wrap(self, exchange: Exchange, world: FaultContext) -> Exchange:
+    def wrap(self, exchange: Exchange, context: FaultContext) -> Exchange:
         """The exchange with this fault."""
-        chosen = members(self.nodes, world)
+        chosen = members(self.nodes, context)
 
         def away(time: int, before: Flags) -> Flags:  # noqa: ARG001
             down = time >= self.at and (self.back is None or time < self.back)
             return chosen & down
 
-        return _absences(exchange, world, away, lambda messages: messages.time)
+        return _absences(exchange, context, away, lambda messages: messages.time)
 
 
 @dataclass(frozen=True)
@@ -46,16 +46,16 @@ class Churn:
     join: float = 0.1
     loses: bool = False
 
-    def wrap(self, exchange: Exchange, world: FaultContext) -> Exchange:
+    def wrap(self, exchange: Exchange, context: FaultContext) -> Exchange:
         """The exchange with this fault."""
         leave, join = probability(self.leave, "leave"), probability(self.join, "join")
-        nodes = np.arange(world.n_nodes)
+        nodes = np.arange(context.n_nodes)
 
         def away(time: int, before: Flags) -> Flags:
-            u = uniform(world.seed, nodes, np.full(world.n_nodes, time), CHURN)
+            u = uniform(context.seed, nodes, np.full(context.n_nodes, time), CHURN)
             return np.where(before, u >= join, u < leave)
 
-        return _absences(exchange, world, away, _clock())
+        return _absences(exchange, context, away, _clock())
 
 
 @dataclass(frozen=True)
@@ -66,14 +66,14 @@ class Slow:
     nodes: Sequence[int] = (0,)
     loses: bool = False
 
-    def wrap(self, exchange: Exchange, world: FaultContext) -> Exchange:
+    def wrap(self, exchange: Exchange, context: FaultContext) -> Exchange:
         """The exchange with this fault."""
         every = int(self.every)
         if every < 1:
             raise ValueError(f"a slow node acts in every n-th iteration, n >= 1; got {self.every}")
-        chosen = members(self.nodes, world)
+        chosen = members(self.nodes, context)
 
-        return _idling(exchange, world, lambda time: chosen & (time % every != 0))
+        return _idling(exchange, context, lambda time: chosen & (time % every != 0))
 
 
 @dataclass(frozen=True)
@@ -83,11 +83,11 @@ class Asynchronous:
     p: float = 0.3
     loses: bool = False
 
-    def wrap(self, exchange: Exchange, world: FaultContext) -> Exchange:
+    def wrap(self, exchange: Exchange, context: FaultContext) -> Exchange:
         """The exchange with this fault."""
-        p, nodes = probability(self.p, "async"), np.arange(world.n_nodes)
+        p, nodes = probability(self.p, "async"), np.arange(context.n_nodes)
         return _idling(
-            exchange, world, lambda time: uniform(world.seed, nodes, np.full(world.n_nodes, time), WAKE) >= p
+            exchange, context, lambda time: uniform(context.seed, nodes, np.full(context.n_nodes, time), WAKE) >= p
         )
 
 
@@ -104,10 +104,10 @@ def _clock() -> Callable[[MessageBatch], int]:
 
 
 def _absences(
-    exchange: Exchange, world: FaultContext, away: Callable[[int, Flags], Flags], clock: Callable[[MessageBatch], int]
+    exchange: Exchange, context: FaultContext, away: Callable[[int, Flags], Flags], clock: Callable[[MessageBatch], int]
 ) -> Exchange:
     """The exchange under absences: asked once per iteration who is away in the next one."""
-    gone, time = np.zeros(world.n_nodes, dtype=np.bool_), -1
+    gone, time = np.zeros(context.n_nodes, dtype=np.bool_), -1
 
     def absent(messages: MessageBatch) -> Delivery:
         nonlocal gone, time
@@ -121,9 +121,9 @@ def _absences(
     return absent
 
 
-def _idling(exchange: Exchange, world: FaultContext, sits_out: Callable[[int], Flags]) -> Exchange:
+def _idling(exchange: Exchange, context: FaultContext, sits_out: Callable[[int], Flags]) -> Exchange:
     """The exchange with nodes that sit out some iterations: mail waits for them."""
-    idle, time, clock = np.zeros(world.n_nodes, dtype=np.bool_), -1, _clock()
+    idle, time, clock = np.zeros(context.n_nodes, dtype=np.bool_), -1, _clock()
     kept: list[MessageBatch] = []
 
     def idling(messages: MessageBatch) -> Delivery:

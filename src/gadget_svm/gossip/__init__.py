@@ -1,20 +1,15 @@
-"""The gossip protocols, by name. A new one is a file here, a line in the table, and the tests of its kind."""
+"""Gossip protocols: how nodes average vectors by sending messages to their neighbours."""
 
-from gadget_svm.gossip.average import average, carrier, rounds
-from gadget_svm.gossip.base import Gossip, Round, estimate
+from gadget_svm.gossip.average import average, averaging_block, rounds
+from gadget_svm.gossip.base import Gossip, Round, absorb, draw_edges, estimate, make_messages, message_order
 from gadget_svm.gossip.pairwise import Pairwise
 from gadget_svm.gossip.push_sum import Diffusion, PushSum
+from gadget_svm.gossip.registry import PROTOCOLS, resolve
 from gadget_svm.gossip.running_sum import RunningSum
-from gadget_svm.gossip.stopping import until_still
-
-PROTOCOLS: dict[str, type[Gossip]] = {
-    "push-sum": PushSum,
-    "diffusion": Diffusion,
-    "pairwise": Pairwise,
-    "running-sum": RunningSum,
-}
+from gadget_svm.gossip.stopping import until_converged
 
 __all__ = [
-    "PROTOCOLS", "Diffusion", "Gossip", "Pairwise", "PushSum", "Round", "RunningSum", "average", "carrier",
-    "estimate", "rounds", "until_still",
+    "PROTOCOLS", "Diffusion", "Gossip", "Pairwise", "PushSum", "Round", "RunningSum", "absorb", "average",
+    "averaging_block", "draw_edges", "estimate", "make_messages", "message_order", "resolve", "rounds",
+    "until_converged",
 ]  # fmt: skip

@@ -1,26 +1,26 @@
-"""Averaging by gossip, without any learning: the protocols on plain numbers or vectors, in this process."""
+"""Averaging by gossip without any learning: the protocols on plain numbers or vectors, in this process."""
 
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from gadget_svm import spectral
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, Exchange
 from gadget_svm.core.network import Network
 from gadget_svm.core.rows import Rows, Shares
 from gadget_svm.core.types import Floats
 from gadget_svm.gossip.base import Gossip
-from gadget_svm.gossip.fused_averaging import FUSED
-from gadget_svm.gossip.pairwise import Pairwise
-from gadget_svm.gossip.push_sum import Diffusion
+from gadget_svm.gossip.registry import resolve
 from gadget_svm.kernels import ThreadTeam
 
 
-def carrier(network: Network, values: Floats, weights: Floats, seed: int = 0, team: ThreadTeam | None = None) -> Block:
-    """A block that holds vectors to average and no rows."""
+def averaging_block(
+    network: Network, values: Floats, weights: Floats, seed: int = 0, team: ThreadTeam | None = None
+) -> Block:
+    """Return a block that holds vectors to average, and no rows."""
     none = Rows.of(
         sp.csr_matrix((0, values.shape[1])), np.empty(0, np.int32), np.empty(0),
         Shares(np.empty(0, np.int64), np.zeros(network.n + 1, np.int64), np.empty(0)),
@@ -31,17 +31,17 @@ def carrier(network: Network, values: Floats, weights: Floats, seed: int = 0, te
 
 
 def rounds(gossip: Gossip, block: Block, exchange: Exchange = Delivery) -> Iterator[Block]:
-    """The block with its sums set up, then after each round of gossip, without end."""
-    gossip.take_in(block, persist=True)
+    """Yield the block with its vectors loaded, then after each round of gossip, without end."""
+    gossip.load_vectors(block, persist=True)
     yield block
     time = 0
     while True:
         time += 1
-        party = gossip.round(block, time, since=0)
-        messages = next(party)
+        generator = gossip.round(block, time, since=0)
+        messages = next(generator)
         while True:
             try:
-                messages = party.send(exchange(messages))
+                messages = generator.send(exchange(messages))
             except StopIteration:
                 break
         yield block
@@ -50,21 +50,51 @@ def rounds(gossip: Gossip, block: Block, exchange: Exchange = Delivery) -> Itera
 def average(
     values: ArrayLike,
     network: Network,
-    gossip: Gossip,
+    gossip: Gossip | str,
     n_rounds: int | str,
     *,
     weights: ArrayLike | None = None,
     seed: int = 0,
     n_jobs: int | None = None,
 ) -> Floats:
-    """What every node believes the (weighted) average of ``values`` to be, after ``n_rounds`` rounds.
+    """Return every node's estimate of the (weighted) average of ``values`` after some rounds of gossip.
 
-    ``values`` is one number per node (Push-Sum) or one vector per node (Push-Vector). ``n_rounds`` is a number, or
-    "mix": as many as bring Push-Sum within one per cent, computed from B. ``n_jobs`` are threads, as in
-    `GadgetSVC`; the result does not depend on it.
+    Parameters
+    ----------
+    values : array-like, one row per node
+        One number per node (Push-Sum) or one vector per node (Push-Vector).
+    network : Network
+        The nodes and their edges, see `build_network`.
+    gossip : Gossip or str
+        The protocol, or its name.
+    n_rounds : int or "mix"
+        How many rounds. "mix": as many as bring Push-Sum within one per cent, computed from B.
+    weights : array-like or None, default None
+        The weight of each node; None weighs all the same.
+    seed : int, default 0
+        Decides whom nodes draw.
+    n_jobs : int or None, default None
+        Threads, as in `GadgetSVC`. The result does not depend on it.
+
+    Returns
+    -------
+    ndarray
+        The estimates, in the shape of ``values``; NaN at a node without mass.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument does not fit the network or the protocol.
+
+    Examples
+    --------
+    >>> from gadget_svm import average, build_network
+    >>> average([1.0, 2.0, 3.0, 6.0], build_network("ring", 4), "push-sum", 200).round(6)
+    array([3., 3., 3., 3.])
     """
-    if not isinstance(network, Network) or isinstance(gossip, type) or not hasattr(gossip, "round"):
-        raise TypeError("average(values, build_network('ring', n), PushSum(), n_rounds): a network and a protocol")
+    if not isinstance(network, Network):
+        raise TypeError("network must be a Network: average(values, build_network('ring', n), 'push-sum', n_rounds)")
+    gossip = resolve(gossip)
     start = np.asarray(values, dtype=np.float64)
     if start.ndim == 0 or len(start) != network.n:
         raise ValueError(f"{start.size} values for {network.n} nodes: give one number or one row per node")
@@ -73,47 +103,26 @@ def average(
     mass = np.ones(network.n) if weights is None else np.asarray(weights, dtype=np.float64)
     if mass.shape != (network.n,) or not (mass >= 0).all() or not 0 < mass.sum() < np.inf:
         raise ValueError(f"weights must be {network.n} numbers, none negative and not all zero")
-    if weights is not None and isinstance(gossip, Pairwise):
-        raise ValueError("pairwise averaging knows no weights: use Push-Sum, or leave weights out")
-    apply_undamped = _in_compiled_rounds if type(gossip) in FUSED else _by_mail
+    if weights is not None and not gossip.weighted:
+        raise ValueError(f"gossip={gossip.name!r} weighs all nodes the same: use 'push-sum', or leave weights out")
+    count, vectors = _n_rounds(n_rounds, network, gossip), start.reshape(network.n, -1)
     team = ThreadTeam.of(n_jobs)
     try:
-        believed = apply_undamped(
-            start.reshape(network.n, -1), mass, network, gossip, _rounds(n_rounds, network, gossip), seed, team
-        )
+        if gossip.fused_in_average:
+            state = gossip.average_fused(network, np.column_stack([vectors * mass[:, None], mass]), count, seed, team)
+            s, phi = state[:, :-1], state[:, -1]
+        else:
+            block = averaging_block(network, vectors, mass, seed, team)
+            s, phi = next((b.s, b.phi) for b in islice(rounds(gossip, block), count, None))
     finally:
         team.close()
-    return believed.reshape(start.shape)
+    estimates = s / np.where(phi > 0, phi, np.nan)[:, None]
+    return np.asarray(estimates, dtype=np.float64).reshape(start.shape)
 
 
-def _in_compiled_rounds(
-    values: Floats, mass: Floats, network: Network, gossip: Gossip, count: int, seed: int, team: ThreadTeam
-) -> Floats:
-    state = np.empty((network.n, values.shape[1] + 1))
-    np.multiply(values, mass[:, None], out=state[:, :-1])
-    state[:, -1] = mass
-    state = FUSED[type(gossip)](network, state, count, seed, team)
-    return _estimates(state[:, :-1], state[:, -1])
-
-
-def _by_mail(
-    values: Floats, mass: Floats, network: Network, gossip: Gossip, count: int, seed: int, team: ThreadTeam
-) -> Floats:
-    block = carrier(network, values, mass, seed, team)
-    running = rounds(gossip, block)
-    for _ in range(count + 1):
-        next(running)
-    return _estimates(block.s, block.phi)
-
-
-def _estimates(s: Floats, phi: Floats) -> Floats:
-    return np.asarray(s / np.where(phi > 0, phi, np.nan)[:, None], dtype=np.float64)
-
-
-def _rounds(n_rounds: int | str, network: Network, gossip: Gossip) -> int:
+def _n_rounds(n_rounds: int | str, network: Network, gossip: Gossip) -> int:
     if n_rounds == "mix":
-        needed = spectral.rounds_to if isinstance(gossip, Diffusion) else spectral.randomised_rounds
-        return needed(network)
+        return gossip.rounds_to_mix(network)
     if isinstance(n_rounds, str) or not hasattr(n_rounds, "__index__") or n_rounds < 0:
         raise ValueError(f"n_rounds is a number of rounds, or 'mix'; got {n_rounds!r}")
     return int(n_rounds)

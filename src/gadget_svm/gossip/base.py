@@ -1,61 +1,146 @@
-"""What every gossip protocol offers, and the few moves they share. Refuses to know why anything is averaged."""
+"""The interface of gossip protocols, and the steps that they share.
+
+A protocol averages vectors over the network and does not know what they mean. It keeps no state of its own: all of it
+is in the block, so one protocol object serves any number of blocks.
+"""
 
 from collections.abc import Generator
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from gadget_svm import spectral
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, MessageBatch
+from gadget_svm.core.network import Network
 from gadget_svm.core.types import Floats, Ints
-from gadget_svm.kernels import gossip as moves
+from gadget_svm.kernels import ThreadTeam
+from gadget_svm.kernels import gossip as kernels
 
 Round = Generator[MessageBatch, Delivery, None]
-"""One round of gossip: yields what the block sends, is sent what reaches it. May do so more than once."""
+"""One round of gossip: yields the messages of a block, and is sent what is delivered to it. May repeat this."""
 
 
+@runtime_checkable
 class Gossip(Protocol):
-    """A way to average vectors over the network. All its state lives in the block."""
+    """A gossip protocol. Derive from this class, write `round`, and declare what differs from the defaults.
 
-    @property
-    def loss_proof(self) -> bool:
-        """Whether lost messages do no lasting harm."""
+    Attributes
+    ----------
+    name : str, default "custom"
+        The name in `GadgetSVC.gossip_` and in tables.
+    loss_proof : bool, default False
+        Whether the average stays correct if messages are lost.
+    conserves_mass : bool, default True
+        Whether ``block.phi`` is mass counted in rows, whose total over all nodes is the same after every round.
+    weighted : bool, default True
+        Whether nodes count by their rows n_i. False: all nodes count the same.
+    restartable : bool, default True
+        Whether every iteration may start from new sums (``persist=False``).
+    floods_flag : bool, default False
+        Whether every node sends ``block.edge["flag"]`` to all its neighbours as the messages' note. Required for
+        ``gossip_rounds="diameter"``.
+    fused_in_gadget, fused_in_average : bool, default False
+        Whether compiled code computes the same rounds, in GADGET's fused iterations or by `average_fused`. A class that
+        overrides `round` does not inherit these.
 
-    def take_in(self, block: Block, persist: bool) -> None:
-        """Let the vectors in ``block.w`` into the sums."""
+    Examples
+    --------
+    >>> from gadget_svm import GadgetSVC, Gadget
+    >>> from gadget_svm.gossip import Gossip, PushSum
+    >>> class NoisyPushSum(Gossip):
+    ...     name = "noisy"
+    ...     def round(self, block, time, since):
+    ...         block.s += 1e-9
+    ...         yield from PushSum().round(block, time, since)
+    >>> model = GadgetSVC(4, algorithm=Gadget(gossip=NoisyPushSum()), max_iter=3, stopping=None, random_state=0)
+    >>> model.fit([[0.0], [1.0]] * 8, [0, 1] * 8).gossip_
+    'noisy'
+    """
+
+    name: str = "custom"
+    loss_proof: bool = False
+    conserves_mass: bool = True
+    weighted: bool = True
+    restartable: bool = True
+    floods_flag: bool = False
+    fused_in_gadget: bool = False
+    fused_in_average: bool = False
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "round" in vars(cls):  # the parent's compiled code does not compute this round
+            for flag in ("fused_in_gadget", "fused_in_average"):
+                setattr(cls, flag, vars(cls).get(flag, False))
 
     def round(self, block: Block, time: int, since: int) -> Round:
-        """Send, and absorb what arrives; mail sequenced before ``since`` is stale."""
+        """Send messages and absorb what is delivered.
 
+        Parameters
+        ----------
+        block : Block
+            The nodes. ``block.s`` and ``block.phi`` are their sums and weights; `draw_edges`, `make_messages` and
+            `absorb` are the usual steps.
+        time : int
+            The iteration, for the messages.
+        since : int
+            Messages with a lower sequence number are from an earlier iteration and out of date.
+        """
+        raise NotImplementedError
 
-def take_in(block: Block, persist: bool) -> None:
-    """s += n (w - s/phi): a step with mass that persists, s = n w with mass that starts anew."""
-    block.team.run(
-        moves.take_in,
-        block.k,
-        block.s.shape[1],
-        block.alive,
-        block.n,
-        block.flat,
-        block.s,
-        block.phi,
-        block.held,
-        persist,
-    )
+    def load_vectors(self, block: Block, persist: bool) -> None:
+        """Enter the vectors ``block.w`` into the sums.
+
+        Parameters
+        ----------
+        block : Block
+            The nodes.
+        persist : bool
+            True: the sums keep their mass, and the step n (w - s/phi) is added. False: s = n w, phi = n.
+        """
+        if not (persist or self.restartable):
+            raise ValueError(
+                f"gossip={self.name!r} keeps its mass from one iteration to the next and cannot restart: "
+                "use mass='persistent', or gossip='push-sum'"
+            )
+        block.team.run(
+            kernels.load_vectors, block.k, block.s.shape[1], block.alive, block.n, block.flat, block.s, block.phi,
+            block.held, persist,
+        )  # fmt: skip
+
+    def check(self, network: Network) -> None:
+        """Raise ValueError if the protocol does not converge on the network."""
+        spectral.check_connected(network)
+
+    def rounds_to_mix(self, network: Network, gamma: float = 0.01) -> int:
+        """Return how many rounds bring the relative error down to ``gamma``."""
+        return spectral.randomised_rounds(network, gamma)
+
+    def average_fused(self, network: Network, state: Floats, n_rounds: int, seed: int, team: ThreadTeam) -> Floats:
+        """Return the state (sums, and weights in the last column) after compiled rounds without messages."""
+        raise NotImplementedError(f"gossip={self.name!r} declares no compiled rounds")
+
+    def set_neighbours(self, block: Block, neighbours: Ints) -> None:  # noqa: ARG002
+        """Change the neighbours of a block of one node, between two rounds."""
+        raise ValueError(f"gossip={self.name!r} keeps its neighbours: use gossip='running-sum' where they change")
+
+    def reset_edge(self, block: Block, other: int) -> None:  # noqa: ARG002
+        """Note that a neighbour restarted and lost its state."""
+        raise ValueError(f"gossip={self.name!r} keeps its neighbours: use gossip='running-sum' where they restart")
 
 
 def estimate(block: Block) -> None:
-    """w = s/phi at every node that has mass."""
-    block.team.run(moves.estimate, block.k, block.s.shape[1], block.alive, block.s, block.phi, block.flat)
+    """Set w = s/phi at every node that has mass."""
+    block.team.run(kernels.estimate, block.k, block.s.shape[1], block.alive, block.s, block.phi, block.flat)
 
 
 def draw_edges(block: Block) -> Ints:
-    """The out-edge every node draws for its next message."""
+    """Return the out-edge that each node draws for its next message, by b_ij; -1 for none."""
     links = block.links
-    return moves.draw_edges(block.alive, block.first, links.indptr, links.table, block.seed, block.exchanges)
+    return kernels.draw_edges(block.alive, block.first, links.indptr, links.table, block.seed, block.exchanges)
 
 
-def post(
+def make_messages(
     block: Block,
     time: int,
     senders: Ints | None,
@@ -64,7 +149,21 @@ def post(
     weight: Floats,
     note: Floats | None = None,
 ) -> MessageBatch:
-    """Mail along ``edges`` (one per row of ``vector``; -1 sends nothing), numbered by the block's exchanges."""
+    """Return messages along ``edges``, numbered by the block's exchanges.
+
+    Parameters
+    ----------
+    block : Block
+        The nodes that send.
+    time : int
+        The iteration.
+    senders : array of int or None
+        The sender of each message. None: one message per node, in order.
+    edges : array of int
+        The edge of each row of ``vector``; -1 sends nothing.
+    vector, weight, note : arrays
+        What is sent, see `MessageBatch`.
+    """
     if senders is None:
         senders = np.arange(block.first, block.first + block.k, dtype=np.int64)
     seq = np.full(len(edges), block.exchanges, dtype=np.int64)
@@ -74,6 +173,18 @@ def post(
     return messages if len(edges) == 0 or edges.min() >= 0 else messages.select(edges >= 0)
 
 
-def arranged(block: Block, messages: MessageBatch) -> tuple[Ints, Ints]:
-    """The block's part of the mail in the fixed order of absorption."""
-    return moves.arrange(messages.receiver, messages.sender, messages.seq, block.first, block.k)
+def message_order(block: Block, messages: MessageBatch) -> tuple[Ints, Ints]:
+    """Return the block's messages in the fixed order of absorption, and where each receiver's begin in it."""
+    return kernels.order_messages(messages.receiver, messages.sender, messages.seq, block.first, block.k)
+
+
+def absorb(block: Block, messages: MessageBatch, since: int) -> None:
+    """Add the vectors and weights that were sent to each node to its sums."""
+    order, start = message_order(block, messages)
+    block.team.run(
+        kernels.absorb, block.k, block.s.shape[1], order, start, messages.seq, since, messages.vector, messages.weight,
+        block.s, block.phi,
+    )  # fmt: skip
+    if messages.note is not None:
+        receivers = np.repeat(np.arange(block.k), np.diff(start))
+        np.maximum.at(block.edge["flag"], receivers, messages.note[order])

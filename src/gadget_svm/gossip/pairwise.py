@@ -1,76 +1,77 @@
-"""Pairwise averaging: two neighbours meet and both go on with the middle. What the authors' code calls Push-Sum.
+"""Pairwise averaging: two neighbours meet, and both continue with the mean. The authors' code calls it Push-Sum.
 
-Unweighted, so shards of unequal size are averaged as if they were equal. One round is two exchanges:
-some nodes call one neighbour each, and those that did not call answer one of their callers.
+It is unweighted: shards of unequal size are averaged as if they were equal. A round is two exchanges: some nodes send a
+request to one neighbour, and each of the others answers one of the requests it receives.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import MessageBatch
-from gadget_svm.core.types import Ints
-from gadget_svm.gossip.base import Round, arranged, draw_edges
-from gadget_svm.kernels import gossip as moves
+from gadget_svm.core.types import Flags, Ints
+from gadget_svm.gossip.base import Gossip, Round, draw_edges, message_order
+from gadget_svm.kernels import gossip as kernels
 from gadget_svm.kernels.counter_rng import ROLE, uniform
 
 
 @dataclass(frozen=True)
-class Pairwise:
-    """Who calls and who answers is a coin of every node's own, so no node is in two pairs at once."""
+class Pairwise(Gossip):
+    """Each node draws for itself whether it requests or answers, so no node is in two pairs at once."""
 
-    loss_proof: bool = False
+    name = "pairwise"
+    conserves_mass = weighted = False
 
-    def take_in(self, block: Block, persist: bool) -> None:  # noqa: ARG002 - the mean has no mass to persist
-        """The sums are the vectors themselves, all of weight one."""
+    def load_vectors(self, block: Block, persist: bool) -> None:  # noqa: ARG002 - there is no mass to persist
+        """Use the vectors themselves as sums, all of weight one."""
         block.phi[:] = 1.0
         block.s[block.alive] = block.flat[block.alive]
 
     def round(self, block: Block, time: int, since: int) -> Round:
-        """Call, answer, meet. A call nobody takes up leaves its caller as it was, an answer that comes back its host.
+        """Request, answer, average.
 
-        Only an answer that is lost or late moves one of the two without the other, and so the mean.
+        A request without an answer changes nothing, and an answer that comes back is undone. Only an answer that is
+        lost or late changes one of the two nodes without the other, and so the mean.
         """
         ids, clock = np.arange(block.first, block.first + block.k), np.full(block.k, block.exchanges)
-        calls = (uniform(block.seed, ids, clock, ROLE) < 0.5) & block.alive
-        edges = np.where(calls, draw_edges(block), -1)
-        callers = np.flatnonzero(edges >= 0)
-        calling = _letters(block, time, callers, block.links.target[edges[callers]].astype(np.int64))
-        delivery = yield calling
+        requests = (uniform(block.seed, ids, clock, ROLE) < 0.5) & block.alive
+        edges = np.where(requests, draw_edges(block), -1)
+        nodes = np.flatnonzero(edges >= 0)
+        delivery = yield _messages(block, time, nodes, block.links.target[edges[nodes]].astype(np.int64))
         block.note_presence(delivery)
-        taken = _one_each(block, delivery.messages, since, ~calls & block.alive)
-        hosts = np.flatnonzero(taken >= 0)
-        answers = _letters(block, time, hosts, delivery.messages.sender[taken[hosts]])
-        _meet(block, taken, delivery.messages)
+        chosen = _choose_message(block, delivery.messages, since, ~requests & block.alive)
+        nodes = np.flatnonzero(chosen >= 0)
+        answers = _messages(block, time, nodes, delivery.messages.sender[chosen[nodes]])
+        _average_with(block, chosen, delivery.messages)
         delivery = yield answers
         block.note_presence(delivery)
-        _take_back(block, delivery.messages)
-        _meet(block, _one_each(block, delivery.messages, since, calls & block.alive), delivery.messages)
+        _undo_returned(block, delivery.messages)
+        _average_with(
+            block, _choose_message(block, delivery.messages, since, requests & block.alive), delivery.messages
+        )
 
 
-def _letters(block: Block, time: int, nodes: Ints, to: Ints) -> MessageBatch:
+def _messages(block: Block, time: int, nodes: Ints, receivers: Ints) -> MessageBatch:
     seq = np.full(len(nodes), block.exchanges, dtype=np.int64)
     block.exchanges += 1
-    return MessageBatch(
-        time, nodes + block.first, to, seq, block.s[nodes], np.empty((len(nodes), 0))
-    )  # no weight is sent
+    no_weight = np.empty((len(nodes), 0))
+    return MessageBatch(time, nodes + block.first, receivers, seq, block.s[nodes], no_weight)
 
 
-def _one_each(block: Block, messages: MessageBatch, since: int, willing: NDArray[np.bool_]) -> Ints:
-    """For every willing node one message to it, drawn from those of this round; -1 where there is none."""
-    order, start = arranged(block, messages)
+def _choose_message(block: Block, messages: MessageBatch, since: int, nodes: Flags) -> Ints:
+    """Return for each of the nodes one message to it, drawn from those of this round; -1 where there is none."""
+    order, start = message_order(block, messages)
     since = max(since, block.exchanges - 1)
-    return moves.pick_one(block.first, order, start, messages.seq, since, willing, block.seed, block.exchanges)
+    return kernels.pick_message(block.first, order, start, messages.seq, since, nodes, block.seed, block.exchanges)
 
 
-def _take_back(block: Block, messages: MessageBatch) -> None:
-    """A host whose answer came back goes on with what it said there: what it had before."""
-    mine = (messages.sender >= block.first) & (messages.sender < block.first + block.k)
-    returned = mine & (messages.sender == messages.receiver) & (messages.seq == block.exchanges - 1)
+def _undo_returned(block: Block, messages: MessageBatch) -> None:
+    """Give a node whose answer came back the vector in that answer: the one it had before it averaged."""
+    own = (messages.sender >= block.first) & (messages.sender < block.first + block.k)
+    returned = own & (messages.sender == messages.receiver) & (messages.seq == block.exchanges - 1)
     block.s[messages.sender[returned] - block.first] = messages.vector[returned]
 
 
-def _meet(block: Block, partner: Ints, messages: MessageBatch) -> None:
-    block.team.run(moves.meet, block.k, block.s.shape[1], partner, messages.vector, block.s)
+def _average_with(block: Block, partner: Ints, messages: MessageBatch) -> None:
+    block.team.run(kernels.average_with, block.k, block.s.shape[1], partner, messages.vector, block.s)

@@ -7,78 +7,81 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gadget_svm import spectral
 from gadget_svm.core.block import Block
-from gadget_svm.core.messages import MessageBatch
+from gadget_svm.core.network import Network
 from gadget_svm.core.types import Floats, Ints
-from gadget_svm.gossip.base import Round, arranged, draw_edges, post, take_in
-from gadget_svm.kernels import gossip as moves
+from gadget_svm.gossip import fused_averaging
+from gadget_svm.gossip.base import Gossip, Round, absorb, draw_edges, make_messages
+from gadget_svm.kernels import ThreadTeam
+from gadget_svm.kernels import gossip as kernels
 
 
 @dataclass(frozen=True)
-class PushSum:
+class PushSum(Gossip):
     """The randomised form: keep half, send half to one neighbour drawn with probability b_ij."""
 
-    loss_proof: bool = False
-
-    def take_in(self, block: Block, persist: bool) -> None:
-        """Let the vectors in ``block.w`` into the sums."""
-        take_in(block, persist)
+    name = "push-sum"
+    fused_in_gadget = fused_in_average = True
 
     def round(self, block: Block, time: int, since: int) -> Round:
-        """One message from every node (steps 4 and 5 of Algorithm 1), and what arrives is summed (2 and 3)."""
+        """Send one message per node (steps 4 and 5 of Algorithm 1), and sum what arrives (2 and 3)."""
         edges = draw_edges(block)
-        delivery = yield post(block, time, None, edges, *_halves(block, edges))
+        delivery = yield make_messages(block, time, None, edges, *_halves(block, edges))
         block.note_presence(delivery)
         absorb(block, delivery.messages, since)
 
+    def average_fused(self, network: Network, state: Floats, n_rounds: int, seed: int, team: ThreadTeam) -> Floats:
+        """Return the state after ``n_rounds`` compiled rounds."""
+        return fused_averaging.push_sum(network, state, n_rounds, seed, team)
+
 
 @dataclass(frozen=True)
-class Diffusion:
+class Diffusion(Gossip):
     """The diffusion form: a share b_ij to every neighbour, "deterministically simulates a random walk"."""
 
-    loss_proof: bool = False
-
-    def take_in(self, block: Block, persist: bool) -> None:
-        """Let the vectors in ``block.w`` into the sums."""
-        take_in(block, persist)
+    name = "diffusion"
+    floods_flag = fused_in_average = True
 
     def round(self, block: Block, time: int, since: int) -> Round:
-        """A message along every edge; ``block.edge['flag']``, where there is one, rides along (see `stopping`)."""
+        """Send a message along every edge, with the sender's flag where there is one (see `until_converged`)."""
         links, flag = block.links, block.edge.get("flag")
         senders = np.repeat(np.arange(block.k), np.diff(links.indptr))
         edges = np.where(block.alive[senders], np.arange(len(senders)), -1)
         note = None if flag is None else flag[senders]
-        delivery = yield post(block, time, senders + block.first, edges, *_shares(block), note)
+        delivery = yield make_messages(block, time, senders + block.first, edges, *_shares(block), note)
         block.note_presence(delivery)
         absorb(block, delivery.messages, since)
 
+    def check(self, network: Network) -> None:
+        """Raise ValueError if the network is not connected, or B is periodic."""
+        spectral.check_diffusion(network)
+
+    def rounds_to_mix(self, network: Network, gamma: float = 0.01) -> int:
+        """Return how many rounds bring the relative error down to ``gamma``, by proof."""
+        return spectral.rounds_to(network, gamma)
+
+    def average_fused(self, network: Network, state: Floats, n_rounds: int, seed: int, team: ThreadTeam) -> Floats:  # noqa: ARG002
+        """Return the state after ``n_rounds`` compiled rounds. Nothing is drawn."""
+        return fused_averaging.diffusion(network, state, n_rounds, team)
+
+
+# The functions below return their arrays without keeping a name for them: a transport may free them once they are sent.
+
 
 def _halves(block: Block, edges: Ints) -> tuple[Floats, Floats]:
-    """Half of the sum and weight of every node that sends. No name is left here for what is sent: who sends it on a
-    wire may let go of it before the answers come."""
+    """Return half of the sum and of the weight of every node that sends."""
     vector, weight = np.empty_like(block.s), np.empty(block.k)
-    block.team.run(moves.halve, block.k, block.s.shape[1], edges, block.s, block.phi, vector, weight)
+    block.team.run(kernels.halve, block.k, block.s.shape[1], edges, block.s, block.phi, vector, weight)
     return vector, weight
 
 
 def _shares(block: Block) -> tuple[Floats, Floats]:
-    """The share of every edge, likewise."""
+    """Return the share of every edge."""
     links, count = block.links, len(block.links.target)
     vector, weight = np.empty((count, block.s.shape[1])), np.empty(count)
     block.team.run(
-        moves.share_out, block.k, block.s.shape[1], block.alive, links.indptr, links.share, links.keep,
+        kernels.send_shares, block.k, block.s.shape[1], block.alive, links.indptr, links.share, links.keep,
         block.s, block.phi, vector, weight,
     )  # fmt: skip
     return vector, weight
-
-
-def absorb(block: Block, messages: MessageBatch, since: int) -> None:
-    """Add what was sent to every node to what it kept, and take the largest note it heard into its flag."""
-    order, start = arranged(block, messages)
-    block.team.run(
-        moves.absorb, block.k, block.s.shape[1], order, start, messages.seq, since, messages.vector, messages.weight,
-        block.s, block.phi,
-    )  # fmt: skip
-    if messages.note is not None:
-        receivers = np.repeat(np.arange(block.k), np.diff(start))
-        np.maximum.at(block.edge["flag"], receivers, messages.note[order])

@@ -1,10 +1,10 @@
-"""Push-Sum over links that lose: the sender keeps a running sum per edge and sends that, never a difference.
+"""Push-Sum over links that lose messages: the sender keeps a running sum per edge and sends that, not a difference.
 
-A lost message is made good by the next on its edge; a repeated or older one is ignored. Costs two vectors an edge.
+The next message on an edge makes up for a lost one; a repeated or older one is ignored. Costs two vectors per edge.
 
-**Epochs.** What a node that vanished held of the others' mass cannot be had back. So one who misses a neighbour begins
-a new epoch: every node that hears of it sets its mass back to n_i at the vector it has, and all running sums to zero.
-Nobody's vector moves, the mass is that of those who are here, and messages of older epochs are ignored.
+**Epochs.** The mass that a vanished node held cannot be recovered. A node that loses a neighbour starts a new epoch,
+and every node that hears of it joins: it sets its mass back to n_i at its present vector, and its running sums to zero.
+No vector changes, the total mass is that of the nodes that are present, and messages of older epochs are ignored.
 """
 
 from dataclasses import dataclass
@@ -14,53 +14,44 @@ import numpy as np
 from gadget_svm.core.block import Block, Links
 from gadget_svm.core.messages import MessageBatch
 from gadget_svm.core.types import Ints
-from gadget_svm.gossip.base import Round, arranged, draw_edges, post, take_in
-from gadget_svm.kernels import gossip as moves
+from gadget_svm.gossip.base import Gossip, Round, draw_edges, make_messages, message_order
+from gadget_svm.kernels import gossip as kernels
 
 
 @dataclass(frozen=True)
-class RunningSum:
+class RunningSum(Gossip):
     """Keep half, add half to the drawn edge's running sum sigma_ij, send sigma_ij."""
 
-    loss_proof: bool = True
+    name = "running-sum"
+    loss_proof = True
+    conserves_mass = restartable = False  # a part of the mass is in sigma_ij, until the next message on that edge
 
-    def take_in(self, block: Block, persist: bool) -> None:
-        """Let the vectors in ``block.w`` into the sums."""
-        if not persist:
-            raise ValueError(
-                "running sums carry mass from one iteration to the next: they cannot restart. "
-                "Use a fixed gossip_rounds with persist=True, or gossip='push-sum'"
-            )
-        take_in(block, persist)
-
-    def round(self, block: Block, time: int, since: int) -> Round:  # noqa: ARG002
-        """One running sum from every node; ``since`` is not needed, every message says all there is to say."""
+    def round(self, block: Block, time: int, since: int) -> Round:  # noqa: ARG002 - running sums are never out of date
+        """Send one running sum per node, and add what is new in those that arrive."""
         if "sigma" not in block.edge:
             _open_edges(block)
         edge, edges = block.edge, draw_edges(block)
         vector, weight = np.empty_like(block.s), np.empty(block.k)
         block.team.run(
-            moves.halve_running, block.k, block.s.shape[1], edges, block.s, block.phi, edge["sigma"], edge["sigma_phi"],
-            vector, weight,
+            kernels.halve_running, block.k, block.s.shape[1], edges, block.s, block.phi, edge["sigma"],
+            edge["sigma_phi"], vector, weight,
         )  # fmt: skip
-        messages = post(block, time, None, edges, vector, weight)
+        messages = make_messages(block, time, None, edges, vector, weight)
         if edge["epoch"].any():
-            messages = messages._replace(
-                seq=messages.seq + (edge["epoch"][messages.sender - block.first] << moves.EPOCH)
-            )
+            epochs = edge["epoch"][messages.sender - block.first]
+            messages = messages._replace(seq=messages.seq + (epochs << kernels.EPOCH_SHIFT))
         delivery = yield messages
         block.note_presence(delivery)
-        messages, (order, start) = delivery.messages, arranged(block, delivery.messages)
-        _keep_up(block, delivery.messages)
+        messages, (order, start) = delivery.messages, message_order(block, delivery.messages)
+        _join_epoch(block, messages)
         block.team.run(
-            moves.absorb_running, block.k, block.s.shape[1], order, start, messages.sender, messages.seq,
-            messages.vector,
-            messages.weight, block.links.in_ptr, block.links.source, edge["seen"], edge["seen_phi"], edge["seen_seq"],
-            block.s, block.phi,
+            kernels.absorb_running, block.k, block.s.shape[1], order, start, messages.sender, messages.seq,
+            messages.vector, messages.weight, block.links.in_ptr, block.links.source, edge["seen"], edge["seen_phi"],
+            edge["seen_seq"], block.s, block.phi,
         )  # fmt: skip
 
     def set_neighbours(self, block: Block, neighbours: Ints) -> None:
-        """Other neighbours for a block of one node; where one is missing, a new epoch."""
+        """Change the neighbours of a block of one node. If one is missing, start a new epoch."""
         before, kept = block.links.target, np.isin(block.links.target, neighbours)
         block.links = Links.alone(neighbours.astype(np.int32))
         if "sigma" not in block.edge:
@@ -71,43 +62,43 @@ class RunningSum:
         for name in _SUMS:
             block.edge[name][at] = old[name]
         if not kept.all():
-            _rebase(block, 0, int(block.edge["epoch"][0]) + 1)
+            _start_epoch(block, 0, int(block.edge["epoch"][0]) + 1)
 
     def reset_edge(self, block: Block, other: int) -> None:
-        """A neighbour that begins anew took what it held with it: a new epoch."""
+        """Start a new epoch: the neighbour restarted, and what it held is lost."""
         if "sigma" in block.edge and other in block.links.target:
-            _rebase(block, 0, int(block.edge["epoch"][0]) + 1)
+            _start_epoch(block, 0, int(block.edge["epoch"][0]) + 1)
 
     def supersede(self, block: Block, epoch: int) -> None:
-        """Take the place of a node that knew of this epoch, and whose mass is with the others: a new one above it."""
+        """Replace a node that knew of this epoch and whose mass the others have: start an epoch above it."""
         if "sigma" not in block.edge:
             _open_edges(block)
-        _rebase(block, 0, max(epoch, int(block.edge["epoch"][0])) + 1)
+        _start_epoch(block, 0, max(epoch, int(block.edge["epoch"][0])) + 1)
 
 
 _SUMS = ("sigma", "sigma_phi", "seen", "seen_phi", "seen_seq")
 
 
-def _keep_up(block: Block, messages: MessageBatch) -> None:
-    """Take over the highest epoch heard of."""
-    own, heard = block.edge["epoch"], messages.seq >> moves.EPOCH
+def _join_epoch(block: Block, messages: MessageBatch) -> None:
+    """Move every node to the highest epoch in the messages to it."""
+    own, heard = block.edge["epoch"], messages.seq >> kernels.EPOCH_SHIFT
     if not heard.any():
         return
     for m in np.flatnonzero((messages.receiver >= block.first) & (messages.receiver < block.first + block.k)).tolist():
         i = int(messages.receiver[m]) - block.first
         if heard[m] > own[i]:
-            _rebase(block, i, int(heard[m]))
+            _start_epoch(block, i, int(heard[m]))
 
 
-def _rebase(block: Block, i: int, epoch: int) -> None:
-    """Node i stays where it is, with the mass of its own rows; nothing is under way to it or from it."""
+def _start_epoch(block: Block, i: int, epoch: int) -> None:
+    """Give node i the mass of its own rows at its present vector, and clear its running sums."""
     block.phi[i], block.held[i], block.edge["epoch"][i] = block.n[i], 0.0, epoch
     np.multiply(block.flat[i], block.n[i], out=block.s[i])
     out = slice(block.links.indptr[i], block.links.indptr[i + 1])
     into = slice(block.links.in_ptr[i], block.links.in_ptr[i + 1])
     for name, ends in (("sigma", out), ("sigma_phi", out), ("seen", into), ("seen_phi", into)):
         block.edge[name][ends] = 0.0
-    block.edge["seen_seq"][into] = (epoch << moves.EPOCH) - 1
+    block.edge["seen_seq"][into] = (epoch << kernels.EPOCH_SHIFT) - 1
 
 
 def _open_edges(block: Block) -> None:
@@ -118,5 +109,5 @@ def _open_edges(block: Block) -> None:
         sigma_phi=np.zeros(out),
         seen=np.zeros((into, width)),
         seen_phi=np.zeros(into),
-        seen_seq=np.full(into, (int(block.edge["epoch"].max(initial=0)) << moves.EPOCH) - 1, dtype=np.int64),
+        seen_seq=np.full(into, (int(block.edge["epoch"].max(initial=0)) << kernels.EPOCH_SHIFT) - 1, dtype=np.int64),
     )

@@ -1,4 +1,4 @@
-"""How many rounds Push-Sum runs: until nothing moves, told by nodes that know only a bound of the diameter.
+"""Push-Sum until it converges, decided by nodes that know only a bound of the diameter.
 
 The technique of Kempe, Dobra and Gehrke (2003) that the paper mentions: no node needs to know tau_mix.
 """
@@ -6,28 +6,29 @@ The technique of Kempe, Dobra and Gehrke (2003) that the paper mentions: no node
 import numpy as np
 
 from gadget_svm.core.block import Block
+from gadget_svm.core.types import Floats
 from gadget_svm.gossip.base import Gossip, Round
 
 
-def until_still(gossip: Gossip, block: Block, time: int, diameter: int, gamma: float, most: int) -> Round:
-    """Rounds in epochs of ``diameter``, until no node's estimate moved by more than gamma of itself in an epoch.
+def until_converged(gossip: Gossip, block: Block, time: int, diameter: int, gamma: float, max_rounds: int) -> Round:
+    """Run rounds until no node's estimate changed by more than a relative ``gamma`` in ``diameter`` rounds.
 
-    In each epoch every node floods the largest movement it knows of the epoch before; after ``diameter`` rounds
-    all know the largest of all, so all stop in the same round. At most ``most`` rounds.
+    In every ``diameter`` rounds the nodes flood the largest change that they know of in the rounds before. At their end
+    all nodes know the largest of all, so all stop in the same round. There are at most ``max_rounds`` rounds.
     """
     length, since = max(1, diameter), block.exchanges
-    moved = np.full(block.k, np.inf)
-    for _ in range(max(2, most // length)):
+    change = np.full(block.k, np.inf)
+    for _ in range(max(2, max_rounds // length)):
         before = _estimates(block)
-        block.edge["flag"] = moved.copy()
+        block.edge["flag"] = change.copy()
         for _ in range(length):
             yield from gossip.round(block, time, since)
         if np.all(block.edge["flag"] <= gamma):
             break
         after = _estimates(block)
-        moved = np.linalg.norm(after - before, axis=1) / np.maximum(np.linalg.norm(after, axis=1), 1e-300)
+        change = np.linalg.norm(after - before, axis=1) / np.maximum(np.linalg.norm(after, axis=1), 1e-300)
     del block.edge["flag"]
 
 
-def _estimates(block: Block) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    return block.s / np.where(block.phi > 0, block.phi, 1.0)[:, None]
+def _estimates(block: Block) -> Floats:
+    return np.asarray(block.s / np.where(block.phi > 0, block.phi, 1.0)[:, None], dtype=np.float64)

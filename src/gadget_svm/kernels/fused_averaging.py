@@ -11,21 +11,21 @@ from numpy.typing import NDArray
 from gadget_svm.core.types import Floats, Ints
 from gadget_svm.kernels.compiler import compiled
 from gadget_svm.kernels.counter_rng import NEIGHBOUR, draw
-from gadget_svm.kernels.gossip import LEAST, pick_edge
+from gadget_svm.kernels.gossip import MIN_MASS, pick_edge
 from gadget_svm.kernels.prefetch import AHEAD, ask_for, ask_for_row
 
 Nodes = NDArray[np.int32]
 
 
 @compiled
-def aim(
+def draw_receivers(
     lo: int, hi: int, indptr: Ints, target: Nodes, table: Floats, seed: int, time: int, state: Floats, receiver: Nodes
 ) -> None:
     """Whom every node sends half of what it has; -1 for the silent."""
     phi = state.shape[1] - 1
     for i in range(lo, hi):
         receiver[i] = -1
-        if indptr[i + 1] > indptr[i] and state[i, phi] >= LEAST:
+        if indptr[i + 1] > indptr[i] and state[i, phi] >= MIN_MASS:
             e = pick_edge(table, indptr[i], indptr[i + 1], draw(seed, i, time, NEIGHBOUR))
             if e >= 0:
                 receiver[i] = target[e]
@@ -51,7 +51,7 @@ def sort_by_receiver(receiver: Nodes, start: Nodes, sender: Nodes) -> None:
 
 
 @compiled
-def take_halves(lo: int, hi: int, receiver: Nodes, start: Nodes, sender: Nodes, before: Floats, after: Floats) -> None:
+def pull_halves(lo: int, hi: int, receiver: Nodes, start: Nodes, sender: Nodes, before: Floats, after: Floats) -> None:
     """Half of one's own (all of it, if one is silent), and the halves that were sent."""
     width, last = before.shape[1], start[hi] - 1
     for i in range(lo, hi):
@@ -66,7 +66,7 @@ def take_halves(lo: int, hi: int, receiver: Nodes, start: Nodes, sender: Nodes, 
 
 
 @compiled
-def pass_halves_on(receiver: Nodes, before: Floats, after: Floats) -> None:
+def push_halves(receiver: Nodes, before: Floats, after: Floats) -> None:
     """The same for one number a node, sender by sender: so short a row is sooner added than its mail sorted."""
     last = len(receiver) - 1
     for i in range(len(receiver)):
@@ -88,18 +88,18 @@ def halving_rounds(
     """``count`` rounds on one thread; the state after them, and the other array."""
     k = len(receiver)
     for r in range(count):
-        aim(0, k, indptr, target, table, seed, time + r, before, receiver)
+        draw_receivers(0, k, indptr, target, table, seed, time + r, before, receiver)
         if before.shape[1] == 2:
-            pass_halves_on(receiver, before, after)
+            push_halves(receiver, before, after)
         else:
             sort_by_receiver(receiver, start, sender)
-            take_halves(0, k, receiver, start, sender, before, after)
+            pull_halves(0, k, receiver, start, sender, before, after)
         before, after = after, before
     return before, after
 
 
 @compiled
-def turn_around(indptr: Ints, target: Nodes, first: int, last: int, which_edge: bool) -> tuple[Ints, Nodes, Ints]:
+def incoming_edges(indptr: Ints, target: Nodes, first: int, last: int, which_edge: bool) -> tuple[Ints, Nodes, Ints]:
     """The edges into the nodes first:last, by receiver: source[in_ptr[j]:in_ptr[j+1]] ascending.
 
     The third array, empty unless asked for, says which out-edge each of them is.
@@ -124,14 +124,14 @@ def turn_around(indptr: Ints, target: Nodes, first: int, last: int, which_edge: 
 
 
 @compiled
-def take_shares(
+def pull_shares(
     lo: int, hi: int, in_ptr: Ints, source: Nodes, even: bool, share: Floats, keep: Floats, before: Floats,
     after: Floats,
 ) -> None:  # fmt: skip
     """b_ii of one's own and b_ij of what every neighbour has; ``share`` is per in-edge, or ``even`` and per sender."""
     width, last, phi = before.shape[1], len(source) - 1, before.shape[1] - 1
     for i in range(lo, hi):
-        part = keep[i] if before[i, phi] >= LEAST else 1.0
+        part = keep[i] if before[i, phi] >= MIN_MASS else 1.0
         for j in range(width):
             after[i, j] = part * before[i, j]
         for p in range(in_ptr[i], in_ptr[i + 1]):
@@ -140,6 +140,6 @@ def take_shares(
             if even:
                 ask_for(share, soon)
             m = source[p]
-            part = 0.0 if before[m, phi] < LEAST else share[m] if even else share[p]
+            part = 0.0 if before[m, phi] < MIN_MASS else share[m] if even else share[p]
             for j in range(width):
                 after[i, j] += part * before[m, j]

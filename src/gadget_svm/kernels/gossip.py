@@ -1,4 +1,4 @@
-"""The moves of gossip on a block's sums ``s`` (k x D) and masses ``phi`` (k): take in, share out, take up, average."""
+"""The kernels of gossip, on a block's sums ``s`` (k x D) and masses ``phi`` (k): load, send, absorb, average."""
 
 from typing import Any
 
@@ -13,16 +13,16 @@ from gadget_svm.kernels.prefetch import AHEAD, ask_for, ask_for_row
 Places = NDArray[Any]
 """Places of messages in a batch, 32 bits each."""
 
-LEAST = 1e-250
+MIN_MASS = 1e-250
 """A node cut off for a thousand rounds has halved its mass so often that s/phi would lose its digits, and then be
 0/0: with less than this it keeps what it has."""
-EPOCH = 40
+EPOCH_SHIFT = 40
 """A message's number is its epoch, from this bit on, and below that the exchange it was sent in: where epochs count,
 newer and of a higher epoch are one comparison."""
 
 
 @compiled
-def take_in(
+def load_vectors(
     lo: int, hi: int, alive: Flags, n: Floats, w: Floats, s: Floats, phi: Floats, held: Floats, persist: bool
 ) -> None:
     """Let every node's new vector w into its sum.
@@ -81,7 +81,7 @@ def draw_edges(alive: Flags, first: int, indptr: Ints, table: Floats, seed: int,
 def halve(lo: int, hi: int, edges: Ints, s: Floats, phi: Floats, vector: Floats, weight: Floats) -> None:
     """Keep half, put half on the wire. A node with next to no mass falls silent: its entry of ``edges`` becomes -1."""
     for i in range(lo, hi):
-        if phi[i] < LEAST:
+        if phi[i] < MIN_MASS:
             edges[i] = -1
         if edges[i] < 0:
             continue
@@ -110,7 +110,7 @@ def halve_running(
         e = edges[i]
         if e < 0:
             continue
-        part = 0.5 if phi[i] >= LEAST else 0.0
+        part = 0.5 if phi[i] >= MIN_MASS else 0.0
         sigma_phi[e] += part * phi[i]
         phi[i] -= part * phi[i]
         weight[i] = sigma_phi[e]
@@ -121,7 +121,7 @@ def halve_running(
 
 
 @compiled
-def share_out(
+def send_shares(
     lo: int, hi: int, alive: Flags, indptr: Ints, share: Floats, keep: Floats, s: Floats, phi: Floats,
     vector: Floats, weight: Floats,
 ) -> None:  # fmt: skip
@@ -129,7 +129,7 @@ def share_out(
     for i in range(lo, hi):
         if not alive[i]:
             continue
-        sends = phi[i] >= LEAST
+        sends = phi[i] >= MIN_MASS
         for e in range(indptr[i], indptr[i + 1]):
             part = share[e] if sends else 0.0
             weight[e] = part * phi[i]
@@ -142,7 +142,7 @@ def share_out(
 
 
 @compiled
-def arrange(receiver: Ints, sender: Ints, seq: Ints, first: int, count: int) -> tuple[Places, Places]:
+def order_messages(receiver: Ints, sender: Ints, seq: Ints, first: int, count: int) -> tuple[Places, Places]:
     """Mail in the fixed order of absorption: by receiver, then sender, then sequence.
 
     Returns the order and where each receiver's mail starts in it; mail for others is left out.
@@ -243,7 +243,7 @@ def estimate(lo: int, hi: int, alive: Flags, s: Floats, phi: Floats, w: Floats) 
 
 
 @compiled
-def meet(lo: int, hi: int, partner: Ints, vector: Floats, s: Floats) -> None:
+def average_with(lo: int, hi: int, partner: Ints, vector: Floats, s: Floats) -> None:
     """Every node with a partner's vector moves to the middle of the two."""
     for i in range(lo, hi):
         m = partner[i]
@@ -253,7 +253,7 @@ def meet(lo: int, hi: int, partner: Ints, vector: Floats, s: Floats) -> None:
 
 
 @compiled
-def pick_one(
+def pick_message(
     first: int, order: Places, start: Places, seq: Ints, since: int, willing: Flags, seed: int, time: int
 ) -> Ints:
     """For every willing node one of the messages to it not older than ``since``, drawn evenly; -1 for none."""

@@ -21,7 +21,7 @@ from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.kernels.compiler import compiled
 from gadget_svm.kernels.counter_rng import NEIGHBOUR, draw
 from gadget_svm.kernels.dual import NEVER, DualRows, rested_pass, waking
-from gadget_svm.kernels.gossip import EPOCH, find
+from gadget_svm.kernels.gossip import EPOCH_SHIFT, find
 
 UNITS = 14.0
 """A node wishes its edges' penalties to add up to so many times lam sum |x_r|^2."""
@@ -291,7 +291,7 @@ def hear(
     again: float, adapt: bool,
 ) -> None:  # fmt: skip
     """One message. ``again`` is theta for mail that follows on other mail of the same sender without a tick between."""
-    epoch = seq >> EPOCH
+    epoch = seq >> EPOCH_SHIFT
     if epoch < edges.epoch[e]:
         edges.due[e] = not edges.open[e]  # an open edge tells the other end by itself
         return

@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeGuard
 
 import numpy as np
 
-from gadget_svm.algorithms.base import Certifiable, Run, models
+from gadget_svm.algorithms.base import Run, models
 from gadget_svm.algorithms.certificate import Certificate, CertificateSession, Echo, failed, few_edges, gather, longest
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, Exchange, MessageBatch
@@ -40,7 +39,7 @@ class LocalRuntime:
     def __post_init__(self) -> None:
         self._wire: Wire | None = None
         self._echo: tuple[tuple[int, bytes], Echo] | None = None  # who took part in a certificate, and how it went
-        if self.lam is not None and self.exchange is not None and certifiable(self.run):
+        if self.lam is not None and self.exchange is not None and self.run.certifiable:
             self._wire = Wire(self.exchange, longest(self.blocks[0]))
 
     def advance(self, count: int) -> None:
@@ -58,7 +57,7 @@ class LocalRuntime:
         """Compile every kernel an iteration needs, on a block without nodes, so that no clock counts it."""
         nobody = self.blocks[0].without_nodes()
         LocalRuntime(self.run, [nobody], None if self._leaps() else Delivery).advance(1)
-        if self.lam is not None and certifiable(self.run):
+        if self.lam is not None and self.run.certifiable:
             nothing = np.zeros(0, dtype=np.bool_)
             inquiry = CertificateSession(
                 self.run, nobody, self.lam, 0, nothing, 0, 0, interpret=few_edges(self.blocks[0])
@@ -96,7 +95,7 @@ class LocalRuntime:
         its rows still count, or is cut off.
         """
         run, lam, first = self.run, self.lam, self.blocks[0]
-        if lam is None or not certifiable(run):
+        if lam is None or not run.certifiable:
             raise ValueError(
                 UNCERTIFIABLE if lam is not None else "give LocalRuntime the problem's lam to certify models"
             )
@@ -119,7 +118,7 @@ class LocalRuntime:
         self._count(certificate.messages, certificate.nbytes, certificate.vectors)
         return certificate
 
-    def _counted(self, run: Certifiable, here: Flags) -> Flags:
+    def _counted(self, run: Run, here: Flags) -> Flags:
         """The nodes that are here, and those that are away and reached from them by edges that were not dropped."""
         counted, grows = here.copy(), not here.all()
         while grows:
@@ -195,11 +194,6 @@ UNCERTIFIABLE = (
     "a certificate is made of dual variables, which this algorithm does not keep: "
     "use algorithm='pdmm' (or 'mom-dsvm') on an undirected topology, or another stopping rule than 'gap'"
 )
-
-
-def certifiable(run: Run) -> TypeGuard[Certifiable]:
-    """Whether the run keeps a feasible point of the dual."""
-    return hasattr(run, "duals")
 
 
 def distances(models: Floats, others: Floats) -> Floats:

@@ -1,10 +1,10 @@
 """How well a network mixes: connectivity, period, diameter, eigenvalues, and the rounds Push-Sum needs.
 
-Owns every number that a graph alone decides and refuses those it cannot afford (`TooLarge`).
+Owns every number that a graph alone decides and refuses those it cannot afford (`TooLargeError`).
 """
 
 from gadget_svm.spectral.connectivity import (
-    TooLarge,
+    TooLargeError,
     check_connected,
     check_diffusion,
     diameter,
@@ -15,7 +15,7 @@ from gadget_svm.spectral.eigen import contraction, second_eigenvalue, spectral_g
 from gadget_svm.spectral.rounds import RANDOMISED_FACTOR, push_sum_error_factor, randomised_rounds, rounds_to, summary
 
 __all__ = [
-    "RANDOMISED_FACTOR", "TooLarge", "check_connected", "check_diffusion", "contraction", "diameter", "diameter_bound",
-    "period", "push_sum_error_factor", "randomised_rounds", "rounds_to", "second_eigenvalue", "spectral_gap",
-    "stationary", "summary", "tau_mix",
+    "RANDOMISED_FACTOR", "TooLargeError", "check_connected", "check_diffusion", "contraction", "diameter",
+    "diameter_bound", "period", "push_sum_error_factor", "randomised_rounds", "rounds_to", "second_eigenvalue",
+    "spectral_gap", "stationary", "summary", "tau_mix",
 ]  # fmt: skip

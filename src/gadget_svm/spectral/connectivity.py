@@ -8,7 +8,7 @@ from gadget_svm.core.network import Network, hops
 DIAMETER_LIMIT = 4_000
 
 
-class TooLarge(ValueError):  # noqa: N818 - the name is the whole complaint
+class TooLargeError(ValueError):
     """The network is too large for this number; the sentence says what there is instead."""
 
 
@@ -56,9 +56,9 @@ def check_diffusion(network: Network) -> None:
 
 
 def diameter(network: Network) -> int:
-    """The longest of all shortest paths, exactly; `TooLarge` above 4,000 nodes."""
+    """The longest of all shortest paths, exactly; `TooLargeError` above 4,000 nodes."""
     if network.n > DIAMETER_LIMIT:
-        raise TooLarge(
+        raise TooLargeError(
             f"the exact diameter is computed up to {DIAMETER_LIMIT:,} nodes and {network.name!r} has "
             f"{network.n:,}: use diameter_bound"
         )

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from gadget_svm.core.network import Network, Sparse
 from gadget_svm.core.transitions import DOUBLY_STOCHASTIC
 from gadget_svm.core.types import Floats
-from gadget_svm.spectral.connectivity import TooLarge, check_connected, period, swept_bound
+from gadget_svm.spectral.connectivity import TooLargeError, check_connected, period, swept_bound
 
 EIGEN_LIMIT = 100_000
 DENSE = 300  # below this a dense eigensolver is quicker, and never fails to converge
@@ -44,7 +44,7 @@ def _power(turned: sp.csr_array) -> Floats:
 
 
 def second_eigenvalue(network: Network) -> float:
-    """beta, the second-largest eigenvalue modulus of B; `TooLarge` above 100,000 nodes."""
+    """beta, the second-largest eigenvalue modulus of B; `TooLargeError` above 100,000 nodes."""
     if network.reversible:
         return contraction(network)
     if _trivial(network) or period(network) > 1:
@@ -70,7 +70,7 @@ def contraction(network: Network) -> float:
     if beta_squared is None:  # a tiny gap: there the inverse has a large one
         found = _lanczos(_inverse(S, symmetric=network.reversible), root)
         if found is None:
-            raise TooLarge(_crowded(network))
+            raise TooLargeError(_crowded(network))
         beta_squared = (1 + SHIFT) ** 2 - 1 / found
     return math.sqrt(beta_squared)
 
@@ -110,7 +110,7 @@ def tau_mix(network: Network) -> float:
 def _trivial(network: Network) -> bool:
     """Whether one node leaves nothing to mix; refuses what is too large or not connected."""
     if network.n > EIGEN_LIMIT:
-        raise TooLarge(
+        raise TooLargeError(
             f"eigenvalues are not computed above {EIGEN_LIMIT:,} nodes and {network.name!r} has "
             f"{network.n:,}: give the number of rounds, or measure a smaller network of the same kind"
         )
@@ -190,5 +190,5 @@ def _largest_modulus(network: Network) -> float:
             return_eigenvectors=False,
         )
     except ArpackNoConvergence as error:
-        raise TooLarge(_crowded(network)) from error
+        raise TooLargeError(_crowded(network)) from error
     return float(np.abs(1 + SHIFT - 1 / found if thin else found).max())
