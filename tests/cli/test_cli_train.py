@@ -248,7 +248,8 @@ def test_algorithm_options():
     assert (algorithm.gossip, algorithm.gossip_rounds, algorithm.local_steps) == ("pairwise", 3, 2)
     assert (algorithm.average, algorithm.project, algorithm.solver) == (False, False, "pegasos")
     assert (
-        make_algorithm(TrainRequest(["x"], gossip_rounds="mix", settings=["mass=restarted", "gamma=1e-3"])).gamma == 0.001
+        make_algorithm(TrainRequest(["x"], gossip_rounds="mix", settings=["mass=restarted", "gamma=1e-3"])).gamma
+        == 0.001
     )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gadget_svm.cli.options import Json, local_path
+from gadget_svm.cli.options import Json, local_path, require_packages
 
 certs_app = typer.Typer(
     help="Certificates for peers: your own authority, one certificate per site.", no_args_is_help=True
@@ -19,15 +19,10 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing f
 
 
 def peers_certs() -> ModuleType:
-    """Return the module that does the work, or raise an ImportError that names the package to install."""
-    try:
-        from gadget_svm.peers import certs
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("gadget_svm"):
-            raise
-        raise ImportError(
-            f"certificates need {error.name}, which is not installed: pip install 'gadget-svm[peer]'"
-        ) from error
+    """Return the module that does the work, or raise an ImportError that names the extra to install."""
+    require_packages("certificates", "cryptography")
+    from gadget_svm.peers import certs
+
     return certs
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import MISSING, field, fields
+from importlib import import_module
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
@@ -34,6 +35,19 @@ def seed(param: typer.CallbackParam, given: int | None) -> int | None:
     if given is not None and given < 0:
         raise ValueError(f"{param.opts[0]} must be a whole number of at least 0, got {given}")
     return given
+
+
+def require_packages(what: str, *modules: str) -> None:
+    """Raise an ImportError that names the extra to install if a package of the peers is missing."""
+    for module in modules:
+        try:
+            import_module(module)
+        except ModuleNotFoundError as error:
+            if (error.name or "").startswith("gadget_svm"):
+                raise
+            raise ImportError(
+                f"{what} need {error.name}, which is not installed: pip install 'gadget-svm[peer]'"
+            ) from error
 
 
 def command_for(request: type[Request]) -> Callable[[Callable[[Request], None]], Callable[..., None]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gadget_svm.cli.errors import RetryableError
-from gadget_svm.cli.options import Json, local_path
+from gadget_svm.cli.options import Json, local_path, require_packages
 from gadget_svm.cli.peer_demo import STATUS_POLL_S, demo
 
 if TYPE_CHECKING:
@@ -29,17 +29,10 @@ Own = Annotated[
 
 
 def require_peer_packages() -> None:
-    """Raise an ImportError that names the package to install, if one is missing."""
-    import gadget_svm.peers  # noqa: F401 - first: it tells gRPC how much to say
-
-    try:
-        import cryptography  # noqa: F401
-        import google.protobuf  # noqa: F401
-        import grpc  # noqa: F401
-        import prometheus_client  # noqa: F401
-        import pydantic  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ImportError(f"peers need {error.name}, which is not installed: pip install 'gadget-svm[peer]'") from error
+    """Raise an ImportError that names the extra to install, if a package is missing."""
+    # gadget_svm.peers first: it sets how much gRPC logs
+    modules = ("gadget_svm.peers", "cryptography", "google.protobuf", "grpc", "prometheus_client", "pydantic")
+    require_packages("peers", *modules)
 
 
 @peer_app.command("new")

@@ -68,7 +68,7 @@ def run_demo(request: PeerDemoRequest) -> int:
     from gadget_svm.cli.errors import print_error
     from gadget_svm.cli.evaluation import Evaluation
     from gadget_svm.cli.output import MODEL, SUMMARY, save_summary, say
-    from gadget_svm.cli.peer_folders import PACE, check_rows, clear, locked, set_up, writing_to
+    from gadget_svm.cli.peer_folders import PACE, check_rows, clear, demo_folder, set_up
     from gadget_svm.cli.peer_processes import Fleet, PeerProcess, PeersError, Stop
     from gadget_svm.cli.peer_results import measure, show
     from gadget_svm.cli.train import TrainRequest
@@ -81,18 +81,17 @@ def run_demo(request: PeerDemoRequest) -> int:
     check_rows(rows, request.peers)
     lam = lam_or_default(request.lam, rows.lam)
     evaluation = Evaluation.of(rows, lam, intercept=False)
-    with locked(out), Stop() as stop:
+    with demo_folder(out), Stop() as stop:
         say(
             stderr,
             f"{rows.name}: {len(rows.y):,} rows for {request.peers} peers in {out}, lam {lam:g}, {request.algorithm}",
         )
-        with writing_to(out):
-            clear(out)
-            longest = request.start_limit_s + 2 * FIRST_MESSAGE_S + request.seconds  # the first waits for the others
-            folders = set_up(
-                out, rows, request.peers, algorithm=request.algorithm, lam=lam, seed=request.random_state,
-                seconds=longest,
-            )  # fmt: skip
+        clear(out)
+        longest_s = request.start_limit_s + 2 * FIRST_MESSAGE_S + request.seconds  # the first peer waits for the others
+        folders = set_up(
+            out, rows, request.peers, algorithm=request.algorithm, lam=lam, seed=request.random_state,
+            seconds=longest_s,
+        )  # fmt: skip
         with Fleet([PeerProcess(folder) for folder in folders]) as fleet:
             run = DemoRun(request, fleet, stop, stderr)
             try:
@@ -109,8 +108,7 @@ def run_demo(request: PeerDemoRequest) -> int:
             **asdict(request), "out": str(out), "data": rows.name, "lam": lam, "intercept": False, "pace": PACE,
         }  # fmt: skip
         summary = measure(run, parameters, rows, evaluation)
-        with writing_to(out):
-            save_summary(out, summary)
+        save_summary(out, summary)
     if request.json:
         typer.echo(dumps(summary, allow_nan=False))
     else:

@@ -65,19 +65,12 @@ def _from_demo(path: Path) -> bool:
     return (path.name == CA or path.name.removeprefix("peer-").isdigit()) and path.is_dir()
 
 
-def locked(out: Path) -> checkpoint.Lock:
-    """Return the lock of the folder, which is made if missing."""
-    try:
-        return checkpoint.Lock.acquire(out)
-    except checkpoint.CheckpointError as error:
-        raise OSError(f"--out {out}: {error}") from error
-
-
 @contextmanager
-def writing_to(out: Path) -> Iterator[None]:
-    """Name the folder in errors that do not, such as that of a full disk."""
+def demo_folder(out: Path) -> Iterator[None]:
+    """Lock the folder, which is made if missing, and name it in errors that do not, such as that of a full disk."""
     try:
-        yield
+        with checkpoint.Lock.acquire(out):
+            yield
     except checkpoint.CheckpointError as error:
         raise OSError(f"--out {out}: {error}") from error
     except OSError as error:

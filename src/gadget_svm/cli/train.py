@@ -79,8 +79,8 @@ class TrainRequest:
     )
     algorithm: str = _learning(
         "--algorithm", "-a", default="auto",
-        help="auto: pdmm, or gadget on directed graphs. gadget: the paper's Algorithm 2 with one exchange per iteration; "
-        "gadget-as-printed: with Push-Sum restarted in each. Also asgd, mom-dsvm, gadget-2ps.",
+        help="auto: pdmm, or gadget on directed graphs. gadget: the paper's Algorithm 2 with one exchange per "
+        "iteration; gadget-as-printed: with Push-Sum restarted in each. Also asgd, mom-dsvm, gadget-2ps.",
     )  # fmt: skip
     gossip: str | None = _learning(
         "--gossip", help="The gossip protocol: push-sum, diffusion, pairwise or running-sum."
@@ -190,16 +190,6 @@ def train(request: TrainRequest) -> None:
     raise typer.Exit(run_training(request))
 
 
-@dataclass(frozen=True)
-class Trained:
-    """A finished training."""
-
-    model: "GadgetSVC"
-    history: list[dict[str, Any]]
-    summary: "Summary"
-    exit_code: int
-
-
 def run_training(request: TrainRequest, reference: Reference | None = None) -> int:
     """Train, write and show; return the exit code. ``reference`` measures another method on the same rows."""
     from rich.console import Console
@@ -219,9 +209,9 @@ def run_training(request: TrainRequest, reference: Reference | None = None) -> i
             from_stdin(request.name) as source,
             redirect_stdout(sys.stderr),  # Ray prints lost actors; stdout is for results
         ):
-            trained = _train(request, source, stderr, reference, interruption)
-        _show(request, trained, stderr)  # completely, also if the first signal arrives only now
-    return trained.exit_code or interruption.exit_code or check_lost_rows(request, trained.summary)
+            model, summary = _train(request, source, stderr, reference, interruption)
+        _show(request, model, summary, stderr, interruption.exit_code)  # also if the first signal arrives only now
+    return interruption.exit_code or check_lost_rows(request, summary)
 
 
 @contextmanager
@@ -238,7 +228,7 @@ def warnings_only_if(wanted: bool) -> Iterator[None]:
 
 def _train(
     request: TrainRequest, source: str, stderr: "Console", reference: Reference | None, interruption: "Interruption"
-) -> Trained:
+) -> "tuple[GadgetSVC, Summary]":
     """Load, train, save, evaluate: the model is on disk before anything is measured."""
     from gadget_svm.cli.output import MODEL, save_history
     from gadget_svm.cli.summary import plain, summarise
@@ -250,14 +240,13 @@ def _train(
     rows = rows_of(request, source, stderr)
     model = make_model(request, rows)
     _fit(model, rows, request, stderr, interruption)
-    history = [plain(record) for record in model.history_]
     if (out := place(request.out)) is not None:
         save_model(rows.savable(model), join(out, MODEL))
-        save_history(out, history)
+        save_history(out, plain(model.history_))
     summary = summarise(request, rows, model)
     if reference is not None:
         summary["reference"] = plain(reference(rows, model))
-    return Trained(model, history, summary, interruption.exit_code if model.stopped_by_ == "interrupted" else 0)
+    return model, summary
 
 
 def _fit(
@@ -307,29 +296,30 @@ def _announce(rows: "TrainingRows", model: "GadgetSVC", stderr: "Console") -> No
         )
 
 
-def _show(request: TrainRequest, trained: Trained, stderr: "Console") -> None:
+def _show(request: TrainRequest, model: "GadgetSVC", summary: "Summary", stderr: "Console", exit_code: int) -> None:
     """Write summary and report; print JSON or a table; say where the files are."""
     from rich.console import Console
 
     from gadget_svm.cli.output import MODEL, save_summary, say, show_training
+    from gadget_svm.cli.summary import plain
     from gadget_svm.data.uris import join, shown
 
-    out, report, summary = place(request.out), place(request.report), trained.summary
+    out, report, history = place(request.out), place(request.report), plain(model.history_)
     if out is not None:
         save_summary(out, summary)
     if report is not None:
         from gadget_svm.report import write_report
 
-        write_report(report, summary=summary, history=trained.history, network=trained.model.network_)
+        write_report(report, summary=summary, history=history, network=model.network_)
     if request.json:
-        print(json.dumps({**summary, "history": trained.history}, allow_nan=False))
+        print(json.dumps({**summary, "history": history}, allow_nan=False))
     else:
-        show_training(Console(), summary, trained.history)
+        show_training(Console(), summary, history)
     model_file = None if out is None else shown(join(out, MODEL))
-    if trained.model.stopped_by_ == "interrupted":
-        what = "terminated" if trained.exit_code == TERMINATED else "interrupted"
+    if model.stopped_by_ == "interrupted":
+        what = "terminated" if exit_code == TERMINATED else "interrupted"
         kept = f"kept in {model_file}" if model_file else "not kept, as no --out DIR was given"
-        say(stderr, f"{what} at iteration {trained.model.n_iter_:,}: the models so far are {kept}")
+        say(stderr, f"{what} at iteration {model.n_iter_:,}: the models so far are {kept}")
     elif model_file:
         say(stderr, f"The model is in {model_file}.")
     if report is not None:
