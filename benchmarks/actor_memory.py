@@ -9,7 +9,7 @@ from unittest.mock import patch
 from sklearn.datasets import dump_svmlight_file
 
 from benchmarks.common import Table, generated, publish_tables, ratio, say
-from gadget_svm import GadgetSVC
+from gadget_svm import GadgetSVC, Observer
 from gadget_svm.cluster.driver import RayRuntime
 
 FEATURES, PER_ROW, ACTORS, TICKS, EVERY = 47_236, 76, 2, 60, 5
@@ -41,16 +41,17 @@ def measured(places: list[str]) -> tuple[float, float]:
         begin(self, *args, **settings)
         found.append(self)
 
-    def observe(record: Any, mean: Any) -> None:  # noqa: ARG001
-        for what in ("VmHWM", "VmRSS"):
-            most[what] = max(most[what], *(of_process(pid, what) for pid in found[-1].pids))
+    class Memory(Observer):
+        def on_record(self, record: Any, view: Any) -> None:  # noqa: ARG002
+            for what in ("VmHWM", "VmRSS"):
+                most[what] = max(most[what], *(of_process(pid, what) for pid in found[-1].pids))
 
     model = GadgetSVC(
         lam=1e-4, algorithm="pdmm", max_iter=TICKS, stopping=None, record_every=EVERY, topology="complete",
-        engine="ray", engine_options={"actors": ACTORS, "object_store_memory": 10**8},
+        engine="ray", engine_options={"actors": ACTORS, "object_store_memory": 10**8}, observers=[Memory()],
     )  # fmt: skip
     with patch.object(RayRuntime, "begin", noted):
-        model.fit_shards(places, observe=observe)
+        model.fit_shards(places)
     return most["VmHWM"], most["VmRSS"]
 
 

@@ -21,7 +21,8 @@ from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.estimator.problem import Problem
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.reproduction.baselines import certified_optimum
-from gadget_svm.simulation.engine import LocalRuntime, distances
+from gadget_svm.simulation.distances import distances
+from gadget_svm.simulation.engine import LocalRuntime
 
 FEATURES, PER_ROW, LAM, TARGET = 47_236, 76, 1e-4, 1e-2
 SIZES: tuple[tuple[str, int, int], ...] = (

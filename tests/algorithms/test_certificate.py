@@ -25,8 +25,8 @@ from gadget_svm.kernels import ThreadTeam
 from gadget_svm.kernels import certificate as moves
 from gadget_svm.report.formatting import at_most
 from gadget_svm.simulation import LocalRuntime, engine
-from gadget_svm.simulation.channel import Wire
-from gadget_svm.simulation.engine import PATIENCE, REJOIN_GRACE_ITERATIONS
+from gadget_svm.simulation.channel import Channel
+from gadget_svm.simulation.engine import MAX_IDLE_EXCHANGES, REJOIN_GRACE_ITERATIONS
 from gadget_svm.simulation.stopping import GapBelow
 from gadget_svm.topologies import build
 from support.strategies import networks
@@ -353,7 +353,7 @@ def test_who_is_cut_off_makes_it_fail_and_learning_goes_on(problem, network, fau
     certificate = runtime.certify()
     assert (certificate.bound, certificate.relative) == (np.inf, np.inf)
     assert "cut off" in certificate.failure
-    assert PATIENCE <= certificate.exchanges < PATIENCE + 30
+    assert MAX_IDLE_EXCHANGES <= certificate.exchanges < MAX_IDLE_EXCHANGES + 30
     runtime.advance(5)
     assert runtime.t == 25
 
@@ -418,7 +418,7 @@ def test_a_fit_under_churn_stops_with_a_certificate_of_all_nodes(toy):
     assert model.converged_
     assert model.gap_bound_ <= 0.05
     assert model.certified_nodes_.tolist() == list(range(8))
-    assert model.remark_ == ""
+    assert model.certificate_note_ == ""
     assert (model.node_coef_ == model.node_coef_[0]).all()
 
 
@@ -427,7 +427,7 @@ def test_a_fit_that_lost_nodes_names_those_it_certifies(toy, impatient):  # noqa
     dead = Crash(nodes=[1, 4], at=3)
     model = GadgetSVC(6, "complete", algorithm=Pdmm(neighbours="all"), faults=dead, **settings).fit(toy.X, toy.y)
     assert model.certified_nodes_.tolist() == [0, 2, 3, 5]
-    assert model.remark_ == "counting the rows of 4 of 6 nodes, not of node 1, node 4"
+    assert model.certificate_note_ == "counting the rows of 4 of 6 nodes, not of node 1, node 4"
 
 
 def test_what_is_not_finite_is_not_certified(problem):
@@ -471,7 +471,7 @@ def test_what_reaches_learners_during_a_certificate_is_kept_for_them():
             7, one, one, np.array([seq]), np.full((1, width), float(seq)), np.ones(1), np.ones(1) if note else None
         )
 
-    wire = Wire(Delay(most=1, least=1).wrap(Delivery, FaultContext(3, 0)), width=5)
+    wire = Channel(Delay(most=1, least=1).wrap(Delivery, FaultContext(3, 0)), width=5)
     assert wire.learn(messages(3, 2, note=False)).messages.n_messages == 0
     assert wire.certify(messages(-9, 4, note=True)).messages.n_messages == 0
     arrived = wire.certify(messages(-8, 5, note=True)).messages

@@ -18,7 +18,7 @@ def test_cluster_failure_is_one_line(train_file, monkeypatch):
     def lost(*_, **__):
         raise ClusterError("all actors are lost: see Ray's logs")
 
-    monkeypatch.setattr(GadgetSVC, "fit_observed", lost)
+    monkeypatch.setattr(GadgetSVC, "fit", lost)
     result = gadget("train", train_file, *QUICK)
     assert (result.exit_code, result.stderr.splitlines()[-1]) == (1, "error: all actors are lost: see Ray's logs")
 

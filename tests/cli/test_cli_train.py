@@ -20,13 +20,13 @@ from support.cli_kit import QUICK, gadget, table_of
 
 def test_foreign_output_goes_to_stderr(train_file, monkeypatch):
     """Ray does, of actors that it has lost."""
-    real = GadgetSVC.fit_observed
+    real = GadgetSVC.fit
 
     def chatty(*args, **options):
         print("(raylet) a worker died")
         return real(*args, **options)
 
-    monkeypatch.setattr(GadgetSVC, "fit_observed", chatty)
+    monkeypatch.setattr(GadgetSVC, "fit", chatty)
     result = gadget("train", train_file, *QUICK, "--json")
     assert json.loads(result.stdout)["events"] == []
     assert "a worker died" in result.stderr
@@ -104,7 +104,7 @@ def test_table_of_many_nodes(train_file):
 @pytest.fixture
 def lost_nodes(monkeypatch):
     """Trainings that lose nodes 1 and 2 at iteration 40, as a cluster would tell."""
-    real = GadgetSVC.fit_observed
+    real = GadgetSVC.fit
 
     def losing(model, *args, **options):
         real(model, *args, **options)
@@ -112,7 +112,7 @@ def lost_nodes(monkeypatch):
         model.history_[-1]["events"] = [event]
         return model
 
-    monkeypatch.setattr(GadgetSVC, "fit_observed", losing)
+    monkeypatch.setattr(GadgetSVC, "fit", losing)
 
 
 def test_lost_nodes_in_table(lost_nodes, train_file, test_file):  # noqa: ARG001
@@ -345,3 +345,19 @@ def test_certificate_without_crashed_nodes(train_file):
     gone = """crash={"nodes": [1, 2], "at": 5}"""
     result = certified(train_file, "--tol", "0.05", "--topology", "complete", "--fault", gone, "--quiet")
     assert "above the optimum, counting the rows of 3 of 5 nodes, not of node 1, node 2." in result.stdout
+
+
+def test_separate_seeds(train_file):
+    def run(*options):
+        return json.loads(gadget("train", train_file, *QUICK, "--json", "--quiet", *options).stdout)
+
+    one, graph, division = (
+        run("--seed", 1),
+        run("--seed", 1, "--graph-seed", 2),
+        run("--seed", 1, "--partition-seed", 2),
+    )
+    assert (graph["parameters"]["graph_seed"], division["parameters"]["partition_seed"]) == (2, 2)
+    same = run("--seed", 1, "--graph-seed", 1, "--partition-seed", 1)
+    assert same["average"] == one["average"] != division["average"]
+    refused = gadget("train", train_file, "--graph-seed", -1)
+    assert (refused.exit_code, "--graph-seed must be a whole number of at least 0" in refused.stderr) == (2, True)

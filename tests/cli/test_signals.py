@@ -25,6 +25,7 @@ from gadget_svm.cluster.sigterm import SigtermGuard
 from gadget_svm.cluster.timeouts import ClusterError
 from gadget_svm.data.raw_files import DataFileError
 from support.threaded_actors import Stage
+from support.watch import watched
 
 SRC = Path(__file__).parents[2] / "src"
 START = "import os, signal, sys; signal.signal(signal.SIGINT, signal.{}); os.execvp(sys.argv[1], sys.argv[1:])"
@@ -132,10 +133,10 @@ def test_a_fit_in_a_script_installs_no_handlers(toy):
     seen, numbers = [], (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.getsignal(number) for number in numbers]
 
-    def observe(record, mean):  # noqa: ARG001
+    def observe(record, view):  # noqa: ARG001
         seen.append([signal.getsignal(number) for number in numbers])
 
-    GadgetSVC(3, max_iter=20, stopping=None).fit_observed(toy.X, toy.y, observe=observe)
+    watched(GadgetSVC(3, max_iter=20, stopping=None), observe).fit(toy.X, toy.y)
     assert [*seen, [signal.getsignal(number) for number in numbers]] == [before] * (len(seen) + 1)
     assert seen
 

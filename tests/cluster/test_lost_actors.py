@@ -17,6 +17,7 @@ from gadget_svm.cluster.actor_pool import Crew
 from gadget_svm.cluster.driver import RayRuntime
 from gadget_svm.cluster.timeouts import ClusterError
 from support.ray_kit import LAM, SITES, events_of, files_of, happened, kill, network, noted, observed, own_ray, until
+from support.watch import watched
 from support.web_server import Web
 
 SURVIVORS = [0, 1, 4, 5, 6]  # actor 1 of three holds the nodes 2 and 3
@@ -326,7 +327,7 @@ class Watch:
     def fit(self, at_death=None, look=None):
         """``look(iteration, new events)`` sees every record."""
 
-        def observe(record, mean):  # noqa: ARG001
+        def observe(record, view):  # noqa: ARG001
             new = record.get("events", [])
             self.events += new
             self.done = self.done or "restarted" in [event["event"] for event in new]
@@ -338,7 +339,7 @@ class Watch:
                     at_death()
                 kill(self.runtimes[-1], 1)
 
-        self.model._fit_remote(self.places, observe=observe, should_stop=lambda: self.done)
+        watched(self.model, observe, lambda: self.done)._fit_remote(self.places)
         return self.events
 
 

@@ -30,14 +30,15 @@ ORPHANS_DIE = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execvp(
 DRIVER = """
 import json, os, sys, time
 import numpy as np
-from gadget_svm import GadgetSVC
+from gadget_svm import GadgetSVC, Observer
 
 order = json.load(open(sys.argv[1]))
 rows = np.load(order["rows"])
-model = GadgetSVC(**order["settings"], engine="ray", engine_options=order["options"])
 
-def observe(record, mean):
-    if record["iteration"] == 20:
+class Kill(Observer):
+    def on_record(self, record, view):
+        if record["iteration"] != 20:
+            return
         open(order["out"] + ".reached", "w").close()
         while order["wait"] and not os.path.exists(order["out"] + ".done"):
             time.sleep(0.05)
@@ -48,7 +49,8 @@ def observe(record, mean):
                 pass
         time.sleep(5 * bool(order["kill"]))  # an actor ends a moment after the machine it was on
 
-model.fit_observed(rows["X"], rows["y"], sites=rows["sites"], observe=observe)
+model = GadgetSVC(**order["settings"], engine="ray", engine_options=order["options"], observers=[Kill()])
+model.fit(rows["X"], rows["y"], sites=rows["sites"])
 np.savez(order["out"], coef=model.node_coef_, intercept=model.node_intercept_)
 json.dump(model.history_, open(order["out"] + ".json", "w"))
 """

@@ -24,6 +24,7 @@ from gadget_svm.cluster import checkpoints
 from gadget_svm.cluster.connection import Cluster
 from gadget_svm.report.formatting import absences
 from support.ray_kit import files_of, kill, noted, own_ray, ray, until
+from support.watch import watched
 
 LAM = 0.05
 SETTINGS = {"n_nodes": 7, "lam": LAM, "random_state": 5, "n_jobs": 1}
@@ -167,7 +168,7 @@ def test_actors_have_names_and_logs(toy):
 
     names = []
     model = GadgetSVC(engine="ray", engine_options={"actors": 2}, **{**SETTINGS, "max_iter": 5, "stopping": None})
-    model.fit_observed(toy.X, toy.y, observe=lambda *_: names.extend(list_named_actors()))
+    watched(model, lambda *_: names.extend(list_named_actors())).fit(toy.X, toy.y)
     assert len(set(names)) == 2
     logs = Path(ray._private.worker._global_node.get_logs_dir_path())
     text = "".join(path.read_text() for path in logs.glob("worker-*.err"))
@@ -185,12 +186,12 @@ def test_a_run_whose_driver_died_is_resumed(toy, tmp_path, algorithm):
     settings = {**SETTINGS, "algorithm": algorithm, "stopping": None, "max_iter": 40, "record_every": 10}
     options = {"actors": 2, "checkpoint_dir": str(tmp_path), "checkpoint_every": 10}
 
-    def die(record, mean):  # noqa: ARG001
+    def die(record, view):  # noqa: ARG001
         if record["iteration"] == 30:
             raise DeadError
 
     with pytest.raises(DeadError):
-        GadgetSVC(engine="ray", engine_options=options, **settings).fit_observed(toy.X, toy.y, observe=die)
+        watched(GadgetSVC(engine="ray", engine_options=options, **settings), die).fit(toy.X, toy.y)
     assert sorted(tmp_path.glob("block-*"))
     resumed = GadgetSVC(engine="ray", engine_options={**options, "resume": True}, **settings).fit(toy.X, toy.y)
     whole = fitted(toy, "local", **settings)
@@ -263,7 +264,7 @@ def test_a_checkpoint_that_fails_ends_no_run(toy, tmp_path):
     folder, away = tmp_path / "kept", tmp_path / "away"
     options = {"actors": 2, "checkpoint_dir": str(folder), "checkpoint_every": 10}
 
-    def observe(record, mean):  # noqa: ARG001
+    def observe(record, view):  # noqa: ARG001
         if record["iteration"] == 10:
             folder.rename(away)
             folder.write_text("")
@@ -274,7 +275,7 @@ def test_a_checkpoint_that_fails_ends_no_run(toy, tmp_path):
     settings = {**SETTINGS, "algorithm": "pdmm", "stopping": None, "max_iter": 50, "record_every": 10}
     model = GadgetSVC(engine="ray", engine_options=options, **settings)
     with pytest.warns(UserWarning, match=r"checkpoint of iteration 20 could not .* resumed from iteration 10"):
-        model.fit_observed(toy.X, toy.y, observe=observe)
+        watched(model, observe).fit(toy.X, toy.y)
     events = [event for record in model.history_ for event in record.get("events", [])]
     assert [(event["event"], event["iteration"]) for event in events] == [
         ("checkpoint failed", 20), ("checkpoint failed", 30),

@@ -188,7 +188,7 @@ def test_who_is_cut_off_is_named_and_the_cost_is_the_simulators(toy, way):
     local, crew = both(toy, WAYS[way], 3, topology="line")
     crew.lose(1)
     local.blocks[0].alive[2:4] = False
-    local.gone = dict.fromkeys((2, 3), -1000)
+    local.away_since = dict.fromkeys((2, 3), -1000)
     if way.startswith("pdmm"):
         local.run.drop(local.blocks[0], 1, 2)
         local.run.drop(local.blocks[0], 4, 3)

@@ -88,7 +88,7 @@ def test_remarks_name_sites(fault, said):
     model = GadgetSVC(topology="ring", faults=fault, max_iter=600, random_state=0, lam=0.01)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert said in model.fit(SCALED, Y, sites=sites).remark_
+        assert said in model.fit(SCALED, Y, sites=sites).certificate_note_
 
 
 def test_edges_that_were_hardly_used_are_told():

@@ -8,11 +8,12 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
-from safetensors import safe_open
 from safetensors.numpy import save
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from gadget_svm import Gadget, GadgetSVC, load_model, save_model
+from gadget_svm import BaseStoppingRule, Gadget, GadgetSVC, NodeRecords, load_model, save_model
+from gadget_svm.core.state_file import encode_state
+from gadget_svm.estimator.model_file import OPTIONAL_ARRAYS, SCALARS
 
 QUICK = {"max_iter": 20, "stopping": None, "random_state": 0}
 LABELS = {
@@ -56,35 +57,31 @@ def test_how_the_training_ended_is_kept(toy, tmp_path, settings):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = GadgetSVC(3, random_state=0, **settings).fit(toy.X, toy.three)
-    model.remark_ = "nodes 1 and 2 are not in reach"  # as after a certificate was refused
+    model.certificate_note_ = "nodes 1 and 2 are not in reach"  # as after a failed certificate
     again = load_model(save_model(model, tmp_path / "m"))
-    for name in ("lam_", "stopping_", "stopped_by_", "gap_bound_", "remark_"):
+    for name in SCALARS:
         assert getattr(again, name) == getattr(model, name), name
     assert model.stopped_by_ == ("converged" if "C" in settings else "max_iter")
-    if model.output_gap_bounds_ is None:
-        assert again.output_gap_bounds_ is None
-    else:
-        np.testing.assert_array_equal(again.output_gap_bounds_, model.output_gap_bounds_)
+    for name in OPTIONAL_ARRAYS:
+        np.testing.assert_array_equal(getattr(again, name), getattr(model, name))
 
 
-@pytest.mark.parametrize(("settings", "lam"), [({"lam": 0.02}, 0.02), ({"C": 1.0}, None)])
-def test_a_file_that_does_not_say_how_the_training_ended_is_read(toy, tmp_path, settings, lam):
-    """As files of before it was kept."""
-    path = save_model(GadgetSVC(3, **settings, **QUICK).fit(toy.X, toy.y), tmp_path / "m")
-    with safe_open(path, framework="numpy") as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-        about = json.loads(file.metadata()["gadget"])
-    for name in ("lam", "stopping", "stopped_by", "remark", "output_gap_bounds"):
-        del about[name]
-    path.write_bytes(save(tensors, metadata={"gadget": json.dumps(about)}))
-    again = load_model(path)
-    assert (again.lam_, again.stopping_, again.stopped_by_, again.output_gap_bounds_) == (lam, None, None, None)
-    assert again.remark_ == ""
+def test_seeds_are_kept_and_objects_left_out(toy, tmp_path):
+    class After(BaseStoppingRule):
+        def fires(self, runtime, objective):  # noqa: ARG002
+            return True
+
+    params = {"topology_seed": 3, "partition_seed": np.int64(4), "random_state": 0}
+    model = GadgetSVC(3, stopping=After(), observers=[NodeRecords()], **params).fit(toy.X, toy.y)
+    again = load_model(save_model(model, tmp_path / "m"))
+    assert {name: getattr(again, name) for name in params} == params
+    assert (again.stopping, again.observers, again.stopping_) == ("auto", None, "After")
+    np.testing.assert_array_equal(again.predict(toy.X), model.predict(toy.X))
 
 
 def test_a_loaded_model_does_not_pretend_to_go_on_learning(toy, tmp_path):
     again = load_model(save_model(GadgetSVC(4, **QUICK).fit(toy.X, toy.y), tmp_path / "m"))
-    with pytest.raises(ValueError, match="does not go on learning"):
+    with pytest.raises(ValueError, match="cannot be trained further"):
         again.partial_fit(toy.X, toy.y)
 
 
@@ -150,30 +147,51 @@ def test_a_truncated_or_garbled_file_is_a_value_error(toy, tmp_path):
             load_model(path)
 
 
-def described(about, **tensors):
-    shapes = {"coef_": (1, 2), "intercept_": (1,), "node_coef_": (3, 2), "node_intercept_": (3,)}
-    arrays = {name: np.zeros(shape) for name, shape in shapes.items()} | tensors
-    return save(arrays, metadata={"gadget": about if isinstance(about, str) else json.dumps(about)})
+def model_file(version=2, kind="model", **about):
+    """A file of this format with other content."""
+    names = dict.fromkeys((*SCALARS, "algorithm"))
+    whole = {**names, "params": {}, "classes": [0, 1], "classes_dtype": "int64", "sites": [0], "feature_names": []}
+    arrays = {"coef_": (1, 2), "intercept_": (1,), "node_coef_": (3, 2), "node_intercept_": (3,)}
+    return encode_state(kind, version, {name: np.zeros(shape) for name, shape in arrays.items()}, {**whole, **about})
+
+
+def test_model_file_is_as_in_these_tests(tmp_path):
+    (tmp_path / "m").write_bytes(model_file())
+    assert load_model(tmp_path / "m").classes_.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("content", "fix"),
     [
-        save({"weight": np.zeros(3)}),
-        save({"weight": np.zeros(3)}, metadata={"framework": "another"}),
-        described({"format": "gadget-svm/99"}),
-        described({"format": "gadget-svm/1"}, more=np.zeros(1)),
-        described("not json"),
-        described("[1, 2]"),
-        described({"format": "gadget-svm/1"}),
-        described({"format": "gadget-svm/1", "parameters": 3}),
+        (save({"weight": np.zeros(3)}), "not a model file"),
+        (save({"weight": np.zeros(3)}, metadata={"framework": "another"}), "not a model file"),
+        (save({"coef_": np.zeros((1, 2))}, metadata={"gadget": '{"format": "gadget-svm/1"}'}), "train the model again"),
+        (model_file(version=99), "version 99 .*train the model again"),
+        (model_file(kind="checkpoint"), "not a model file"),
+        (model_file(params=3), "lacks a part"),
+        (model_file(params={"unknown": 3}), "lacks a part"),
+        (model_file(classes=None), "lacks a part|copy"),
+        (model_file(algorithm={"kind": "os.system", "params": {}}), "unknown algorithm in the model file"),
+        (model_file() + b"more", "truncated, damaged"),
     ],
-    ids=["no metadata", "another program", "later format", "more arrays", "no json", "a list", "no parts", "odd parts"],
-)
-def test_a_foreign_file_is_a_value_error(tmp_path, content):
+    ids=[
+        "no metadata", "another program", "older format", "later format", "another kind", "odd parameters",
+        "unknown parameter", "no classes", "unknown algorithm", "more bytes",
+    ],
+)  # fmt: skip
+def test_a_foreign_file_is_refused(tmp_path, content, fix):
     (tmp_path / "m").write_bytes(content)
-    with pytest.raises(ValueError, match=r"m (is|lacks)"):
+    with pytest.raises(ValueError, match=fix):
         load_model(tmp_path / "m")
+
+
+def test_a_changed_bit_is_found(toy, tmp_path):
+    path = save_model(GadgetSVC(4, **QUICK).fit(toy.X, toy.y), tmp_path / "m")
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"digest does not match.*copy it again"):
+        load_model(path)
 
 
 def test_a_missing_file_says_how_to_make_one(tmp_path):

@@ -119,7 +119,7 @@ def test_c_works_with_sparse_rows_shards_and_several_classes(noisy):
         ({"C": 1.0, "lam": 0.1}, "both set the regularisation: give one of them"),
         ({"C": 0.0}, "C must be a positive number"),
         ({"C": "1"}, "C must be a positive number"),
-        ({"C": 1e-90}, "C=1e-90 is beyond"),
+        ({"C": 1e-90}, "C=1e-90 is out of the range"),
         ({"class_weight": {0: 0, 1: 1}}, "only one class of positive weight, 1"),
     ],
 )

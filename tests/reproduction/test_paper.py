@@ -18,6 +18,7 @@ from gadget_svm.kernels import ThreadTeam
 from gadget_svm.simulation.engine import LocalRuntime
 from gadget_svm.spectral import rounds_to, tau_mix
 from gadget_svm.topologies import build
+from support.watch import watched
 
 LAM = 0.1
 
@@ -228,7 +229,7 @@ def test_anytime():
     X, y = data(rows=200)
     calls = iter(range(10**9))
     model = GadgetSVC(stopping=None, max_iter=10**9, random_state=0)
-    model.fit_observed(X, y, should_stop=lambda: next(calls) > 5)
+    watched(model, should_stop=lambda: next(calls) > 5).fit(X, y)
     assert model.stopped_by_ == "interrupted"
     assert not model.converged_
     assert model.score(X, y) > 0.9

@@ -17,6 +17,7 @@ from gadget_svm.faults import Crash, Partition, Slow
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.simulation import LocalRuntime
 from gadget_svm.topologies import build
+from support.watch import watched
 
 N = 7
 WAYS = [
@@ -42,8 +43,7 @@ def fitted(toy, *, multi=False, weighted=False, blocks=1, observe=None, **settin
     options = {"random_state": 5, "max_iter": 40, "lam": 0.01, "stopping": None, "n_jobs": 1, **settings}
     model = GadgetSVC(N, engine_options={"blocks": blocks}, **options)
     weight = np.linspace(0.1, 2, 60) if weighted else None
-    watch = {} if observe is None else {"observe": observe}
-    model.fit_observed(toy.X, toy.three if multi else toy.y, sample_weight=weight, **watch)
+    watched(model, observe).fit(toy.X, toy.three if multi else toy.y, sample_weight=weight)
     parts = [model.coef_, model.intercept_, model.node_coef_, model.node_intercept_, model.node_last_coef_]
     history = [{name: value for name, value in record.items() if name != "seconds"} for record in model.history_]
     return parts, history
@@ -97,7 +97,7 @@ def test_one_thread_and_two_agree(toy, gossip, rounds, multi, monkeypatch):
     monkeypatch.setattr(ThreadTeam, "of", lambda n_jobs: ThreadTeam(n_jobs, worth_sharing=0))
     algorithm, at_work = Gadget(gossip=gossip, gossip_rounds=rounds), set()
 
-    def observe(record, mean):  # noqa: ARG001
+    def observe(record, view):  # noqa: ARG001
         at_work.update(thread.name for thread in threading.enumerate() if thread.name.startswith("gadget"))
 
     one = fitted(toy, algorithm=algorithm, multi=multi, n_jobs=1, observe=observe)

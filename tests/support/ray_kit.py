@@ -13,6 +13,7 @@ from sklearn.datasets import dump_svmlight_file
 
 from gadget_svm import GadgetSVC
 from gadget_svm.cluster.driver import RayRuntime
+from support.watch import watched
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'gadget-svm[ray]'")
 LAM = 0.05
@@ -69,7 +70,7 @@ def network(**settings):
 
 def observed(toy, model, observe):
     """The model, fitted; ``observe(record)`` sees its records."""
-    return model.fit_observed(toy.X, toy.y, sites=SITES, observe=lambda record, mean: observe(record))  # noqa: ARG005
+    return watched(model, lambda record, _: observe(record)).fit(toy.X, toy.y, sites=SITES)
 
 
 def happened(model):

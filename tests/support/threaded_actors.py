@@ -13,6 +13,7 @@ from gadget_svm import GadgetSVC
 from gadget_svm.cluster import checkpoints, connection
 from gadget_svm.cluster.actor import Host
 from gadget_svm.cluster.driver import RayRuntime
+from support.watch import watched
 
 LAM = 0.05
 SITES = np.arange(60) % 7
@@ -167,12 +168,12 @@ class Stage:
     def fit(self, at=None, *, engine="ray", **settings):
         """``at`` says what to do at an iteration's record."""
 
-        def observe(record, mean):  # noqa: ARG001
+        def observe(record, view):  # noqa: ARG001
             if at is not None and record["iteration"] in at:
                 at[record["iteration"]]()
 
         model = self.model(engine, **settings)
-        return model.fit_observed(self.toy.X, self.toy.y, sites=SITES, observe=observe)
+        return watched(model, observe).fit(self.toy.X, self.toy.y, sites=SITES)
 
     def kill(self, *indices):
         for index in indices:

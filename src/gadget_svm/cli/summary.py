@@ -16,7 +16,13 @@ from gadget_svm.report.lost_nodes import lost_nodes, marked
 from gadget_svm.simulation.stopping import stopping_rule
 
 Summary = dict[str, Any]
-NAMES = {"n_nodes": "nodes", "fit_intercept": "intercept", "n_jobs": "jobs", "random_state": "seed"}
+NAMES = {
+    "n_nodes": "nodes",
+    "fit_intercept": "intercept",
+    "n_jobs": "jobs",
+    "random_state": "seed",
+    "topology_seed": "graph_seed",
+}
 """Parameters that the summary calls by their option."""
 LEFT_OUT = {
     "data", "json", "out", "report", "quiet", "settings", "drop", "faults", "data_dir", "require_all_rows",
@@ -74,7 +80,7 @@ def why_stopped(model: GadgetSVC) -> str:
     """Return how the training ended, and what to do if that was too early."""
     n, rule = model.n_iter_, model.stopping_
     if model.gap_bound_ is not None:
-        counted = f", {model.remark_}" if model.remark_ else ""
+        counted = f", {model.certificate_note_}" if model.certificate_note_ else ""
         bound = f"at most {at_most(model.gap_bound_)} above the optimum{counted}"
         return f"converged after {n:,} iterations, certified: {bound}"
     if model.stopped_by_ == "converged":
@@ -86,7 +92,7 @@ def why_stopped(model: GadgetSVC) -> str:
     if rule is None:
         return f"ran all {n:,} iterations, as there is no stopping rule"
     seen = f"last saw {model.movement_:.3g} and " if math.isfinite(model.movement_) else ""
-    seen += f"got no certificate, as {model.remark_}, and " if model.remark_ else ""
+    seen += f"got no certificate, as {model.certificate_note_}, and " if model.certificate_note_ else ""
     return (
         f"stopped at --max-iter {n:,}, not converged: the rule {rule!r} {seen}waits for "
         f"{stopping_rule(rule, model.tol).tol:g}. "  # type: ignore[union-attr]

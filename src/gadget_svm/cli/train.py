@@ -102,6 +102,8 @@ class TrainRequest:
         "--set", metavar="NAME=VALUE", help="Any other parameter of the algorithm. Repeatable."
     )
     random_state: int = _learning("--seed", default=0, check=seed, help="The same seed gives the same bits.")
+    topology_seed: int | None = _network("--graph-seed", check=seed, help="Seed of a random graph. Default: --seed.")
+    partition_seed: int | None = _data("--partition-seed", check=seed, help="Seed of the division. Default: --seed.")
     n_jobs: int | None = _learning(
         "--threads", "-j", "--jobs", help="Number of threads; the result is the same. Default: all."
     )
@@ -259,24 +261,26 @@ def _fit(
     from sklearn.exceptions import ConvergenceWarning
 
     from gadget_svm.cli.progress import progress_meter
+    from gadget_svm.simulation.observers import Observer, View
 
-    def observe(record: dict[str, Any], mean: Any) -> None:
-        error = rows.evaluation.test_error(mean)
-        if error is not None:
-            record["test_error"] = error
-        progress.record(record)
+    class Watch(Observer):
+        def on_record(self, record: dict[str, Any], view: View) -> None:
+            error = rows.evaluation.test_error(view.average)
+            if error is not None:
+                record["test_error"] = error
+            progress.record(record)
 
-    def should_stop() -> bool:
-        interruption.stops_cleanly = True
-        progress.tick()
-        return interruption.requested
+        def should_stop(self) -> bool:
+            interruption.stops_cleanly = True
+            progress.tick()
+            return interruption.requested
 
     with (
         progress_meter(stderr, model.max_iter, model.max_seconds, request.quiet) as progress,
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore", ConvergenceWarning)  # the summary says it below the table
-        rows.fit(model, lambda: _announce(rows, model, stderr), observe, should_stop)
+        rows.fit(model.set_params(observers=[Watch()]), lambda: _announce(rows, model, stderr))
 
 
 def _announce(rows: "TrainingRows", model: "GadgetSVC", stderr: "Console") -> None:

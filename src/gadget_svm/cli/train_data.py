@@ -34,9 +34,7 @@ from gadget_svm.estimator.advice import scale_advice
 from gadget_svm.estimator.shards import Agreed, stack_shards
 from gadget_svm.estimator.validation import CHOOSE, lam_of, require_classes
 from gadget_svm.peers.scale import Scale, common_scale, statistics
-from gadget_svm.simulation.trainer import Observe
 
-ShouldStop = Callable[[], bool]
 SCALE_OPTIONS = "scale them with --scale deviation, or --scale max-abs if they are sparse"
 
 
@@ -74,7 +72,8 @@ def divide(request: TrainRequest, y: NDArray[Any]) -> NDArray[Any] | None:
         return None
     n_nodes = request.n_nodes or len(options.get("sizes", [])) or min(10, len(y))
     with naming(f"--partition {request.partition}"):
-        return assign_sites(y, n_nodes, scheme, seed=request.random_state, **options)
+        seed = request.random_state if request.partition_seed is None else request.partition_seed
+        return assign_sites(y, n_nodes, scheme, seed=seed, **options)
 
 
 def _dataset(
@@ -183,7 +182,7 @@ class TrainingRows:
             return np.bincount(self.sites, minlength=n_nodes)
         return self.n_rows // n_nodes + (np.arange(n_nodes) < self.n_rows % n_nodes)
 
-    def fit(self, model: GadgetSVC, ready: Callable[[], None], observe: Observe, should_stop: ShouldStop) -> None:
+    def fit(self, model: GadgetSVC, ready: Callable[[], None]) -> None:
         """Train the model; ``ready`` is called once the rows are known, before anything is learned."""
 
         def start(agreed: Agreed | None = None) -> None:
@@ -197,12 +196,11 @@ class TrainingRows:
 
         if self.remote:
             model.fit_shards(
-                self.request.shards, label=self.request.label, positive=self.request.positive, agreed=start,
-                observe=observe, should_stop=should_stop,
-            )  # fmt: skip
+                self.request.shards, label=self.request.label, positive=self.request.positive, agreed=start
+            )
         else:
             start()
-            model.fit_observed(self.data.X, self.data.y, sites=self.sites, observe=observe, should_stop=should_stop)
+            model.fit(self.data.X, self.data.y, sites=self.sites)
 
     def savable(self, model: GadgetSVC) -> GadgetSVC:
         """Return a copy of the model that takes unscaled rows, and knows the names of columns."""

@@ -20,8 +20,7 @@ from gadget_svm.data.partition import SCHEMES
 from gadget_svm.data.raw_files import require_file
 from gadget_svm.estimator import GadgetSVC
 from gadget_svm.estimator.problem import checked_nodes
-from gadget_svm.estimator.svc import SEEDS
-from gadget_svm.estimator.validation import DEFAULT_LAM, ENGINES, check_parameters
+from gadget_svm.estimator.validation import DEFAULT_LAM, ENGINES, MAX_SEED, check_parameters
 from gadget_svm.faults import FaultContext, make_faults, wrap_all
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.simulation.engine import UNCERTIFIABLE
@@ -205,7 +204,8 @@ def _network(request: TrainRequest, n_nodes: int) -> "Network":
     with naming(f"--topology {request.topology}"):
         topologies.check_name(request.topology)
         if 0 < n_nodes <= MAX_NODES_BUILT:
-            return topologies.build(request.topology, n_nodes, seed=request.random_state & SEEDS)
+            seed = request.random_state if request.topology_seed is None else request.topology_seed
+            return topologies.build(request.topology, n_nodes, seed=seed & MAX_SEED)
     return topologies.build("complete", 5)
 
 

@@ -171,6 +171,10 @@ class RayRuntime:
         """Which nodes are not lost."""
         return self.account.live_mask()
 
+    def lost_mask(self) -> Flags:
+        """Which nodes lost their state, as their actor ended."""
+        return ~self.live_mask()
+
     def exchanges(self) -> int:
         """How often every block has sent."""
         return int(next(iter(self._all("exchanges").values())))

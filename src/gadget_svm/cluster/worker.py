@@ -22,7 +22,7 @@ from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.gossip import Round
 from gadget_svm.kernels.dual import multiplicity
 from gadget_svm.simulation.channel import padded
-from gadget_svm.simulation.engine import PATIENCE, UNCERTIFIABLE, LocalRuntime
+from gadget_svm.simulation.engine import MAX_IDLE_EXCHANGES, UNCERTIFIABLE, LocalRuntime
 
 LEARN, CERTIFY = 0, 1
 Key = tuple[int, int, int]
@@ -218,7 +218,7 @@ class Worker:
             raise ValueError(UNCERTIFIABLE)
         part, before = CertificateSession(self.run, self.block, self.lam, owner, here, serial, self.t), self._gone()
         everyone = sum(1 << w for w in (self.index, *self.others) if w not in before)
-        patience = PATIENCE + everyone.bit_count()  # news from the far end takes as many exchanges at most
+        patience = MAX_IDLE_EXCHANGES + everyone.bit_count()  # news from the far end takes as many exchanges at most
         party, held, news, told, learned = part.conversation(), -1, 0, 0, 0
         messages, spent = next(party), []
         for turn in counting():
@@ -342,7 +342,9 @@ def _cost(findings: Sequence[Finding]) -> Cost:
     """
     last = max(len(f.spent) for f in findings) - 1
     cut_off = any(len(f.untold) for f in findings)
-    last = min(last, max(f.learned for f in findings) + PATIENCE if cut_off else max(f.held for f in findings))
+    last = min(
+        last, max(f.learned for f in findings) + MAX_IDLE_EXCHANGES if cut_off else max(f.held for f in findings)
+    )
     messages, nbytes, vectors = np.sum([f.spent[min(last, len(f.spent) - 1)] for f in findings], axis=0).tolist()
     return last + 1, messages, nbytes, vectors
 

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 Arrays = dict[str, NDArray[Any]]
 KEY = "gadget-svm"
-"""The entry of the safetensors metadata that holds the description."""
+"""The only entry of the safetensors metadata: with several their order, and so the file's bytes, would be random. It
+holds the digest, in hexadecimal digits, and the description."""
 DIGEST_BYTES = 32
 
 
@@ -43,7 +44,7 @@ def encode_state(kind: str, version: int, arrays: Mapping[str, NDArray[Any]], ab
 
     tensors = {name: np.ascontiguousarray(value) for name, value in arrays.items()}
     text = json.dumps({"kind": kind, "version": version, "about": dict(about)})
-    content: bytes = save(tensors, metadata={KEY: text, "digest": _digest(text, tensors)})
+    content: bytes = save(tensors, metadata={KEY: _digest(text, tensors) + text})
     return content
 
 
@@ -65,8 +66,9 @@ def read_state(path: Path, kind: str, version: int) -> tuple[Arrays, dict[str, A
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-        text = metadata.get(KEY, "{}")
-        written = json.loads(text)
+        entry = metadata.get(KEY, "")
+        digest, text = entry[: 2 * DIGEST_BYTES], entry[2 * DIGEST_BYTES :]
+        written = json.loads(text or "{}")
     except (SafetensorError, json.JSONDecodeError, OSError) as error:
         raise StateFileError(f"{path} is truncated, damaged or not a {kind} file ({error})") from error
     if written.get("kind") != kind:
@@ -76,7 +78,7 @@ def read_state(path: Path, kind: str, version: int) -> tuple[Arrays, dict[str, A
             f"{path} has version {written.get('version')!r} of the {kind} format, and this program reads version "
             f"{version}: read it with the release that wrote it, or make it again"
         )
-    if metadata.get("digest") != _digest(text, arrays):
+    if digest != _digest(text, arrays):
         raise StateFileError(f"{path} is damaged: its digest does not match its content")
     return arrays, written["about"]
 

@@ -1,41 +1,63 @@
-"""What a user is told about a fit that ended early. Owns every such sentence; each is said only if it was measured."""
+"""Warnings after a fit: why it ended early or predicts badly, and what helps. Owns every such sentence."""
 
-from typing import Any
+import sys
+import warnings
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 
-from gadget_svm.simulation.stopping import stopping_rule
+if TYPE_CHECKING:
+    from gadget_svm.estimator.svc import GadgetSVC
 
-UNEQUAL_FEATURES = 100.0
+UNEQUAL_FEATURES_FACTOR = 100.0
 """Typical sizes of features that differ by more than this factor slow the solver down."""
-LARGE_FEATURES = 5.0
-"""Features of a typical size above this one slow the solver down. Standardised features have size 1."""
-MASS_KEPT = 0.99
-"""Push-Sum that has less than this share of its mass left no longer computes the average."""
-FEW_USES = 50
-"""An edge that was used less often than this has not carried enough messages to agree."""
+LARGE_FEATURE_SIZE = 5.0
+"""Features of a larger typical size slow the solver down. Standardised features have size 1."""
+MIN_MASS_SHARE = 0.99
+"""With a smaller share of its mass left, Push-Sum no longer computes the average."""
+MIN_EDGE_USES = 50
+"""An edge that was used less often has not carried enough messages for its ends to agree."""
 FAR_APART = 0.1
-"""A disagreement between the nodes that is worth mentioning, as a share of the average's length."""
-
-REST_SHARE, REST_ROWS = 0.9, 1000
-"""A fit of several classes warns if every output answers "rest" to this share of a sample of at most so many rows."""
+"""A disagreement between the nodes worth mentioning, as a share of the average's length."""
+REST_SHARE, REST_SAMPLE_ROWS = 0.9, 1000
+"""A fit of several classes warns if every output answers "rest" to this share of a sample of the rows."""
 
 SCALERS = "scale them, for example with StandardScaler, or MaxAbsScaler if they are sparse"
 
 
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line outside this package that called it."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "gadget_svm":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
+def warn_after_fit(model: "GadgetSVC", X: sp.csr_matrix | None = None) -> None:
+    """Warn if a fit ended early, or predicts badly. X is None where the rows are at the actors of a cluster."""
+    from sklearn.exceptions import ConvergenceWarning  # on use: actors run without scikit-learn
+
+    if model.stopping is not None and not model.converged_ and model.stopped_by_ != "interrupted":
+        warn(not_converged(model, X, model._mass_left), ConvergenceWarning)
+    elif lost := mass_advice(model._mass_left):
+        warn(lost)
+    if X is not None and (rest := rest_advice(model, X)):
+        warn(rest)
+
+
 def mass_advice(mass_left: float | None) -> str:
-    """The sentence about mass that was lost with messages; empty if the mass is there or is not used."""
-    if mass_left is None or mass_left >= MASS_KEPT:
+    """The sentence about mass lost with messages; empty if none was."""
+    if mass_left is None or mass_left >= MIN_MASS_SHARE:
         return ""
     return (
         f"lost messages took {_percent(1 - mass_left)} of the gossip protocol's mass with them, so the nodes no longer "
-        "compute averages: use Gadget(gossip='running-sum'), which recovers what was lost, or algorithm='pdmm'"
+        "compute averages: use Gadget(gossip='running-sum'), which recovers from losses, or algorithm='pdmm'"
     )
 
 
 def scale_advice(X: sp.csr_matrix | None, fix: str = SCALERS) -> str:
-    """The sentence about features of unequal or large size, with the ``fix``; empty if they are scaled or unknown."""
+    """The sentence about features of unequal or large size; empty if they are scaled or not here."""
     if X is None or not X.nnz:
         return ""
     count = np.bincount(X.indices[X.data != 0], minlength=X.shape[1])
@@ -43,29 +65,29 @@ def scale_advice(X: sp.csr_matrix | None, fix: str = SCALERS) -> str:
     size = np.sqrt(square[count > 0] / count[count > 0])
     if not len(size):
         return ""
-    if size.max() > UNEQUAL_FEATURES * size.min():
+    if size.max() > UNEQUAL_FEATURES_FACTOR * size.min():
         return f"the features differ in size by a factor of {size.max() / size.min():.2g}, which is slow: {fix}"
     typical = float(np.sqrt(square.sum() / count.sum()))
-    if typical > LARGE_FEATURES:
+    if typical > LARGE_FEATURE_SIZE:
         return f"the features have a typical size of {typical:.2g} instead of about 1, which is slow: {fix}"
     return ""
 
 
-def edge_advice(model: Any) -> str:
+def edge_advice(model: "GadgetSVC") -> str:
     """The sentence about a dense graph whose edges were hardly used; empty if every edge was used often."""
     if model.gossip_ != "push" or model.network_.n < 2:
         return ""
     uses = model.n_iter_ / max(1.0, len(model.network_.indices) / model.network_.n)
-    if uses >= FEW_USES:
+    if uses >= MIN_EDGE_USES:
         return ""
     return f"each edge was used only about {uses:.0f} times: use Pdmm(neighbours='all'), or a graph with fewer edges"
 
 
-def rest_advice(model: Any, X: sp.csr_matrix) -> str:
+def rest_advice(model: "GadgetSVC", X: sp.csr_matrix) -> str:
     """The sentence about classes that no output recognises, from an even sample of the rows; empty if few."""
     if model.multi_class == "ovo" or len(model.classes_) == 2:
         return ""
-    some = np.unique(np.linspace(0, X.shape[0] - 1, REST_ROWS).astype(np.intp))
+    some = np.unique(np.linspace(0, X.shape[0] - 1, REST_SAMPLE_ROWS).astype(np.intp))
     whole = np.hstack([model.coef_, model.intercept_[:, None]]) if model.fit_intercept else model.coef_
     rest = float((X[some] @ whole.T <= 0).all(axis=1).mean())
     if rest < REST_SHARE:
@@ -78,41 +100,41 @@ def rest_advice(model: Any, X: sp.csr_matrix) -> str:
     )
 
 
-def not_converged(model: Any, X: sp.csr_matrix | None, mass_left: float | None) -> str:
-    """What happened, and what would help, for a fit that ended before its stopping rule was met."""
-    limit = {"max_iter": f"max_iter={model.max_iter}", "max_seconds": f"max_seconds={model.max_seconds}"}
-    stopped_by = limit.get(model.stopped_by_, model.stopped_by_)
+def not_converged(model: "GadgetSVC", X: sp.csr_matrix | None, mass_left: float | None) -> str:
+    """What happened, and what would help, in a fit that ended before its stopping rule was met."""
+    limit = str(model.stopped_by_)  # "max_iter" or "max_seconds"
     apart = model.history_[-1]["disagreement"]
     far = f"; the nodes differ by {_percent(apart)} of the average's length" if apart > FAR_APART else ""
-    told = f"stopped at {stopped_by} before stopping={model.stopping_!r} was met{_seen(model)}{far}"
+    reached = f"{limit}={getattr(model, limit)}"
+    told = f"stopped at {reached} before stopping={model.stopping_!r} was met{_last_value(model)}{far}"
     if X is not None and model.fit_intercept:
         X = X[:, :-1]  # without the constant
-    causes = [text for text in (mass_advice(mass_left), _refused(model), scale_advice(X), edge_advice(model)) if text]
+    causes = [
+        text for text in (mass_advice(mass_left), _no_certificate(model), scale_advice(X), edge_advice(model)) if text
+    ]
     if not causes:
-        name = model.stopped_by_ if model.stopped_by_ in limit else "max_iter"
-        causes = [f"raise {name} or tol"]
+        causes = [f"raise {limit} or tol"]
     return f"{told}. The models so far are kept. To get further: {'; '.join(causes)}"
 
 
-def _seen(model: Any) -> str:
+def _last_value(model: "GadgetSVC") -> str:
     """The last figure of the stopping rule beside its tolerance."""
     if not np.isfinite(model.movement_):
-        return " (no bound was certified yet)" if model.stopping_ == "gap" and not model.remark_ else ""
-    rule = stopping_rule(model.stopping_, model.tol)
-    tol = np.inf if rule is None else rule.tol
+        return " (no bound was certified yet)" if model.stopping_ == "gap" and not model.certificate_note_ else ""
+    tol = np.inf if model.tol_ is None else model.tol_
     if model.stopping_ == "gap":
         return f" (the last certified bound was {_percent(model.movement_)}, tol is {_percent(tol)})"
     often = ", and the value must be at most tol in three checks in a row" if model.movement_ <= tol else ""
     return f" (last value {model.movement_:.3g}, tol is {tol:g}{often})"
 
 
-def _refused(model: Any) -> str:
-    """Why the nodes could not certify a model, where more iterations would not help."""
-    if not model.remark_:
+def _no_certificate(model: "GadgetSVC") -> str:
+    """Why the nodes could not certify a model."""
+    if not model.certificate_note_:
         return ""
-    if "not finite" in model.remark_:
-        return f"no model can be certified, for {model.remark_}: scale features and weights to about 1"
-    return f"no model can be certified while {model.remark_}: reconnect the nodes, or use stopping=None"
+    if "not finite" in model.certificate_note_:
+        return f"no model can be certified, for {model.certificate_note_}: scale features and weights to about 1"
+    return f"no model can be certified while {model.certificate_note_}: reconnect the nodes, or use stopping=None"
 
 
 def _percent(share: float) -> str:

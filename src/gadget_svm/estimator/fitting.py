@@ -1,6 +1,6 @@
-"""From a problem to models: builds the network, the blocks and the runtime, and runs the loop."""
+"""From a problem and a plan to models: binds the algorithm, makes the runtime, trains, and collects the result."""
 
-import warnings
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
@@ -9,18 +9,20 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from gadget_svm import faults as faulty
 from gadget_svm.algorithms import Algorithm, Run
 from gadget_svm.core.block import Block
 from gadget_svm.core.network import Network
 from gadget_svm.core.rows import Rows, Shares
-from gadget_svm.core.types import Floats
+from gadget_svm.core.types import Floats, Ints
+from gadget_svm.estimator.advice import warn
 from gadget_svm.estimator.problem import Problem
+from gadget_svm.faults import Fault, FaultContext, wrap_all
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.simulation.engine import UNCERTIFIABLE, LocalRuntime
-from gadget_svm.simulation.runtime import Evaluator, eventful
-from gadget_svm.simulation.stopping import Stopping
-from gadget_svm.simulation.trainer import Limits, Observe, Outcome, certified, network_mean, no_observer, train
+from gadget_svm.simulation.observers import Layout, Observer
+from gadget_svm.simulation.runtime import Evaluator, Runtime
+from gadget_svm.simulation.stopping import StoppingRule
+from gadget_svm.simulation.trainer import Outcome, Schedule, add_events, certified, network_mean, train
 
 if TYPE_CHECKING:
     from gadget_svm.cluster.driver import RayRuntime
@@ -28,13 +30,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class NodeState:
-    """What the nodes remember between two batches of rows."""
+    """The state of all nodes between two calls of `partial_fit`."""
 
-    n: Floats  # the rows every node has seen: its weight in the network's average
+    n: Floats  # the rows every node has seen: its weight in the network average
     w: Floats
     w_sum: Floats
-    iterates: NDArray[np.int64]
-    steps: NDArray[np.int64]
+    iterates: Ints
+    steps: Ints
     exchanges: int
     t: int
     messages: int
@@ -43,28 +45,43 @@ class NodeState:
 
 @dataclass
 class Plan:
-    """Everything a fit needs beside the rows."""
+    """Everything a fit needs beside the rows; every choice is made."""
 
     algorithm: Algorithm
     network: Network
     lam: float
     seed: int
-    rule: Stopping | None
-    limits: Limits
-    record_every: int | None = None
-    faults: Any = None
+    rule: StoppingRule | None
+    schedule: Schedule
+    observers: Sequence[Observer] = ()
+    faults: Sequence[Fault] = ()
     n_jobs: int | None = None
-    observe: Observe = no_observer
     engine: str = "local"
     engine_options: dict[str, Any] = field(default_factory=dict)
+    sites: Sequence[Hashable] = ()
+    """The nodes' labels, for observers."""
+
+    @property
+    def lossy(self) -> bool:
+        """Whether messages may be lost."""
+        return any(fault.loses for fault in self.faults)
+
+    @property
+    def certified_lam(self) -> float | None:
+        """The problem's lam, if models are to be certified."""
+        return self.lam if self.rule is not None and self.rule.certifies else None
 
 
 class TrainingProblem(Protocol):
-    """A problem as far as a fit looks at it: its rows are here, or with those who learn."""
+    """A problem as far as a fit reads it: its rows are here, or at the actors of ``runtime``."""
+
+    @property
+    def runtime(self) -> "RayRuntime | None":
+        """The runtime that has the rows already; None: they are here."""
 
     @property
     def X(self) -> sp.csr_matrix:
-        """Of the width of the rows."""
+        """A matrix as wide as the rows."""
 
     @property
     def shares(self) -> Shares:
@@ -72,100 +89,129 @@ class TrainingProblem(Protocol):
 
     @property
     def n_outputs(self) -> int:
-        """One, or one a class."""
+        """One, or one a class or pair of classes."""
 
     @property
     def mean_cost(self) -> float:
         """The average of c_r over the rows."""
 
     def occurring(self) -> "tuple[TrainingProblem, NDArray[np.intp]]":
-        """The same without the features that no row has, and which are left."""
+        """The problem without the features that no row has, and the numbers of those it keeps."""
 
     def objective(self, lam: float, team: ThreadTeam) -> Evaluator:
-        """To measure by."""
+        """Measures models on all rows."""
 
 
 @dataclass
 class Fitted:
-    """What a fit leaves behind."""
+    """The result of a training."""
 
     models: Floats  # nodes x outputs x features
     last: Floats  # the last iterates, where the models are averages
     mean: Floats  # the network average, outputs x features
     outcome: Outcome
-    gossip: str  # the protocol it came down to
-    memory: NodeState = field(repr=False)
-    mass_left: float | None = None  # the share of the gossip protocol's mass that lost messages left; None: not known
+    gossip_name: str
+    state: NodeState = field(repr=False)
+    mass_left: float | None = None  # the share of the gossip protocol's mass that is left; None: none can be lost
 
 
-def fit_network(problem: TrainingProblem, plan: Plan, memory: NodeState | None = None) -> Fitted:
-    """Train all nodes on the problem, from ``memory`` if they have one."""
-    wrong = faulty.make_faults(plan.faults)
+def fit_network(problem: TrainingProblem, plan: Plan, state: NodeState | None = None) -> Fitted:
+    """Train all nodes on the problem, from ``state`` if they have one.
+
+    Raises
+    ------
+    ValueError
+        The algorithm cannot run on this network, with these faults or under this stopping rule.
+    """
     radius = float(np.sqrt(problem.mean_cost / plan.lam))
-    lossy = any(fault.loses for fault in wrong)
-    run = plan.algorithm.bind(plan.network, plan.lam, radius, lossy, problem.shares.sizes)
-    if wrong and run.refuses_faults:
+    run = plan.algorithm.bind(plan.network, plan.lam, radius, plan.lossy, problem.shares.sizes)
+    if plan.faults and run.refuses_faults:
         raise ValueError(run.refuses_faults)
-    certifies = plan.rule is not None and plan.rule.certifies
-    if certifies and not run.certifiable:
+    if plan.certified_lam is not None and not run.certifiable:
         raise ValueError(f"no bound of the gap can be had here: {UNCERTIFIABLE}")
     width, columns = problem.X.shape[1], np.arange(problem.X.shape[1])
-    if memory is None and plan.algorithm.omits_unused_columns:
+    if state is None and plan.algorithm.omits_unused_columns:
         problem, columns = problem.occurring()
-
-    def wide(models: Floats) -> Floats:
-        """With the features that were left out, whose weights are zero."""
-        if len(columns) == width:
-            return models
-        full = np.zeros((*models.shape[:-1], width))
-        full[..., columns] = models
-        return full
-
     team = ThreadTeam.of(plan.n_jobs)
-    runtime = RUNTIMES[plan.engine](problem, plan, run, team, memory)
+    runtime: Runtime = RUNTIMES[plan.engine](problem, plan, run, team, state)
     runtime.omitted_columns = problem.n_outputs * (width - len(columns))
     try:
-        outcome = train(
-            runtime,
-            problem.objective(plan.lam, team),
-            plan.rule,
-            plan.limits,
-            plan.record_every,
-            lambda record, mean: plan.observe(record, wide(mean)),
-            0 if plan.engine == "ray" and runtime.options.resume else None,
-        )
-        models = runtime.models().copy()
-        mean = network_mean(models, runtime.live_row_weights())
-        if outcome.certificate is not None:  # it is this model that was certified, and every node has it
-            models, mean = certified(models, outcome.certificate), outcome.certificate.model
-        last = runtime.weights().copy()
-        _stand_in(runtime, models, last, mean)
-        kept = _remember(runtime, models, last)
-        kept.w, kept.w_sum = wide(kept.w), wide(kept.w_sum)
-        if eventful(runtime) and (late := runtime.events()):  # after the last record was made
-            outcome.history[-1]["events"] = outcome.history[-1].get("events", []) + late
-        return Fitted(wide(models), wide(last), wide(mean), outcome, run.gossip_name, kept, _mass_left(runtime, lossy))
+        layout = Layout(plan.sites, width, columns, problem.objective(plan.lam, team))
+        outcome = train(runtime, plan.rule, plan.schedule, layout, plan.observers)
+        return _collect(runtime, outcome, layout, plan.lossy)
     finally:
         runtime.close()
         team.close()
 
 
-def _here(problem: Any, plan: Plan, run: Run, team: ThreadTeam, memory: NodeState | None) -> LocalRuntime:
+def _collect(runtime: Runtime, outcome: Outcome, layout: Layout, lossy: bool) -> Fitted:
+    models = runtime.models().copy()
+    mean = network_mean(models, runtime.live_row_weights())
+    if outcome.certificate is not None:  # every node that took part has the certified model
+        models, mean = certified(models, outcome.certificate), outcome.certificate.model
+    last = runtime.weights().copy()
+    _fill_unseen(runtime, models, last, mean)
+    state = _state(runtime, models, last)
+    state.w, state.w_sum = layout.widen(state.w), layout.widen(state.w_sum)
+    add_events(outcome.history[-1], runtime)  # what happened after the last record
+    mass = float(runtime.gather("phi").sum() / runtime.sizes().sum()) if lossy and runtime.run.loses_mass else None
+    models, last, mean = layout.widen(models), layout.widen(last), layout.widen(mean)
+    return Fitted(models, last, mean, outcome, runtime.run.gossip_name, state, mass)
+
+
+def _fill_unseen(runtime: Runtime, models: Floats, last: Floats, mean: Floats) -> None:
+    """Give nodes that were lost before their model was ever gathered the average of the others."""
+    unseen = runtime.unseen("models")
+    if unseen.any():
+        models[unseen] = mean
+        warn(
+            f"{unseen.sum():,} of {len(models):,} nodes were lost before their models were ever fetched, for a "
+            "record or at the end: they have the average of the others"
+        )
+    unseen = runtime.unseen("w")
+    last[unseen] = models[unseen]
+
+
+def _state(runtime: Runtime, models: Floats, last: Floats) -> NodeState:
+    """The state from which the nodes continue.
+
+    A node without an average has its last iterate for one, and every row was a step. A lost node continues from the
+    model it answers with, as if it had done as many iterations as the others.
+    """
+    w, w_sum, iterates, steps = last.copy(), *(runtime.gather(name) for name in ("w_sum", "iterates", "steps"))
+    lost = runtime.lost_mask()
+    if lost.any():
+        iterates[lost], steps[lost] = iterates[~lost].max(), steps[~lost].max()
+        w_sum[lost] = models[lost] * iterates[lost, None, None]
+    if not runtime.run.average:
+        seen = np.minimum(iterates * runtime.sizes(), 2.0**62)
+        w_sum, steps = w * iterates[:, None, None], np.maximum(steps, seen.astype(np.int64))
+    return NodeState(
+        runtime.sizes(), w, w_sum, iterates, steps,
+        runtime.exchanges(), runtime.t, runtime.messages, runtime.nbytes,
+    )  # fmt: skip
+
+
+def _local_runtime(problem: Any, plan: Plan, run: Run, team: ThreadTeam, state: NodeState | None) -> LocalRuntime:
     """All nodes in this process."""
-    wrong = faulty.make_faults(plan.faults)
     blocks = make_blocks(problem, plan.network, plan.seed, plan.engine_options.get("blocks", 1), team)
-    exchange = faulty.wrap_all(wrong, faulty.FaultContext(plan.network.n, plan.seed)) if wrong else None
-    runtime = LocalRuntime(run, blocks, exchange, lam=_lam_certified(plan))
-    if memory is not None:
-        _recall(runtime, memory)
+    exchange = wrap_all(plan.faults, FaultContext(plan.network.n, plan.seed)) if plan.faults else None
+    runtime = LocalRuntime(run, blocks, exchange, lam=plan.certified_lam)
+    if state is not None:  # the gossip protocol's mass restarts, from all rows a node has seen so far
+        runtime.t, runtime.messages, runtime.nbytes = state.t, state.messages, state.nbytes
+        for block in blocks:
+            own = slice(block.first, block.first + block.k)
+            block.w[:], block.w_sum[:] = state.w[own], state.w_sum[own]
+            block.iterates[:], block.steps[:] = state.iterates[own], state.steps[own]
+            block.n, block.exchanges = block.n + state.n[own], state.exchanges
     return runtime
 
 
-def _on_ray(problem: Any, plan: Plan, run: Run, team: ThreadTeam, memory: NodeState | None) -> "RayRuntime":  # noqa: ARG001
+def _ray_runtime(problem: Any, plan: Plan, run: Run, team: ThreadTeam, state: NodeState | None) -> "RayRuntime":  # noqa: ARG001
     """The nodes in actors on a Ray cluster, which may have their rows already."""
     from gadget_svm.cluster import actor, connection, driver
 
-    runtime = getattr(problem, "runtime", None)
+    runtime = problem.runtime
     if runtime is None:
         cluster = connection.Cluster(connection.RayOptions.of(plan.engine_options))
         try:
@@ -175,41 +221,35 @@ def _on_ray(problem: Any, plan: Plan, run: Run, team: ThreadTeam, memory: NodeSt
         except BaseException:
             cluster.close()
             raise
-    sizes, remembered = problem.shares.sizes, None
-    if memory is not None:
-        runtime.t, runtime.messages, runtime.nbytes = memory.t, memory.messages, memory.nbytes
-        sizes = sizes + memory.n
+    sizes, state_of = problem.shares.sizes, None
+    if state is not None:
+        runtime.t, runtime.messages, runtime.nbytes = state.t, state.messages, state.nbytes
+        sizes = sizes + state.n
 
-        def remembered(first: int, last: int) -> dict[str, Any]:
+        def state_of(first: int, last: int) -> dict[str, Any]:
             names = ("w", "w_sum", "iterates", "steps")
-            return {"exchanges": memory.exchanges, **{name: getattr(memory, name)[first:last] for name in names}}
+            return {"exchanges": state.exchanges, **{name: getattr(state, name)[first:last] for name in names}}
 
     try:
         shape = (problem.n_outputs, problem.X.shape[1])
-        runtime.begin(run, plan.network, plan.seed, sizes, shape, _lam_certified(plan), remembered)
+        runtime.begin(run, plan.network, plan.seed, sizes, shape, plan.certified_lam, state_of)
     except BaseException:
         runtime.close()
         raise
-    return runtime
+    return runtime  # type: ignore[no-any-return]
 
 
-RUNTIMES: dict[str, Any] = {"local": _here, "ray": _on_ray}
-
-
-def _lam_certified(plan: Plan) -> float | None:
-    return plan.lam if plan.rule is not None and plan.rule.certifies else None
+RUNTIMES: dict[str, Any] = {"local": _local_runtime, "ray": _ray_runtime}
 
 
 def gathered(rows: Rows, first: int, last: int) -> Rows:
-    """The rows of the nodes first:last alone, as they come."""
-    mine = rows.of_nodes(first, last)
+    """The rows of the nodes first:last alone, node after node."""
+    own = rows.of_nodes(first, last)
     X = sp.csr_matrix((rows.data, rows.indices, rows.indptr), (len(rows.label), int(rows.indices.max(initial=0)) + 1))
-    X = X[mine.order]
-    kind = rows.indptr.dtype
+    X = X[own.order]
     return Rows(
-        X.indptr.astype(kind), X.indices.astype(rows.indices.dtype), X.data, rows.label[mine.order],
-        rows.cost[mine.order], np.arange(len(mine.order)), mine.start, mine.mass, rows.pairs,
-        rows.intercept_unit,
+        X.indptr.astype(rows.indptr.dtype), X.indices.astype(rows.indices.dtype), X.data, rows.label[own.order],
+        rows.cost[own.order], np.arange(len(own.order)), own.start, own.mass, rows.pairs, rows.intercept_unit,
     )  # fmt: skip
 
 
@@ -217,67 +257,10 @@ def make_blocks(problem: Problem, network: Network, seed: int, parts: int, team:
     """The network's nodes in ``parts`` blocks of consecutive nodes."""
     parts = max(1, min(parts, network.n))
     bounds = [network.n * part // parts for part in range(parts + 1)]
-    rows, sizes = problem.rows, problem.shares.sizes
-    blocks = []
-    for first, last in pairwise(bounds):
-        shape = (problem.n_outputs, problem.X.shape[1])
-        mine = rows.of_nodes(first, last)
-        blocks.append(
-            Block.fresh(network, mine, sizes[first:last], *shape, seed=seed, first=first, last=last, team=team)
+    rows, sizes, shape = problem.rows, problem.shares.sizes, (problem.n_outputs, problem.X.shape[1])
+    return [
+        Block.fresh(
+            network, rows.of_nodes(first, last), sizes[first:last], *shape, seed=seed, first=first, last=last, team=team
         )
-    return blocks
-
-
-def _stand_in(runtime: "LocalRuntime | RayRuntime", models: Floats, last: Floats, mean: Floats) -> None:
-    """Nodes that were lost before anybody fetched their model answer with the average of the others."""
-    if isinstance(runtime, LocalRuntime):
-        return
-    unseen = runtime.unseen("models")
-    if unseen.any():
-        models[unseen] = mean
-        warnings.warn(
-            f"{unseen.sum():,} of {len(models):,} nodes were lost before their models were ever fetched, for a "
-            "record or at the end: the average of the others stands in for theirs",
-            stacklevel=5,
-        )
-    unseen = runtime.unseen("w")
-    last[unseen] = models[unseen]
-
-
-def _mass_left(runtime: "LocalRuntime | RayRuntime", lossy: bool) -> float | None:
-    """The share of the mass of a protocol such as Push-Sum that is still there, where messages may be lost."""
-    if not lossy or not runtime.run.loses_mass or not isinstance(runtime, LocalRuntime):
-        return None
-    return float(sum(block.phi.sum() for block in runtime.blocks) / runtime.sizes().sum())
-
-
-def _remember(runtime: "LocalRuntime | RayRuntime", models: Floats, last: Floats) -> NodeState:
-    """What the nodes go on from. One that kept no average has its last iterate for one, and every row was a step. One
-    that is lost goes on from the model it answers with, as if it had done as many iterations as the others."""
-    names = ("w", "w_sum", "iterates", "steps")
-    if isinstance(runtime, LocalRuntime):
-        blocks, exchanges = runtime.blocks, runtime.blocks[0].exchanges
-        w_sum, iterates, steps = (np.concatenate([getattr(b, name) for b in blocks]) for name in names[1:])
-        w = last.copy()
-    else:
-        w, w_sum, iterates, steps = (runtime.gather(name) for name in names)
-        exchanges, here = runtime.exchanges(), runtime.live_mask()
-        iterates[~here], steps[~here] = iterates[here].max(), steps[here].max()
-        w[~here], w_sum[~here] = last[~here], models[~here] * iterates[~here, None, None]
-    if not runtime.run.average:
-        seen = np.minimum(iterates * runtime.sizes(), 2.0**62)
-        w_sum, steps = w * iterates[:, None, None], np.maximum(steps, seen.astype(np.int64))
-    return NodeState(
-        runtime.sizes(), w, w_sum, iterates, steps,
-        exchanges, runtime.t, runtime.messages, runtime.nbytes,
-    )  # fmt: skip
-
-
-def _recall(runtime: LocalRuntime, memory: NodeState) -> None:
-    """Put the nodes back where they were. Gossip's mass starts anew, by all the rows a node has seen so far."""
-    runtime.t, runtime.messages, runtime.nbytes = memory.t, memory.messages, memory.nbytes
-    for block in runtime.blocks:
-        mine = slice(block.first, block.first + block.k)
-        block.w[:], block.w_sum[:] = memory.w[mine], memory.w_sum[mine]
-        block.iterates[:], block.steps[:] = memory.iterates[mine], memory.steps[mine]
-        block.n, block.exchanges = block.n + memory.n[mine], memory.exchanges
+        for first, last in pairwise(bounds)
+    ]

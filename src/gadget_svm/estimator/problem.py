@@ -1,4 +1,4 @@
-"""From a user's arrays to the problem the nodes solve: CSR rows, class numbers, costs, and who owns what."""
+"""From a user's arrays to the problem the nodes solve: CSR rows, class numbers, weights, and each node's rows."""
 
 import numbers
 from collections.abc import Hashable
@@ -17,13 +17,35 @@ from gadget_svm.data.partition import are_counts, deal_by_sites, deal_evenly
 from gadget_svm.estimator.sites import check_labels, node_names
 from gadget_svm.kernels import ThreadTeam
 
-WORTH_SPARING = 0.8
-"""Features that occur nowhere are left out of the computation if so many or fewer are left."""
+MAX_KEPT_SHARE = 0.8
+"""Features that occur in no row are left out of the computation if at most this share of all features is kept."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """All rows with their labels, costs and multiplicities, and the share of every node."""
+    """All rows with their labels and weights, and which node owns which.
+
+    Parameters
+    ----------
+    X : csr_matrix
+        The rows, with the constant feature if there is an intercept.
+    label : ndarray of int
+        The class number of every row.
+    cost : ndarray
+        c_r of every row, the factor of its loss.
+    times : ndarray or None
+        The multiplicity of every row; None: 1.
+    shares : Shares
+        Which node owns which rows.
+    sites : list
+        The nodes' labels.
+    n_outputs : int
+        One, or one a class or pair of classes.
+    pairs : ndarray, default empty
+        The two classes of every output, one against one.
+    intercept : bool, default False
+        Whether the last feature is the constant 1.
+    """
 
     X: sp.csr_matrix
     label: NDArray[np.int32]
@@ -32,17 +54,19 @@ class Problem:
     shares: Shares
     sites: list[Hashable]
     n_outputs: int
-    pairs: NDArray[np.int32] = field(default_factory=lambda: NO_PAIRS)  # of classes, one against one
-    intercept: bool = False  # whether the last feature is the constant 1
+    pairs: NDArray[np.int32] = field(default_factory=lambda: NO_PAIRS)
+    intercept: bool = False
+    runtime: None = None
+    """No runtime has the rows already, see `fitting.TrainingProblem`."""
 
     @property
     def rows(self) -> Rows:
-        """As the kernels read them."""
+        """The rows in the form the kernels read."""
         return Rows.of(self.X, self.label, self.cost, self.shares, self.pairs, self.intercept_unit)
 
     @cached_property
     def intercept_unit(self) -> float:
-        """See `Rows`; rows of weight 0 do not count."""
+        """The unit of the constant feature, see `Rows`; rows of weight 0 do not count."""
         if not self.intercept:
             return 0.0
         squares = self.X.data**2
@@ -52,47 +76,51 @@ class Problem:
 
     @property
     def mean_cost(self) -> float:
-        """The average of c_r over the rows, by their multiplicity: it sets the radius of the ball."""
+        """The average of c_r over the rows; it sets the radius of the ball."""
         return float(np.average(self.cost, weights=self.times))
 
     def occurring(self) -> "tuple[Problem, NDArray[np.intp]]":
-        """The same problem without the features that no row has, and which are left; itself if they are few."""
-        if len(self.label) and np.diff(self.X.indptr).max() == self.X.shape[1]:  # a row has them all
-            return self, np.arange(self.X.shape[1])
-        used = np.flatnonzero(np.bincount(self.X.indices, minlength=self.X.shape[1]))
-        if len(used) > WORTH_SPARING * self.X.shape[1]:
-            return self, np.arange(self.X.shape[1])
-        place = np.zeros(self.X.shape[1], dtype=self.X.indices.dtype)
-        place[used] = np.arange(len(used))
-        narrow = (self.X.data, place[self.X.indices], self.X.indptr)
-        return replace(self, X=sp.csr_matrix(narrow, shape=(self.X.shape[0], len(used)))), used
+        """The problem without the features that no row has, and the numbers of those it keeps.
+
+        The problem itself if few features would be left out.
+        """
+        rows, width = self.X.shape
+        if rows and np.diff(self.X.indptr).max() == width:  # one row has them all
+            return self, np.arange(width)
+        used = np.flatnonzero(np.bincount(self.X.indices, minlength=width))
+        if len(used) > MAX_KEPT_SHARE * width:
+            return self, np.arange(width)
+        position = np.zeros(width, dtype=self.X.indices.dtype)
+        position[used] = np.arange(len(used))
+        narrow = self.X.data, position[self.X.indices], self.X.indptr
+        return replace(self, X=sp.csr_matrix(narrow, shape=(rows, len(used)))), used
 
     def objective(self, lam: float, team: ThreadTeam) -> Objective:
-        """The pooled problem, to measure by."""
+        """Measures models on all rows."""
         times = np.ones(len(self.label)) if self.times is None else self.times
         return Objective(self.X, self.label, self.cost, times, lam, self.n_outputs, team, self.pairs)
 
 
 INTERCEPT_UNIT = 0.2
-"""The unit of the intercept's feature as a part of the length of a typical row."""
+"""The unit of the constant feature as a share of the length of a typical row."""
 
 
 class Lengths(NamedTuple):
-    """How long rows are: how many are not empty, and the sum of log2 |x| over those. It adds up over shards."""
+    """The number of rows that are not empty, and the sum of their log2 |x|. Both add up over shards."""
 
     n_rows: float
     logs: float
 
     @classmethod
     def of(cls, squares: Floats) -> "Lengths":
-        """Of rows with these |x|^2."""
+        """The lengths of rows with these |x|^2."""
         squares = squares[squares > 0]
         return cls(len(squares), 0.5 * float(np.log2(squares).sum()))
 
     def intercept_unit(self) -> float:
-        """The unit of the intercept's feature: a part of the geometric mean, which a few long rows hardly change.
+        """The unit of the constant feature: a share of the rows' geometric mean, which a few long rows hardly change.
 
-        A power of two: it does not depend on the order in which logarithms are summed, and makes no rounding error.
+        It is a power of two: it does not depend on the order of summation and causes no rounding error.
         """
         return float(2.0 ** np.round(np.log2(INTERCEPT_UNIT) + self.logs / self.n_rows)) if self.n_rows else 1.0
 
@@ -100,7 +128,7 @@ class Lengths(NamedTuple):
 def pairs_of(n_classes: int, multi_class: str) -> NDArray[np.int32]:
     """The two classes of every output, one against one, in the order of scikit-learn's OneVsOneClassifier.
 
-    The later class of a pair is +1. Empty one against the rest, and for two classes, where both are the same.
+    The later class of a pair is +1. Empty for one against the rest, and for two classes.
     """
     if multi_class != "ovo" or n_classes == 2:
         return NO_PAIRS
@@ -110,7 +138,7 @@ def pairs_of(n_classes: int, multi_class: str) -> NDArray[np.int32]:
 def as_csr(X: Any, intercept: bool) -> sp.csr_matrix:
     """X as float64 CSR with 32-bit indices where they fit, and a column of ones if there is an intercept.
 
-    CSR rows are taken as they are, and copied once if there is an intercept.
+    CSR rows are used without a copy, and copied once if there is an intercept.
     """
     sparse: Any = X if sp.issparse(X) else _sparse(np.asarray(X, dtype=np.float64))
     csr = sp.csr_matrix(sparse, dtype=np.float64)
@@ -124,22 +152,22 @@ def as_csr(X: Any, intercept: bool) -> sp.csr_matrix:
         raise ValueError("features beyond 1e150 overflow when squared: scale them, for example with StandardScaler")
     parts = (csr.data, csr.indices, csr.indptr)
     if not all(part.flags.writeable and part.flags.c_contiguous for part in parts):
-        csr = csr.copy()  # a memory map: one kind of array keeps it at one compiled kernel
+        csr = csr.copy()  # a memory map would compile every kernel once more
     return _with_constant(csr) if intercept else csr
 
 
 def _sparse(X: Floats) -> sp.csr_matrix:
-    """Dense rows as CSR. scipy goes by way of COO, which takes ten times as long."""
+    """Dense rows as CSR. scipy converts through COO, which takes ten times as long."""
     X = np.atleast_2d(X)
-    there = X != 0
-    indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(there, axis=1))])
+    nonzero = X != 0
+    indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(nonzero, axis=1))])
     kind: Any = np.int32 if indptr[-1] < 2**31 else np.int64
     columns = np.broadcast_to(np.arange(X.shape[1], dtype=kind), X.shape)
-    return sp.csr_matrix((X[there], columns[there], indptr.astype(kind)), shape=X.shape)
+    return sp.csr_matrix((X[nonzero], columns[nonzero], indptr.astype(kind)), shape=X.shape)
 
 
 def _with_constant(csr: sp.csr_matrix) -> sp.csr_matrix:
-    """The rows with a 1 at their end, written once."""
+    """The rows with a 1 appended."""
     rows, columns = csr.shape
     indptr: Any = csr.indptr + np.arange(rows + 1, dtype=csr.indptr.dtype)
     given = np.ones(indptr[-1], dtype=np.bool_)
@@ -162,7 +190,7 @@ def row_weights(
         raise ValueError(
             f"class_weight must be 'balanced', a dict such as {{label: 2.0}}, or None; got {class_weight!r}"
         )
-    from sklearn.utils.class_weight import compute_class_weight  # here, as actors do without scikit-learn
+    from sklearn.utils.class_weight import compute_class_weight  # on use: actors run without scikit-learn
 
     per_class = compute_class_weight(class_weight, classes=classes, y=classes[label], sample_weight=times)
     if not (np.isfinite(per_class).all() and (per_class >= 0).all() and per_class.max() > 0):
@@ -180,9 +208,9 @@ def share_rows(
     sites: ArrayLike | None,
     labels: list[Hashable] | None = None,
 ) -> tuple[Shares, list[Hashable]]:
-    """Who owns which rows: by ``sites``, else dealt out evenly over ``n_nodes``. Every node gets at least one row.
+    """Assign rows to nodes: by ``sites``, else evenly over ``n_nodes``; every node gets at least one row.
 
-    ``labels`` are those of the graph's nodes, if it has some: sites are then matched to nodes by label.
+    Returns the shares and the nodes' labels. Where the graph's nodes have ``labels``, sites are matched to them.
     """
     if sites is not None:
         shares, names = deal_by_sites(one_per_row(sites, label), times)
@@ -193,7 +221,7 @@ def share_rows(
         if empty:
             raise ValueError(f"site {empty[0]!r} has no rows of positive weight: leave it out, or give it some")
         return shares, names
-    available = _countable(label, times)
+    available = _available(label, times)
     count = min(10, available) if n_nodes is None else checked_nodes(n_nodes)
     if count > available:
         raise ValueError(f"n_nodes={count} is more than the {available} rows: every node needs at least one row")
@@ -208,14 +236,14 @@ def share_batch(
     times: Floats | None,
     sites: ArrayLike | None,
 ) -> Shares:
-    """Who owns which rows of a further batch, among the nodes there are; some may get none."""
+    """Assign the rows of a further batch to the existing ``nodes``; some may get none."""
     if sites is not None:
         return deal_by_sites(one_per_row(sites, label), times, nodes)[0]
     return deal_evenly(X, label, len(nodes), seed, times)
 
 
 def one_per_row(sites: Any, label: NDArray[np.int32]) -> Any:
-    """``sites`` if it has one label per row."""
+    """Return ``sites``, or raise if it does not have one label per row."""
     if isinstance(sites, str) or not hasattr(sites, "__len__"):
         raise TypeError(f"sites needs one label per row, such as a column of the table; got {sites!r}")
     shape = getattr(sites, "shape", (len(sites),))
@@ -226,8 +254,8 @@ def one_per_row(sites: Any, label: NDArray[np.int32]) -> Any:
     return sites
 
 
-def _countable(label: NDArray[np.int32], times: Floats | None) -> int:
-    """How many pieces there are to deal: copies where weights are whole numbers, else rows."""
+def _available(label: NDArray[np.int32], times: Floats | None) -> int:
+    """How many rows can be assigned: copies of a row count where weights are whole numbers."""
     if times is None:
         return len(label)
     positive = times[times > 0]
@@ -235,7 +263,7 @@ def _countable(label: NDArray[np.int32], times: Floats | None) -> int:
 
 
 def checked_nodes(n_nodes: Any) -> int:
-    """``n_nodes`` if it is a whole number of at least one."""
+    """Return ``n_nodes``, or raise if it is not a whole number of at least one."""
     if isinstance(n_nodes, bool) or not isinstance(n_nodes, numbers.Integral) or n_nodes < 1:
         raise ValueError(f"n_nodes must be a whole number of at least 1, or None; got {n_nodes!r}")
     return int(n_nodes)

@@ -23,7 +23,7 @@ from gadget_svm.data.formats import agree, note_label, read_raw
 from gadget_svm.data.paper_datasets import Parts
 from gadget_svm.data.partition import deal_by_sites
 from gadget_svm.data.raw_files import Raw, tidy_labels
-from gadget_svm.estimator.problem import WORTH_SPARING, Lengths, as_csr, pairs_of, row_weights
+from gadget_svm.estimator.problem import MAX_KEPT_SHARE, Lengths, as_csr, pairs_of, row_weights
 from gadget_svm.estimator.shard_uris import shard_names, shown
 from gadget_svm.estimator.shards import Agreed, warn_of_kinds
 from gadget_svm.estimator.validation import CHOOSE, require_classes
@@ -199,7 +199,7 @@ class RemoteProblem:
     def occurring(self) -> "tuple[RemoteProblem, NDArray[np.intp]]":
         """As `Problem.occurring`, at the actors."""
         used = np.flatnonzero(self.used)
-        if len(used) > WORTH_SPARING * len(self.used):
+        if len(used) > MAX_KEPT_SHARE * len(self.used):
             return self, np.arange(len(self.used))
         self.runtime.ask("narrow", used)
         return replace(self, X=sp.csr_matrix((0, len(used)))), used

@@ -1,4 +1,4 @@
-"""What a constructor's parameters may be, where no other part checks them: numbers in their range, known engines."""
+"""Checks of the constructor's parameters that no other part makes, and of labels. Every message names the fix."""
 
 import numbers
 import os
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gadget_svm import algorithms
+from gadget_svm.algorithms import Algorithm
 from gadget_svm.core.lookup import lookup
 
 
@@ -21,22 +22,19 @@ def _ray(options: dict[str, Any], model: Any) -> None:
 
     RayOptions.of(options)
     if model.faults:
-        raise ValueError(
-            "faults are made by the simulator: use engine='local' with them, or engine='ray' without; on a cluster "
-            "things go wrong by themselves"
-        )
+        raise ValueError("faults are simulated: use engine='local' with them, or engine='ray' without")
 
 
 ENGINES = {"local": _local, "ray": _ray}
-"""The engines, and who checks the options of each."""
-
+"""The check of each engine's options."""
 
 DEFAULT_LAM = 1e-4
-LEAST_LAM = 1e-60
+MIN_LAM = 1e-60
+MAX_SEED = 2**63 - 1
 
 
 def check_parameters(model: Any) -> None:
-    """What no other part checks: numbers in their range, and an engine that exists."""
+    """Raise if a parameter of the model is out of its range, or its engine does not exist."""
     check_options = lookup("engine", model.engine, ENGINES)
     if not isinstance(model.engine_options, dict | None):
         raise ValueError(f"engine_options must be a dictionary such as {{'actors': 4}}, got {model.engine_options!r}")
@@ -45,8 +43,11 @@ def check_parameters(model: Any) -> None:
     lookup("multi_class", model.multi_class, {"ovr": 1, "ovo": 1})
     if model.n_jobs is not None and (isinstance(model.n_jobs, bool) or not isinstance(model.n_jobs, numbers.Integral)):
         raise ValueError(f"n_jobs must be a whole number of threads, -1 for every core, or None, got {model.n_jobs!r}")
-    if isinstance(model.random_state, numbers.Integral):
-        _whole(int(model.random_state), "random_state", 0)
+    for name in ("random_state", "topology_seed", "partition_seed"):
+        seed = getattr(model, name)
+        if isinstance(seed, numbers.Integral) or (seed is not None and name != "random_state"):
+            _whole(int(seed) if isinstance(seed, numbers.Integral) else seed, name, 0)
+    _check_observers(model.observers)
     _whole(model.max_iter, "max_iter", 1)
     if not isinstance(model.fit_intercept, bool | np.bool_):
         raise ValueError(f"fit_intercept must be True or False, got {model.fit_intercept!r}")
@@ -56,7 +57,8 @@ def check_parameters(model: Any) -> None:
         _positive(model.max_seconds, "max_seconds", "a time budget in seconds, or None")
     if model.record_every is not None:
         _whole(model.record_every, "record_every", 0)
-    if model.stopping == "average" and not algorithms.resolve(model.algorithm).average:
+    average = isinstance(model.stopping, str) and model.stopping == "average"
+    if average and not algorithms.resolve(model.algorithm).average:
         raise ValueError(
             f"stopping='average' watches the averaged iterates, which {algorithms.resolve(model.algorithm)!r} does not "
             "keep: use stopping='auto', 'weights', 'objective' or None"
@@ -64,7 +66,7 @@ def check_parameters(model: Any) -> None:
 
 
 def lam_of(model: Any, weight: float) -> float:
-    """The lam of the problem: as given, or 1 / (C * weight) where ``weight`` is that of all rows together."""
+    """The problem's lam: as given, or 1 / (C * weight) with the ``weight`` of all rows together."""
     _positive(model.lam, "lam", "the regulariser's weight, for example 1e-4")
     if model.C is not None:
         _positive(model.C, "C", "the weight of the losses, as LinearSVC's, or None to use lam")
@@ -74,19 +76,18 @@ def lam_of(model: Any, weight: float) -> float:
                 f"its default, {DEFAULT_LAM:g}, with C"
             )
     lam = float(model.lam) if model.C is None else 1.0 / (float(model.C) * weight)
-    if not LEAST_LAM <= lam <= 1 / LEAST_LAM:
+    if not MIN_LAM <= lam <= 1 / MIN_LAM:
         given = f"lam={model.lam!r}" if model.C is None else f"C={model.C!r}"
         if model.C is not None and weight != 1:
             given += f" times the sum of the rows' weights, {weight:g},"
         raise ValueError(
-            f"{given} is beyond what numbers of double precision can tell apart: it must be between "
-            f"{LEAST_LAM:g} and {1 / LEAST_LAM:g}"
+            f"{given} is out of the range of double precision: it must be between {MIN_LAM:g} and {1 / MIN_LAM:g}"
         )
     return lam
 
 
 def require_one_kind(labels: Any, name: str) -> None:
-    """Refuse labels of which some are text and others are not: they have no order, and 1 and "1" may mean the same."""
+    """Raise if some labels are text and others are not: they have no order, and 1 and "1" may mean the same."""
     if not isinstance(labels, list | tuple) and str(getattr(labels, "dtype", None)) != "object":
         return
     firsts = {isinstance(label, str): label for label in np.ravel(np.asarray(labels, dtype=object))[::-1]}
@@ -98,13 +99,13 @@ def require_one_kind(labels: Any, name: str) -> None:
         )
 
 
-AS_TEXT = "y.astype(str) makes every value a class"
+FIX_BY_TEXT = "y.astype(str) makes every value a class"
 CHOOSE = "label= names another column, positive=VALUE makes this value +1 and all others -1"
 
 
-def require_classes(labels: Any, advice: str = AS_TEXT) -> None:
-    """Refuse labels that are measurements, in words that say what to do. scikit-learn's checks want the first three."""
-    from sklearn.utils.multiclass import check_classification_targets  # here, as actors do without scikit-learn
+def require_classes(labels: Any, fix: str = FIX_BY_TEXT) -> None:
+    """Raise if labels are measurements. The message starts as scikit-learn's, whose checks ask for it."""
+    from sklearn.utils.multiclass import check_classification_targets  # on use: actors run without scikit-learn
 
     values: Any = np.asarray(labels)
     whole = values.dtype.kind != "f" or (values == np.rint(values)) | ~np.isfinite(values)
@@ -112,13 +113,13 @@ def require_classes(labels: Any, advice: str = AS_TEXT) -> None:
         first = f"{values[~whole][0]:g}"
         raise ValueError(
             f"Unknown label type: the label {first} is a measurement and not a class (classes are whole numbers or "
-            f"text): {advice.replace('VALUE', first)}"
+            f"text): {fix.replace('VALUE', first)}"
         )
     check_classification_targets(labels)
 
 
 def check_memory(ends: int, nodes: int, outputs: int, features: int, rows: int) -> None:
-    """Refuse outputs, one for every two classes, that this machine cannot hold: weights, edges and dual variables."""
+    """Raise if this machine cannot hold the weights, edges and dual variables of all pairs of classes."""
     need = 8 * outputs * (features * (4 * nodes + ends) + 2 * rows)
     have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else need
     if need > have:
@@ -128,11 +129,21 @@ def check_memory(ends: int, nodes: int, outputs: int, features: int, rows: int) 
         )
 
 
-def rule_for(algorithm: Any) -> str:
-    """What stopping="auto" is: a certified model where the algorithm keeps a dual, else what it can be seen to do."""
+def default_stopping(algorithm: Algorithm) -> str:
+    """The rule of stopping="auto"."""
     if algorithm.certifies:
         return "gap"
     return "average" if algorithm.average else "objective"
+
+
+def _check_observers(observers: Any) -> None:
+    if observers is None:
+        return
+    if not isinstance(observers, list | tuple):
+        raise TypeError(f"observers must be a list, such as [NodeRecords()], or None; got {observers!r}")
+    for observer in observers:
+        if isinstance(observer, type):
+            raise TypeError(f"{observer.__name__} is a class: give an instance of it, such as {observer.__name__}()")
 
 
 def _whole(value: Any, name: str, least: int) -> None:

@@ -36,6 +36,7 @@ def as_model(
     model.n_iter_, model.converged_, model.sites_ = ticks, False, [name]
     model.gap_bound_ = model.output_gap_bounds_ = model.certified_nodes_ = None
     model.lam_, model.stopping_, model.stopped_by_ = charter.lam, None, None
+    model.tol_, model.certificate_note_ = None, ""
     model.multi_class_ = model.multi_class
     model.n_features_in_, model.history_ = charter.features, []
     if columns is not None:

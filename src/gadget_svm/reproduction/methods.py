@@ -18,7 +18,8 @@ from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.reproduction.baselines import Baseline, certified_optimum, make_baseline
 from gadget_svm.reproduction.trials import Trial
-from gadget_svm.simulation.engine import LocalRuntime, distances
+from gadget_svm.simulation.distances import distances
+from gadget_svm.simulation.engine import LocalRuntime
 from gadget_svm.simulation.stopping import geometric
 
 Result = dict[str, Any]

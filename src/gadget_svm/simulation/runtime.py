@@ -1,33 +1,36 @@
-"""What the training loop and the stopping rules need of a runtime, wherever its nodes are."""
+"""The protocols `Runtime`, which drives the nodes, and `Evaluator`, which measures models on all rows."""
 
-from typing import Any, Protocol, TypeGuard
+from typing import Any, Protocol
 
+from numpy.typing import NDArray
+
+from gadget_svm.algorithms.base import Run
 from gadget_svm.algorithms.certificate import Certificate
 from gadget_svm.core.objective import Scores
 from gadget_svm.core.types import Flags, Floats
 
 
 class Runtime(Protocol):
-    """Nodes that learn in step: all in this process, or spread over a cluster."""
+    """Nodes that learn in lock step: all in this process, or spread over a cluster."""
 
-    t: int  # iterations done
-
-    @property
-    def messages(self) -> int:
-        """How many messages the nodes have sent."""
-
-    @property
-    def nbytes(self) -> int:
-        """What these take on a wire, as float64."""
+    run: Run
+    t: int
+    """Iterations done."""
+    messages: int
+    """Messages sent by all nodes."""
+    nbytes: int
+    """The size of these messages on a wire, as float64."""
+    omitted_columns: int
+    """Numbers of every vector that are left out here, being zero, and would be sent on a wire."""
 
     def warm_up(self) -> None:
-        """Compile every kernel an iteration needs, so that no clock counts it."""
+        """Compile every kernel an iteration needs, so that no measured time includes it."""
 
     def advance(self, count: int) -> None:
-        """``count`` iterations of all nodes."""
+        """Do ``count`` iterations of all nodes."""
 
     def certify(self) -> Certificate:
-        """One model for all nodes that are here and a bound of its gap."""
+        """One model for all live nodes, and a bound of its gap."""
 
     def models(self) -> Floats:
         """Every node's model, nodes x outputs x features."""
@@ -35,33 +38,36 @@ class Runtime(Protocol):
     def weights(self) -> Floats:
         """Every node's last iterate, nodes x outputs x features."""
 
+    def gather(self, name: str) -> NDArray[Any]:
+        """An array of the blocks with an entry per node, such as "iterates"."""
+
+    def exchanges(self) -> int:
+        """How often every block has sent."""
+
     def sizes(self) -> Floats:
         """n_i of every node."""
 
     def live_row_weights(self) -> Floats:
-        """n_i of the nodes that are here, 0 for those that are away."""
+        """n_i of the live nodes, 0 for those that are away."""
 
     def live_mask(self) -> Flags:
-        """Which nodes are not away."""
+        """Which nodes are live."""
 
-    def close(self) -> None:
-        """Let go of all that was taken: threads, processes."""
+    def lost_mask(self) -> Flags:
+        """Which nodes lost their state, as their process ended."""
 
-
-class Eventful(Runtime, Protocol):
-    """A runtime to which things happen that a record should tell."""
+    def unseen(self, name: str) -> Flags:
+        """Which nodes were lost before this array was ever gathered."""
 
     def events(self) -> list[dict[str, Any]]:
-        """What has happened since this was last asked for."""
+        """What happened since the last call and belongs into a record, such as lost actors."""
+
+    def close(self) -> None:
+        """Release threads and processes."""
 
 
 class Evaluator(Protocol):
-    """The objective and the error of models on all rows, wherever these are."""
+    """Objective and error of models on all rows, wherever these are."""
 
     def __call__(self, models: Floats) -> Scores:
         """Scores of models, m x outputs x features."""
-
-
-def eventful(runtime: Runtime) -> TypeGuard[Eventful]:
-    """Whether the runtime tells events."""
-    return hasattr(runtime, "events")

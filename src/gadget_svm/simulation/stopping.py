@@ -1,77 +1,113 @@
-"""When to stop: the rules by name. Each looks at the runtime at the iterations it asks for, and says yes or no.
+"""Stopping rules, by name or as objects: each looks at the runtime at the iterations it asks for, and decides.
 
-All but one only look on: `GapBelow` lets the nodes certify a model among themselves, and what they send counts.
+All but one only look: `GapBelow` lets the nodes certify a model among themselves, and those messages count.
 """
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from gadget_svm.algorithms.certificate import Certificate
 from gadget_svm.core.lookup import lookup
+from gadget_svm.core.registry import Registry
 from gadget_svm.core.types import Floats
-from gadget_svm.simulation.engine import distances
+from gadget_svm.simulation.distances import distances
 from gadget_svm.simulation.runtime import Runtime
 
-STRIDE = 1.25
-"""Checks of slow rules come in geometric steps: an average moves ever less, so ever longer windows are compared."""
+CHECK_GROWTH = 1.25
+"""The factor between checks of slow rules: an average moves ever less, so ever longer windows are compared."""
 
-FIRST_CHECK = 4
-"""The iteration of the first certificate: large shards are within a per cent of the optimum by then."""
-SAFETY = 1.5
+FIRST_CERTIFICATE_ITERATION = 4
+"""The first certificate: large shards are within a per cent of the optimum by then."""
+PREDICTION_MARGIN = 1.5
 """A predicted number of iterations is raised by this factor: bounds fall ever more slowly, and a certificate takes as
 long as several iterations of a small network."""
-FALL = 3.5
-"""After the first certificate, bounds are taken to fall with this power of the iteration."""
-LONGEST_WAIT, SHORTEST_WAIT = 1.5, 1 / 16
-"""The next certificate comes after at most and at least so many times the iterations so far."""
+ASSUMED_DECAY_POWER = 3.5
+"""After the first certificate, bounds are assumed to fall with this power of the iteration."""
+MAX_WAIT, MIN_WAIT = 1.5, 1 / 16
+"""Until the next certificate, as a multiple of the iterations so far."""
+QUIET_CHECKS = 3
+"""Checks in a row at which the objective must be at rest."""
 
 
-class Stopping(Protocol):
-    """A stopping rule: ``value`` is the last figure it compared with ``tol``."""
+class StoppingRule(Protocol):
+    """What a stopping rule offers; `BaseStoppingRule` has defaults for everything but the two methods.
+
+    Attributes
+    ----------
+    tol : float
+        The tolerance.
+    value : float
+        The figure last compared with ``tol``; infinite before.
+    needs_objective : bool
+        Whether `fires` reads the objective of the average model, which takes a pass over all rows.
+    certifies : bool
+        Whether the rule calls `Runtime.certify`, which lets the nodes exchange messages. It then needs an algorithm
+        that can be certified, and its time counts as training time.
+    certificate : Certificate or None
+        The last certificate.
+    """
 
     tol: float
     value: float
     needs_objective: bool
-    certifies: bool  # whether looking is itself an exchange between the nodes
-    certificate: Certificate | None  # what came of the last one
+    certifies: bool
+    certificate: Certificate | None
 
     def next_check(self, t: int) -> int:
-        """The next iteration after t at which to look."""
+        """The next iteration after ``t`` at which to call `fires`."""
 
     def fires(self, runtime: Runtime, objective: float) -> bool:
-        """Whether to stop here."""
+        """Whether to stop here. ``objective`` is 0 unless ``needs_objective``."""
 
 
-def geometric(t: int, stride: float = STRIDE) -> int:
-    """The next mark after t of 1, 2, 3, ... that grows by ``stride`` once that is more than one."""
-    mark = 1
-    while mark <= t:
-        mark = max(mark + 1, int(mark * stride))
-    return mark
+class BaseStoppingRule:
+    """Defaults of a stopping rule: it needs nothing, looks at every iteration and never certifies.
 
+    Give an instance to ``GadgetSVC(stopping=...)``, which copies it for every fit.
 
-class Plain:
-    """A rule that needs nothing and only looks on."""
+    Examples
+    --------
+    >>> from gadget_svm import BaseStoppingRule, GadgetSVC
+    >>> class After(BaseStoppingRule):
+    ...     def __init__(self, messages):
+    ...         self.messages = messages
+    ...     def fires(self, runtime, objective):
+    ...         return runtime.messages >= self.messages
+    >>> X, y = [[0.0, 1.0], [1.0, 0.0], [2.0, 0.0], [0.0, 2.0]], [0, 1, 1, 0]
+    >>> model = GadgetSVC(2, lam=0.1, stopping=After(messages=20), random_state=0).fit(X, y)
+    >>> model.converged_, model.n_iter_
+    (True, 10)
+    """
 
+    tol: float = 0.0
+    value: float = np.inf
     needs_objective: bool = False
     certifies: bool = False
     certificate: Certificate | None = None
 
-
-@dataclass
-class WeightsStill(Plain):
-    """The paper's rule: "local weight vectors ... do not change more than" epsilon from one iteration to the next."""
-
-    tol: float = 1e-3
-    value: float = np.inf
-    before: Floats | None = None
-
     def next_check(self, t: int) -> int:
         """Every iteration."""
         return t + 1
+
+
+def geometric(t: int, growth: float = CHECK_GROWTH) -> int:
+    """The next mark after t of 1, 2, 3, ... that grows by the factor ``growth`` once that is more than one."""
+    mark = 1
+    while mark <= t:
+        mark = max(mark + 1, int(mark * growth))
+    return mark
+
+
+@dataclass
+class WeightsStill(BaseStoppingRule):
+    """The paper's rule: "local weight vectors ... do not change more than" epsilon from one iteration to the next."""
+
+    tol: float = 1e-3
+    before: Floats | None = None
 
     def fires(self, runtime: Runtime, objective: float) -> bool:  # noqa: ARG002
         """Whether no node's vector moved by more than tol."""
@@ -83,20 +119,19 @@ class WeightsStill(Plain):
 
 
 @dataclass
-class AverageStill(Plain):
-    """Watches the averaged iterates: how far they moved since the last check, relative to their length.
+class AverageStill(BaseStoppingRule):
+    """The averaged iterates rest: how far they moved since the last check, relative to their length.
 
     The iterations between checks grow by a fixed factor, so an average cannot look still only because it is old.
     """
 
     tol: float = 0.05
-    value: float = np.inf
     before: Floats | None = None
-    least: int = 100
+    first_check: int = 100
 
     def next_check(self, t: int) -> int:
         """In geometric steps."""
-        return max(geometric(t), self.least)
+        return max(geometric(t), self.first_check)
 
     def fires(self, runtime: Runtime, objective: float) -> bool:  # noqa: ARG002
         """Whether every node's average moved by at most tol of its length."""
@@ -109,45 +144,42 @@ class AverageStill(Plain):
 
 
 @dataclass
-class ObjectiveStill(Plain):
-    """Watches the objective of the average model: relative change between geometric checks, three times in a row."""
+class ObjectiveStill(BaseStoppingRule):
+    """The objective of the average model rests: its relative change between geometric checks, three times in a row."""
 
     tol: float = 0.01
-    value: float = np.inf
     before: float | None = None
-    quiet: int = 0
-    least: int = 100
+    quiet_checks: int = 0
+    first_check: int = 100
     needs_objective: bool = True
 
     def next_check(self, t: int) -> int:
         """In geometric steps."""
-        return max(geometric(t), self.least)
+        return max(geometric(t), self.first_check)
 
     def fires(self, runtime: Runtime, objective: float) -> bool:  # noqa: ARG002
-        """Whether the objective has come to rest."""
+        """Whether the objective was at rest at the last checks."""
         if self.before is not None:
             self.value = abs(objective - self.before) / max(abs(objective), 1e-300)
         self.before = objective
-        self.quiet = self.quiet + 1 if self.value <= self.tol else 0
-        return self.quiet >= 3
+        self.quiet_checks = self.quiet_checks + 1 if self.value <= self.tol else 0
+        return self.quiet_checks >= QUIET_CHECKS
 
 
 @dataclass
-class GapBelow(Plain):
-    """Stops when a model is certified to be at most tol above the optimum, relative to it, without a server.
+class GapBelow(BaseStoppingRule):
+    """A model is certified to be at most tol above the optimum, relative to it, without a server.
 
     A certificate costs about as much computation as an iteration, two vectors a node, and a few times the network's
-    depth in exchanges. So the next one is made where the last two predict that the bound is at most tol, if bounds go
-    on falling by the same factor in every iteration. One that is refused because a node has only just left is tried
-    again in the next iteration.
+    depth in exchanges. So the next one is made where the last two predict that the bound is at most tol, if bounds
+    keep falling by the same factor in every iteration. One that fails because a node has only just left is tried again
+    in the next iteration.
     """
 
     tol: float = 0.01
-    value: float = np.inf
-    certificate: Certificate | None = None
     certifies: bool = True
-    checked: int = 0  # the iteration of the last certificate
-    due: int = FIRST_CHECK
+    last_check: int = 0
+    due: int = FIRST_CERTIFICATE_ITERATION
 
     def next_check(self, t: int) -> int:
         """Where the bound is predicted to be at most tol."""
@@ -160,32 +192,48 @@ class GapBelow(Plain):
             self.value, self.due = np.inf, runtime.t + 1
             return False
         self.due = runtime.t + self._wait(runtime.t, self.certificate.relative)
-        self.checked, self.value = runtime.t, self.certificate.relative
+        self.last_check, self.value = runtime.t, self.certificate.relative
         return self.value <= self.tol
 
     def _wait(self, t: int, bound: float) -> int:
-        """Iterations until the next certificate, from the bound before, ``value``, and that of now."""
+        """Iterations until the next certificate, from the bound before, ``value``, and the present one."""
         if not np.isfinite(bound) or bound <= self.tol:
-            return max(1, int(LONGEST_WAIT * t))
-        if self.tol < bound < self.value < np.inf and t > self.checked:
-            rate = np.log(self.value / bound) / (t - self.checked)
-            wait = SAFETY * np.log(bound / self.tol) / rate
+            return max(1, int(MAX_WAIT * t))
+        if self.tol < bound < self.value < np.inf and t > self.last_check:
+            rate = np.log(self.value / bound) / (t - self.last_check)
+            wait = PREDICTION_MARGIN * np.log(bound / self.tol) / rate
         else:
-            wait = t * ((bound / self.tol) ** (1 / FALL) - 1)
-        return int(np.ceil(np.clip(wait, max(1, SHORTEST_WAIT * t), LONGEST_WAIT * max(1, t))))
+            wait = t * ((bound / self.tol) ** (1 / ASSUMED_DECAY_POWER) - 1)
+        return int(np.ceil(np.clip(wait, max(1, MIN_WAIT * t), MAX_WAIT * max(1, t))))
 
 
-RULES: dict[str, Callable[..., Stopping]] = {
-    "weights": WeightsStill,
-    "average": AverageStill,
-    "objective": ObjectiveStill,
-    "gap": GapBelow,
-}
+RULES: Registry[Callable[..., StoppingRule]] = Registry(
+    "gadget_svm.stopping",
+    {"weights": WeightsStill, "average": AverageStill, "objective": ObjectiveStill, "gap": GapBelow},
+)
+"""The rules by name; packages add theirs by entry points of the group "gadget_svm.stopping"."""
 
 
-def stopping_rule(name: str | None, tol: float | None) -> Stopping | None:
-    """The rule called ``name``, at its own tolerance unless told; None never fires."""
-    if name is None:
+def stopping_rule(rule: Any, tol: float | None) -> StoppingRule | None:
+    """A rule ready for one training.
+
+    Parameters
+    ----------
+    rule : str, StoppingRule or None
+        A name, or an object, of which a copy is used; None: no rule, only limits end the training.
+    tol : float or None
+        The tolerance of a rule by name; None: the rule's own.
+    """
+    if rule is None:
         return None
-    rule = lookup("stopping rule", name, RULES)
-    return rule() if tol is None else rule(tol=tol)
+    if isinstance(rule, str):
+        make = lookup("stopping rule", rule, RULES)
+        return make() if tol is None else make(tol=tol)
+    if isinstance(rule, type):
+        raise TypeError(f"{rule.__name__} is a class: give an instance of it, such as stopping={rule.__name__}()")
+    if tol is not None:
+        raise ValueError(
+            f"tol={tol!r} is for rules by name: set the tolerance on the stopping object, and leave out tol"
+        )
+    own: StoppingRule = deepcopy(rule)
+    return own

@@ -1,9 +1,9 @@
-"""The training loop around a runtime: when to look, when to record, when to stop. Observes; never touches a weight."""
+"""The training loop around a runtime: when to check, when to record, when to stop. It never touches a weight."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,146 +11,147 @@ from numpy.typing import NDArray
 from gadget_svm.algorithms.certificate import Certificate
 from gadget_svm.core.types import Floats
 from gadget_svm.kernels.vectors import weighted_sum
-from gadget_svm.simulation.engine import distances
-from gadget_svm.simulation.runtime import Evaluator, Runtime, eventful
-from gadget_svm.simulation.stopping import Stopping, geometric
-
-Record = dict[str, Any]
-"""iteration, seconds, objective, error, disagreement, messages, bytes (and what observers add).
-
-``objective`` and ``error`` are those of the average model on all rows: one pass over them. ``worst_objective`` is that
-of the worst node. It takes a pass for every node, so only the last record has it, and the others where the caller says
-how often to record. With more than SAMPLED_NODES nodes it is ``worst_sampled_objective``, of an even sample of so many.
-Under the rule "gap" also bound: the relative gap that was certified last. Where a cluster lost actors, or has
-them back, also events: what happened since the record before.
-"""
-
-Observe = Callable[[Record, Floats], None]
-"""Sees each record and the network's average model; may add to the record."""
-
-
-def no_observer(record: Record, mean: Floats) -> None:
-    """Nobody looks."""
-
+from gadget_svm.simulation.distances import disagreement
+from gadget_svm.simulation.observers import Layout, Observer, Record, View
+from gadget_svm.simulation.runtime import Runtime
+from gadget_svm.simulation.stopping import StoppingRule, geometric
 
 POLL_INTERVAL_S = 0.05
-"""Seconds between looks at the clock and at requests to stop: results never depend on it, only manners do."""
+"""Between looks at the clock and at requests to stop. Results never depend on it."""
 SAMPLED_NODES = 200
-"""Of more nodes than this an even sample of so many is evaluated: it costs nodes times rows."""
-FIRST_RECORD, RECORD_STRIDE = 4, 2.0
-"""Where records are thinned: the iteration of the first one, and the factor to the next."""
-
-MOST_NAMED = 5
-"""Nodes without a certificate that a remark names."""
+"""Of more nodes than this an even sample is evaluated: the evaluation costs nodes times rows."""
+FIRST_RECORD_ITERATION, RECORD_GROWTH = 4, 2.0
+"""Where records are thinned: the first one, and the factor to the next."""
+MAX_NAMED_NODES = 5
+"""Nodes that a note on a certificate names."""
 
 
 @dataclass
 class Outcome:
-    """How a training ended: ``reason`` is converged, max_iter, max_seconds or interrupted."""
+    """How a training ended.
+
+    Attributes
+    ----------
+    reason : str
+        "converged", "max_iter", "max_seconds" or "interrupted".
+    n_iter : int
+    seconds : float
+    movement : float
+        The figure the stopping rule last compared with its tolerance.
+    history : list of dict
+        The records.
+    certificate : Certificate or None
+        Of the model that every live node answers with, if the rule gave one.
+    certificate_note : str
+        Why there is no certificate, or whose rows it counts if not all.
+    """
 
     reason: str
     n_iter: int
     seconds: float
-    movement: float  # the figure the stopping rule last compared with its tolerance
+    movement: float
     history: list[Record] = field(default_factory=list)
-    certificate: Certificate | None = None  # of the model every node that is here answers with, if the rule gave one
-    remark: str = ""  # why there was no certificate, or whose rows it counts if not all
+    certificate: Certificate | None = None
+    certificate_note: str = ""
 
     @property
     def converged(self) -> bool:
-        """Whether the stopping rule fired, and not a limit."""
+        """Whether the stopping rule fired."""
         return self.reason == "converged"
 
 
-@dataclass
-class Limits:
-    """What ends a training whatever the rule says."""
+@dataclass(frozen=True)
+class Schedule:
+    """When a training stops whatever its rule decides, and when it records.
+
+    Parameters
+    ----------
+    max_iter : int
+    max_seconds : float or None, default None
+    record_every : int or None, default None
+        Iterations between records; 0: only the last. None thins them geometrically, and only the last one has
+        ``worst_objective``.
+    first_iteration : int, default 0
+        The iteration to count from. A resumed run counts from its beginning.
+    """
 
     max_iter: int
     max_seconds: float | None = None
-    should_stop: Callable[[], bool] = lambda: False
+    record_every: int | None = None
+    first_iteration: int = 0
+
+    def next_record(self, done: int) -> int:
+        """The next iteration after ``done`` with a record."""
+        if self.record_every is None:
+            return max(FIRST_RECORD_ITERATION, geometric(done, RECORD_GROWTH))
+        return (done // self.record_every + 1) * self.record_every if self.record_every > 0 else 2**62
 
 
 def train(
     runtime: Runtime,
-    objective: Evaluator,
-    rule: Stopping | None,
-    limits: Limits,
-    record_every: int | None = None,
-    observe: Observe = no_observer,
-    begin: int | None = None,
+    rule: StoppingRule | None,
+    schedule: Schedule,
+    layout: Layout,
+    observers: Sequence[Observer] = (),
 ) -> Outcome:
-    """Iterate until the rule fires or a limit is reached. An interruption keeps the models so far.
+    """Iterate until the rule fires or a limit is reached.
 
-    ``record_every``: every so many iterations; None thins them geometrically and leaves ``worst_objective`` to the
-    last; 0 keeps only the last.
-    ``observe`` sees each record, and the network's average model, and may add to the record. ``begin`` is the iteration
-    to count from, where it is not the one the runtime is at: a run that is resumed counts from its beginning.
+    Parameters
+    ----------
+    runtime : Runtime
+        Drives the nodes.
+    rule : StoppingRule or None
+    schedule : Schedule
+        The limits, and when to record.
+    layout : Layout
+        The evaluator, and how models are presented to observers.
+    observers : sequence of Observer, default ()
+        They see each record, may add to it, and may ask to stop. An interruption keeps the models so far.
     """
     runtime.warm_up()
-    begin, spent, history, reason = runtime.t if begin is None else begin, 0.0, list[Record](), ""
-    pace = POLL_INTERVAL_S  # seconds an iteration takes, as far as is known
-    if runtime.t - begin >= limits.max_iter:  # a run that is resumed and had come as far
+    begin, spent, history, reason = schedule.first_iteration, 0.0, list[Record](), ""
+    record = partial(_record, runtime, layout, observers, rule)
+    iteration_s = POLL_INTERVAL_S  # an estimate
+    if runtime.t - begin >= schedule.max_iter:  # a resumed run that was complete
         reason = "max_iter"
-        history.append(_record(runtime, objective, spent, observe, rule, reason))
+        history.append(record(spent, reason))
     while not reason:
         done = runtime.t - begin
-        marks = [limits.max_iter, _next_record(done, record_every)]
+        marks = [schedule.max_iter, schedule.next_record(done)]
         marks += [] if rule is None else [rule.next_check(done)]
         goal = min(mark for mark in marks if mark > done)
-        while runtime.t - begin < goal and not (reason := _cut_short(limits, spent)):
-            advance_fused = min(goal - (runtime.t - begin), max(1, int(POLL_INTERVAL_S / pace)))
+        while runtime.t - begin < goal and not (reason := _cut_short(schedule, observers, spent)):
+            count = min(goal - (runtime.t - begin), max(1, int(POLL_INTERVAL_S / iteration_s)))
             started = time.perf_counter()
-            runtime.advance(advance_fused)
+            runtime.advance(count)
             took = time.perf_counter() - started
-            spent, pace = spent + took, max(took / advance_fused, 1e-7)
+            spent, iteration_s = spent + took, max(took / count, 1e-7)
         done = runtime.t - begin
-        ending = bool(reason) or done >= limits.max_iter
+        ending = bool(reason) or done >= schedule.max_iter
         if rule is not None and not reason and (done >= rule.next_check(done - 1) or (ending and rule.certifies)):
-            value, started = _mean_objective(runtime, objective) if rule.needs_objective else 0.0, time.perf_counter()
+            value, started = _mean_objective(runtime, layout) if rule.needs_objective else 0.0, time.perf_counter()
             reason = "converged" if rule.fires(runtime, value) else reason
-            spent += time.perf_counter() - started if rule.certifies else 0.0  # the nodes' own work, no observer's
-        if not reason and done >= limits.max_iter:
+            spent += time.perf_counter() - started if rule.certifies else 0.0  # only work of the nodes counts
+        if not reason and done >= schedule.max_iter:
             reason = "max_iter"
         new = not history or history[-1]["iteration"] < runtime.t  # an interruption may follow a record at once
-        if new and (reason or ending or done == _next_record(done - 1, record_every)):
-            every_node = bool(reason) or record_every is not None
-            history.append(_record(runtime, objective, spent, observe, rule, reason, every_node))
-        elif reason and eventful(runtime) and (events := runtime.events()):
-            history[-1].setdefault("events", []).extend(events)
+        if new and (reason or ending or done == schedule.next_record(done - 1)):
+            history.append(record(spent, reason, bool(reason) or schedule.record_every is not None))
+        elif reason:
+            add_events(history[-1], runtime)
     outcome = Outcome(reason, runtime.t - begin, spent, np.inf if rule is None else rule.value, history)
-    last = None if rule is None else rule.certificate
-    if last is not None:
-        outcome.certificate, outcome.remark = last if outcome.converged else None, last.failure
+    if rule is not None and (last := rule.certificate) is not None:
+        outcome.certificate, outcome.certificate_note = last if outcome.converged else None, last.failure
         if outcome.converged and last.n_nodes < len(runtime.live_mask()):
-            outcome.remark = _left_out(last.nodes, len(runtime.live_mask()))
+            outcome.certificate_note = _coverage(last.nodes, len(runtime.live_mask()))
     return outcome
 
 
 def certified(models: Floats, certificate: Certificate) -> Floats:
-    """The models with the certified one in the place of those of the nodes that took part."""
+    """The models, with the certified one for the nodes that took part."""
     models = models.copy()
     models[certificate.nodes] = certificate.model
     return models
-
-
-def _left_out(nodes: NDArray[np.int64], count: int) -> str:
-    """Which of ``count`` nodes a certificate of ``nodes`` does not cover."""
-    without = np.setdiff1d(np.arange(count), nodes)
-    named = ", ".join(f"node {node}" for node in without[:MOST_NAMED]) + (", ..." if len(without) > MOST_NAMED else "")
-    return f"counting the rows of {len(nodes):,} of {count:,} nodes, not of {named}"
-
-
-def _next_record(done: int, record_every: int | None) -> int:
-    if record_every is None:
-        return max(FIRST_RECORD, geometric(done, RECORD_STRIDE))
-    return (done // record_every + 1) * record_every if record_every > 0 else 2**62
-
-
-def _cut_short(limits: Limits, spent: float) -> str:
-    if limits.should_stop():
-        return "interrupted"
-    return "max_seconds" if limits.max_seconds is not None and spent >= limits.max_seconds else ""
 
 
 def network_mean(models: Floats, sizes: Floats) -> Floats:
@@ -159,26 +160,46 @@ def network_mean(models: Floats, sizes: Floats) -> Floats:
     return mean.reshape(models.shape[1:])
 
 
-def _mean_objective(runtime: Runtime, objective: Evaluator) -> float:
-    return float(objective(network_mean(runtime.models(), runtime.live_row_weights())[None]).objective[0])
+def add_events(record: Record, runtime: Runtime) -> None:
+    """Add what happened to the runtime since its last record."""
+    if events := runtime.events():
+        record.setdefault("events", []).extend(events)
+
+
+def _coverage(nodes: NDArray[np.int64], count: int) -> str:
+    """Which of ``count`` nodes a certificate of ``nodes`` does not cover."""
+    without = np.setdiff1d(np.arange(count), nodes)
+    more = ", ..." if len(without) > MAX_NAMED_NODES else ""
+    named = ", ".join(f"node {node}" for node in without[:MAX_NAMED_NODES]) + more
+    return f"counting the rows of {len(nodes):,} of {count:,} nodes, not of {named}"
+
+
+def _cut_short(schedule: Schedule, observers: Sequence[Observer], spent: float) -> str:
+    if any(observer.should_stop() for observer in observers):
+        return "interrupted"
+    return "max_seconds" if schedule.max_seconds is not None and spent >= schedule.max_seconds else ""
+
+
+def _mean_objective(runtime: Runtime, layout: Layout) -> float:
+    return float(layout.evaluate(network_mean(runtime.models(), runtime.live_row_weights())[None]).objective[0])
 
 
 def _record(
-    runtime: Runtime, objective: Evaluator, spent: float, observe: Observe, rule: Stopping | None, reason: str,
-    every_node: bool = True,
+    runtime: Runtime, layout: Layout, observers: Sequence[Observer], rule: StoppingRule | None, spent: float,
+    reason: str, every_node: bool = True,
 ) -> Record:  # fmt: skip
-    models, voices = runtime.models(), runtime.live_row_weights()  # in this order: who is lost in between has no voice
+    all_models, weights = runtime.models(), runtime.live_row_weights()  # in this order: nodes may be lost in between
     certificate = rule.certificate if rule is not None and reason == "converged" else None
     if certificate is not None:
-        models = certified(models, certificate)
-    mean = network_mean(models, voices)
-    models = models if voices.all() else models[voices > 0]
-    ours = objective(mean[None])
+        all_models = certified(all_models, certificate)
+    mean = network_mean(all_models, weights)
+    models = all_models if weights.all() else all_models[weights > 0]
+    of_mean = layout.evaluate(mean[None])
     record: Record = {
         "iteration": runtime.t,
         "seconds": spent,
-        "objective": float(ours.objective[0]),
-        "error": float(ours.error[0]),
+        "objective": float(of_mean.objective[0]),
+        "error": float(of_mean.error[0]),
         "disagreement": disagreement(models, mean),
         "messages": runtime.messages,
         "bytes": runtime.nbytes,
@@ -186,19 +207,13 @@ def _record(
     if certificate is not None:  # every node has the same model
         record["worst_objective"] = record["objective"]
     elif every_node:
-        some = models[:: max(1, -(-len(models) // SAMPLED_NODES))]
-        name = "worst_objective" if len(some) == len(models) else "worst_sampled_objective"
-        record[name] = float(objective(some).objective.max())
+        sample = models[:: max(1, -(-len(models) // SAMPLED_NODES))]
+        name = "worst_objective" if len(sample) == len(models) else "worst_sampled_objective"
+        record[name] = float(layout.evaluate(sample).objective.max())
     if rule is not None and rule.certifies:
         record["bound"] = rule.value
-    if eventful(runtime) and (events := runtime.events()):
-        record["events"] = events
-    observe(record, mean)
+    add_events(record, runtime)
+    view = View(runtime.live_mask(), all_models, mean, layout)
+    for observer in observers:
+        observer.on_record(record, view)
     return record
-
-
-def disagreement(models: Floats, mean: Floats) -> float:
-    """How far the node farthest from the average is from it, as a part of the average's length."""
-    farthest = float(distances(models, mean).max())
-    length = float(np.sqrt(np.einsum("kd,kd->", mean, mean)))  # no BLAS: its threads would wait in a busy loop
-    return farthest / length if length > 0 else 0.0

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gadget_svm.core.types import Floats
 from gadget_svm.reproduction.baselines.base import Evaluator, Fit, Point, checked
 
 if TYPE_CHECKING:
@@ -46,21 +45,22 @@ class Pegasos:
         """Train on all of X; without ``epsilon`` a run is complete when its iterations are done."""
         from gadget_svm.algorithms import Gadget
         from gadget_svm.estimator.fitting import Plan, fit_network
+        from gadget_svm.simulation.observers import Observer, View
         from gadget_svm.simulation.stopping import stopping_rule
-        from gadget_svm.simulation.trainer import Limits
+        from gadget_svm.simulation.trainer import Schedule
 
         trace: list[Point] = []
 
-        def observe(record: dict[str, Any], mean: Floats) -> None:
-            if judge is not None:
-                trace.append(Point(record["seconds"], record["iteration"], *judge(mean[0])))
+        class Trace(Observer):
+            def on_record(self, record: dict[str, Any], view: View) -> None:
+                if judge is not None:
+                    trace.append(Point(record["seconds"], record["iteration"], *judge(view.average[0])))
 
         algorithm = Gadget(batch_size=self.batch_size, project=self.project, average=self.average)
         rule = None if self.epsilon is None else stopping_rule("weights", self.epsilon)
-        limits = Limits(self.iterations, max_seconds)
-        every = 0 if judge is None else None
+        schedule = Schedule(self.iterations, max_seconds, 0 if judge is None else None)
         fitted = fit_network(
-            _problem(X, y, lam), Plan(algorithm, _alone(), lam, seed, rule, limits, every, n_jobs=1, observe=observe)
+            _problem(X, y, lam), Plan(algorithm, _alone(), lam, seed, rule, schedule, [Trace()], n_jobs=1)
         )
         outcome = fitted.outcome
         epsilon = outcome.movement if np.isfinite(outcome.movement) else np.nan
