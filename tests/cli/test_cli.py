@@ -10,22 +10,6 @@ import pytest
 from support.cli_kit import SRC, gadget, write_rows
 
 
-def test_ctrl_c_while_loading():
-    code = (
-        "import signal, sys\n"
-        "class Impatient:\n"
-        "    def find_spec(self, name, *_):\n"
-        "        if name == 'gadget_svm.cli.app': signal.raise_signal(signal.SIGINT)\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "sys.meta_path.insert(0, Impatient())\n"
-        "from gadget_svm.cli import main\n"
-        "main()\n"
-    )
-    env = {**os.environ, "PYTHONPATH": str(SRC)}
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=60)
-    assert (result.returncode, result.stderr) == (130, "aborted\n")
-
-
 def test_help_imports_nothing_heavy():
     code = (
         "import sys\n"
