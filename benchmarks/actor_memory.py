@@ -69,7 +69,7 @@ def main(quick: bool = False) -> None:
                 table.add(run, rows, csr, what, found - before, ratio(found - before, csr))
     notes = [
         f"{ACTORS} actors, each with a shard of its own, {FEATURES:,} features, {PER_ROW} a row; PDMM, {TICKS} ticks; "
-        f"the larger of them, looked at every {EVERY} ticks. An actor with {TINY} rows has {tiny[1]:.0f} MiB, most of "
+        f"the larger of them, sampled every {EVERY} ticks. An actor with {TINY} rows has {tiny[1]:.0f} MiB, most of "
         "it Python, Ray and compiled code.",
     ]
     publish_tables("actor_memory", "Memory of actors that read svmlight text", notes, [table], quick=quick)

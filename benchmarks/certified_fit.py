@@ -1,6 +1,5 @@
 """A whole default fit to a certified 1 %: CPU time beside LinearSVC's, with and without the history."""
 
-import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +9,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 
-from benchmarks.common import Table, generated, named, publish_tables, ratio, say
+from benchmarks.common import Table, generated, named, publish_tables, ratio, say, seconds_of
 from gadget_svm import GadgetSVC
 
 PAPER = ("adult", "reuters", "ccat", "usps", "mnist")
@@ -69,18 +68,12 @@ def _measure(name: str, X: Any, y: Any, lam: float, intercept: bool, seed: int, 
     bare.fit(X, y)  # which loads kernels
     work: list[Callable[[], Any]] = [lambda: central.fit(X, y), lambda: model.fit(X, y), lambda: bare.fit(X, y)]
     theirs, ours, without = (
-        min(took) for took in zip(*([_cpu(job) for job in work] for _ in range(runs)), strict=True)
+        min(took) for took in zip(*([seconds_of(job)[1] for job in work] for _ in range(runs)), strict=True)
     )
     bound = None if model.gap_bound_ is None else 100 * model.gap_bound_
     extra = 100 * (ours / without - 1)
     answer = [name, "yes" if intercept else "no", seed, model.n_iter_, bound, theirs, ours, without, extra]
     return [*answer, GOALS.get(name), ratio(ours, theirs)]
-
-
-def _cpu(work: Callable[[], Any]) -> float:
-    started = time.process_time()
-    work()
-    return time.process_time() - started
 
 
 if __name__ == "__main__":

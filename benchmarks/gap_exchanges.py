@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from benchmarks.common import ABSENT, Table, publish_tables, ratio, say
+from benchmarks.common import NOT_REACHED, Table, publish_tables, ratio, say, style
 from benchmarks.gaps import NODES, Curve, Task, absent, percent, tasks, watched
 from gadget_svm.algorithms import ALGORITHMS, Gadget, Pdmm
 
 TARGETS = (1e-1, 1e-2, 1e-3)
 PEER = "mom-dsvm"
 METHODS: dict[str, tuple[Any, int]] = {
-    "gadget, averaged iterate": (Gadget, 30_000),
+    "gadget (persistent mass)": (Gadget, 30_000),
     "asgd": (ALGORITHMS.get("asgd"), 2_000),
     "pdmm, one neighbour": (Pdmm, 2_000),
     "pdmm, all neighbours": (lambda: Pdmm(neighbours="all"), 2_000),
@@ -24,17 +24,14 @@ COLUMNS = [
 
 def main(quick: bool = False) -> None:
     """Every data set on this machine, every method, each until 0.1 % or its cap."""
-    table, missing, curves = Table(COLUMNS), [], {}
-    for task in tasks(quick):
-        if isinstance(task, str):
-            missing.append(task)
-            continue
+    table, missing, curves = Table(COLUMNS), list[str](), {}
+    for task in tasks(quick, missing):
         curves[task.name] = _curves(task, quick)
         _tabulate(task, table, curves[task.name])
     gone = [name for name, (make, _) in METHODS.items() if make is None]
     notes = [
         f"The worst of {NODES} nodes on a random 4-regular graph, the paper's lambda, no bias, default settings. A "
-        "tick is an iteration with its exchanges; bytes are those of float64 vectors with their envelopes. Runs are "
+        "tick is an iteration with its exchanges; bytes are those of float64 vectors with their headers. Runs are "
         f"given up after {', '.join(f'{ticks:,} ticks ({name})' for name, (_, ticks) in METHODS.items())}, or "
         f"{SECONDS[quick]} seconds.",
         *([f"Not in this version: {', '.join(gone)}."] if gone else []),
@@ -64,7 +61,7 @@ def _tabulate(task: Task, table: Table, curves: dict[str, Curve]) -> None:
         for name, curve in curves.items():
             place = reached[name]
             if place is None:
-                words = f"{ABSENT} in {curve.ticks[-1]:,} (best {percent(min(curve.gaps))})"
+                words = f"{NOT_REACHED} in {curve.ticks[-1]:,} (best {percent(min(curve.gaps))})"
                 table.add(task.name, name, percent(target), words, None, None, None, None)
                 continue
             sent, nbytes = curve.messages[place], curve.nbytes[place]
@@ -79,10 +76,8 @@ def _draw(figure: Any, curves: dict[str, dict[str, Curve]]) -> None:
             axis.plot(curve.messages, [max(gap, 1e-5) for gap in curve.gaps], label=method)
         for target in TARGETS:
             axis.axhline(target, color="grey", linewidth=0.5)
-        axis.set(xscale="log", yscale="log", title=name, xlabel="messages a node", ylabel="gap of the worst node")
+        style(axis, xscale="log", yscale="log", title=name, xlabel="messages a node", ylabel="gap of the worst node")
         axis.set_ylim(top=100)
-        axis.grid(alpha=0.3)
-    axes[0].legend(fontsize=7)
 
 
 if __name__ == "__main__":

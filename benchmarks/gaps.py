@@ -1,6 +1,6 @@
-"""How far models are from the optimum: the problems, their certified optima, and runs watched from outside.
+"""Gaps of models to the optimum: the problems, their certified optima, and runs that are evaluated on the way.
 
-The gap of a model is F(w)/F* - 1 with F* a lower bound proven by a dual feasible point, so it is never flattered.
+The gap of a model is F(w)/F* - 1 with F* a lower bound proven by a dual feasible point, so it is never too small.
 """
 
 import hashlib
@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks.common import generated, quickest, say
+from benchmarks.common import generated, problem_of, quickest, runtime_of, say, seconds_of
 from gadget_svm import build_network, load_dataset
 from gadget_svm.algorithms import resolve
-from gadget_svm.data.partition import deal_evenly
-from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.estimator.problem import Problem
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.reproduction.baselines import certified_optimum
@@ -43,14 +41,12 @@ class Task:
 
     @cached_property
     def problem(self) -> Problem:
-        """As the nodes see it."""
-        label = (self.y > 0).astype(np.int32)
-        shares = deal_evenly(self.X, label, NODES, 0)
-        return Problem(self.X, label, np.ones(len(label)), None, shares, list(range(NODES)), 1)
+        """The problem of ten nodes."""
+        return problem_of(self.X, self.y, NODES)
 
     @cached_property
     def narrow(self) -> tuple[Problem, np.ndarray]:
-        """Without the features that no row has, for algorithms to which they make no difference: as `fit` does it."""
+        """The problem without the features that no row has, for algorithms that do not need them: as in `fit`."""
         return self.problem.occurring()
 
     @cached_property
@@ -78,14 +74,14 @@ class Task:
         network = chosen.with_transition_of(network)
         run = chosen.bind(network, self.lam, self.lam**-0.5, False, self.problem.shares.sizes)
         problem = self.narrow[0] if chosen.omits_unused_columns else self.problem
-        runtime = LocalRuntime(run, make_blocks(problem, network, 0, 1, ThreadTeam.of(None)))
+        runtime = runtime_of(problem, network, run)
         runtime.omitted_columns = self.X.shape[1] - problem.X.shape[1]
         runtime.warm_up()
         return runtime
 
 
-def tasks(quick: bool) -> Iterator[Task | str]:
-    """The paper's data sets, or the name of one that is not on this machine; small generated ones for a quick look."""
+def tasks(quick: bool, missing: list[str]) -> Iterator[Task]:
+    """Yield the paper's data sets; names of those not on this machine go to ``missing``. Quick ones are generated."""
     if quick:
         yield Task("generated, narrow", *generated(5_000, 123, 14), 1e-4)
         yield Task("generated, wide", *generated(3_000, 8_000, 40), 1e-4)
@@ -94,13 +90,13 @@ def tasks(quick: bool) -> Iterator[Task | str]:
         try:
             d = load_dataset(name, download=False)
         except FileNotFoundError:
-            yield name
+            missing.append(name)
         else:
             yield Task(name, d.X, d.y, float(d.lam))
 
 
 def certified(X: sp.csr_matrix, y: np.ndarray, lam: float, name: str) -> float:
-    """A lower bound of F* that is tight to `CERTIFIED`; kept on disk by what the rows say."""
+    """Return a lower bound of F* that is tight to `CERTIFIED`; it is cached on disk by a digest of the rows."""
     key = hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in (X.data, X.indices, X.indptr, y)))
     file = CACHE / f"{key.hexdigest()[:16]}-{lam:g}.npz"
     if file.exists():
@@ -118,7 +114,7 @@ def certified(X: sp.csr_matrix, y: np.ndarray, lam: float, name: str) -> float:
 
 @dataclass
 class Curve:
-    """The worst node's gap, and what had been sent by then, per node."""
+    """The worst node's gap over the ticks, and what each node has sent by then."""
 
     ticks: list[int] = field(default_factory=list)
     gaps: list[float] = field(default_factory=list)
@@ -126,12 +122,12 @@ class Curve:
     nbytes: list[float] = field(default_factory=list)
 
     def first(self, target: float) -> int | None:
-        """The place at which the gap is at most ``target`` for the first time."""
+        """Return the first place at which the gap is at most ``target``."""
         return next((i for i, gap in enumerate(self.gaps) if gap <= target), None)
 
 
 def watched(task: Task, algorithm: Any, until: float, most_ticks: int, most_seconds: float) -> Curve:
-    """A run looked at after every tick at first, then after every 4 % more, until the worst node's gap is small."""
+    """Evaluate a run after every tick at first, then after every 4 % more, until the worst node's gap is small."""
     runtime, curve, started = task.runtime(algorithm), Curve(), time.perf_counter()
     while runtime.t < most_ticks and time.perf_counter() - started < most_seconds:
         runtime.advance(min(max(1, runtime.t // 25), most_ticks - runtime.t))
@@ -146,13 +142,11 @@ def watched(task: Task, algorithm: Any, until: float, most_ticks: int, most_seco
 
 
 def timed(task: Task, algorithm: Any, ticks: int, repeats: int = 3) -> tuple[float, float]:
-    """Wall and CPU seconds of so many ticks of all nodes, nobody looking; the quickest of some runs."""
+    """Return wall and CPU seconds of so many ticks of all nodes, without evaluation; the quickest of some runs."""
 
     def run() -> tuple[float, float]:
         runtime = task.runtime(algorithm)
-        wall, cpu = time.perf_counter(), time.process_time()
-        runtime.advance(ticks)
-        took = time.perf_counter() - wall, time.process_time() - cpu
+        took = seconds_of(runtime.advance, ticks)
         runtime.close()
         return took
 
@@ -160,10 +154,10 @@ def timed(task: Task, algorithm: Any, ticks: int, repeats: int = 3) -> tuple[flo
 
 
 def percent(target: float) -> str:
-    """0.001 as people say it."""
+    """0.001 is 0.1 %."""
     return f"{100 * target:.3g} %"
 
 
 def absent(names: Sequence[str]) -> list[str]:
-    """A sentence about data sets that are not here."""
+    """Return a note about data sets that are not on this machine."""
     return [f"Not on this machine, so left out: {', '.join(names)}."] if names else []

@@ -3,18 +3,12 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from benchmarks.common import Table, publish_tables, say
+from benchmarks.common import Table, problem_of, publish_tables, runtime_of, say
 from benchmarks.gaps import Task, absent, tasks
 from gadget_svm import build_network
 from gadget_svm.algorithms import Pdmm
-from gadget_svm.data.partition import assign_sites, deal_by_sites, deal_evenly
-from gadget_svm.estimator.fitting import make_blocks
-from gadget_svm.estimator.problem import Problem
+from gadget_svm.data.partition import assign_sites, deal_by_sites
 from gadget_svm.faults import Asynchronous, Churn, Crash, Delay, FaultContext, Loss, Partition, wrap_all
-from gadget_svm.kernels import ThreadTeam
-from gadget_svm.simulation.engine import LocalRuntime
 
 SEEDS = (0, 1, 2)
 COLUMNS = [
@@ -89,11 +83,8 @@ RESTLESS = (
 
 def main(quick: bool = False) -> None:
     """Every case on every data set it is asked of; in a quick run one seed of the first, on generated rows."""
-    table, missing = Table(COLUMNS), []
-    for task in tasks(quick):
-        if isinstance(task, str):
-            missing.append(task)
-            continue
+    table, missing = Table(COLUMNS), list[str]()
+    for task in tasks(quick, missing):
         for case in CASES[:1] if quick else (*CASES, *RESTLESS):
             if not quick and task.name not in case.only:
                 continue
@@ -121,20 +112,14 @@ def _variant(case: Case) -> str:
 
 def _gaps(task: Task, case: Case, seed: int) -> Iterator[tuple[Any, float]]:
     """(ticks, the worst node's gap in %) for everything that is asked."""
-    label = (task.y > 0).astype(np.int32)
-    site = np.zeros(len(label), dtype=np.int64)
-    if case.partition == "even":
-        shares = deal_evenly(task.X, label, case.nodes, seed)
-        for node in range(case.nodes):
-            site[shares.order[shares.start[node] : shares.start[node + 1]]] = node
-    else:
-        site = assign_sites(task.y, case.nodes, case.partition, seed=seed)
-        shares = deal_by_sites(site)[0]
-    problem = Problem(task.X, label, np.ones(len(label)), None, shares, list(range(case.nodes)), 1)
+    shares = None
+    if case.partition != "even":
+        shares = deal_by_sites(assign_sites(task.y, case.nodes, case.partition, seed=seed))[0]
+    problem = problem_of(task.X, task.y, case.nodes, shares, seed)
     network = build_network(case.topology, case.nodes, seed=seed)
     exchange = wrap_all(case.faults, FaultContext(case.nodes, seed)) if case.faults else None
     run = Pdmm(neighbours=case.neighbours).bind(network, task.lam, 1.0)
-    runtime = LocalRuntime(run, make_blocks(problem, network, seed, 1, ThreadTeam.of(None)), exchange)
+    runtime = runtime_of(problem, network, run, seed, exchange=exchange)
     since, highest = case.never[0] if case.never else 2**62, 0.0
     while runtime.t < max(case.asked):
         step = 1 if runtime.t >= since else min(t for t in (*case.asked, since) if t > runtime.t) - runtime.t

@@ -1,7 +1,7 @@
-"""How near the mixing kernels come to the limit: bytes they move a second, beside a plain copy by as many threads.
+"""Bytes that the mixing kernels move in a second, beside a plain copy by as many threads: how near the limit they are.
 
 Counted are the vectors with their weights, each time they must be read or written, and nothing else. The time is that
-of the kernels, and also that of the whole round, with drawing neighbours and sorting the mail.
+of the kernels, and also that of the whole round, with drawing neighbours and sorting the messages.
 """
 
 import time
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.common import Table, publish_tables, ratio, say
+from benchmarks.common import Table, bars, publish_tables, ratio, say
 from gadget_svm import build_network
 from gadget_svm.core.network import Network
 from gadget_svm.kernels import ThreadTeam, fused_averaging
@@ -23,7 +23,7 @@ Work = Callable[[], Any]
 
 
 class Round(NamedTuple):
-    """One of a kind: what comes before vectors move, moving them, and how many bytes that must take."""
+    """A round: its preparation, moving the vectors, and the bytes that must be moved at least."""
 
     prepare: Work
     mix: Work
@@ -31,7 +31,7 @@ class Round(NamedTuple):
 
 
 def main(quick: bool = False) -> None:
-    """Every kernel on every shape, all in turn and the best of some times: what disturbs one disturbs all."""
+    """Measure every kernel on every shape, in turn, and take the best of some times."""
     table = Table(
         [
             "nodes x features",
@@ -51,10 +51,10 @@ def main(quick: bool = False) -> None:
         for threads in sorted({1, ThreadTeam.of(None).size}):
             _measure(table, network, features, ThreadTeam(threads))
     notes = [
-        "Random 4-regular graphs. What travels as mail is written and read once more than in the compiled rounds of "
-        "`average`: Push-Sum by mail moves six vectors a node, compiled three. Diffusion sends one along each edge. "
-        "A copy reads one and writes one. Rows of 17 numbers, anywhere in memory, lie on three or four lines of cache, "
-        "and fill two: there the kernels read half as much again as is counted.",
+        "Random 4-regular graphs. A message is written and read once more than in the compiled rounds of "
+        "`average`: Push-Sum by messages moves six vectors a node, compiled three. Diffusion sends one along each "
+        "edge. A copy reads one and writes one. Rows of 17 numbers, anywhere in memory, lie on three or four lines of "
+        "cache, and fill two: there the kernels read half as much again as is counted.",
     ]
     publish_tables("limit", "The mixing kernels beside a plain copy", notes, [table],
                    lambda figure: _draw(figure, table), quick)  # fmt: skip
@@ -86,7 +86,7 @@ def _rounds(network: Network, features: int, team: ThreadTeam) -> dict[str, Roun
     n, edges, one = network.n, network.n_edges, 8 * (features + 1)
     s, phi, alive = np.random.default_rng(0).random((n, features)), np.ones(n), np.ones(n, dtype=bool)
     messages, weight = np.empty((n, features)), np.empty(n)
-    letters, weights = np.empty((edges, features)), np.empty(edges)
+    edge_vectors, edge_weights = np.empty((edges, features)), np.empty(edges)
     state = np.column_stack([s, phi])
     other, receiver = np.empty_like(state), np.empty(n, np.int32)
     start, sender = np.empty(n + 1, np.int32), np.empty(n, np.int32)
@@ -120,8 +120,8 @@ def _rounds(network: Network, features: int, team: ThreadTeam) -> dict[str, Roun
 
     def diffusion() -> None:
         team.run(moves.send_shares, n, features, alive, network.indptr, network.share, network.self_share, s, phi,
-                 letters, weights)  # fmt: skip
-        team.run(moves.absorb, n, features, *order, zeros, 0, letters, weights, s, phi)
+                 edge_vectors, edge_weights)  # fmt: skip
+        team.run(moves.absorb, n, features, *order, zeros, 0, edge_vectors, edge_weights, s, phi)
 
     def diffusion_compiled() -> None:
         team.run(
@@ -129,16 +129,16 @@ def _rounds(network: Network, features: int, team: ThreadTeam) -> dict[str, Roun
                  other)  # fmt: skip
 
     return {
-        "Push-Sum, by mail (GADGET)": Round(draw, push_sum, 6 * n * one),
+        "Push-Sum, by messages (GADGET)": Round(draw, push_sum, 6 * n * one),
         "Push-Sum, compiled (average)": Round(draw_compiled, push_sum_compiled, 3 * n * one),
-        "diffusion, by mail": Round(sort, diffusion, (2 * edges + 4 * n) * one),
+        "diffusion, by messages": Round(sort, diffusion, (2 * edges + 4 * n) * one),
         "diffusion, compiled (average)": Round(_nothing, diffusion_compiled, (edges + 2 * n) * one),
         "copy": Round(_nothing, lambda: team.run(_copy, n, features, s, messages), 2 * s.nbytes),
     }
 
 
 def _nothing() -> None:
-    """Nobody is drawn, and nothing sorted."""
+    """Prepare nothing."""
 
 
 def _copy(lo: int, hi: int, source: np.ndarray, target: np.ndarray) -> None:
@@ -150,12 +150,10 @@ def _draw(figure: Any, table: Table) -> None:
     most = max(table.column("threads"))
     rows = [row for row in table.rows if row[1] == most]
     names = [f"{row[0]}\n{row[2]}" for row in rows]
-    axis.barh(names, [row[-1] for row in rows], color=["tab:blue", "tab:cyan", "tab:orange", "gold"] * len(rows))
-    axis.axvline(0.5, color="black", linestyle="--", linewidth=1)
-    axis.set(xlabel=f"bytes a second, part of a plain copy's ({most} threads)")
-    axis.invert_yaxis()
-    axis.tick_params(labelsize=7)
-    axis.grid(axis="x", alpha=0.3)
+    colours = ["tab:blue", "tab:cyan", "tab:orange", "gold"] * len(rows)
+    bars(
+        axis, names, [row[-1] for row in rows], 0.5, colours, f"bytes a second, part of a plain copy's ({most} threads)"
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """One against the rest and one against one: test accuracy, bound, CPU time and bytes, beside LinearSVC."""
 
-import time
 import warnings
 from typing import Any
 
@@ -10,7 +9,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from benchmarks.common import Table, publish_tables, ratio
+from benchmarks.common import Table, publish_tables, ratio, seconds_of
 from gadget_svm import GadgetSVC
 
 COLUMNS = [
@@ -38,9 +37,8 @@ def main(quick: bool = False) -> None:
         for lam in (1e-2,) if quick else (1e-4, 1e-3, 1e-2):
             base = None
             for kind in ("ovr", "ovo"):
-                model, cpu = _timed(
-                    GadgetSVC(lam=lam, multi_class=kind, record_every=0, random_state=0), train, y_train
-                )
+                model = GadgetSVC(lam=lam, multi_class=kind, record_every=0, random_state=0)
+                cpu = seconds_of(model.fit, train, y_train)[1]
                 base = base or cpu
                 rest = (
                     f"{100 * np.mean((model.decision_function(train) <= 0).all(axis=1)):.0f}" if kind == "ovr" else "-"
@@ -48,7 +46,8 @@ def main(quick: bool = False) -> None:
                 bound, sent = 100 * model.gap_bound_, model.history_[-1]["bytes"] / 1e6
                 right = 100 * model.score(test, y_test)
                 table.add(name, f"{kind}, lam {lam:g}", round(right, 1), rest, bound, sent, cpu, ratio(cpu, base))
-        central, cpu = _timed(LinearSVC(), train, y_train)
+        central = LinearSVC()
+        cpu = seconds_of(central.fit, train, y_train)[1]
         table.add(name, "LinearSVC()", round(100 * central.score(test, y_test), 1), "-", "-", "-", cpu, "-")
     notes = [
         "Ten nodes, a random 4-regular graph, features scaled, a quarter of the rows for testing. The overlapping sets "
@@ -65,12 +64,6 @@ def _sets(quick: bool) -> list[tuple[str, Any, Any]]:
         for k, seed in cases
     ]  # fmt: skip
     return sets if quick else [*sets, ("digits", *load_digits(return_X_y=True))]
-
-
-def _timed(model: Any, X: Any, y: Any) -> tuple[Any, float]:
-    started = time.process_time()
-    model.fit(X, y)
-    return model, time.process_time() - started
 
 
 if __name__ == "__main__":

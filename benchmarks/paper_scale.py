@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks.common import ABSENT, Table, publish_tables, ratio, say
+from benchmarks.common import NOT_REACHED, Table, bars, publish_tables, ratio, say
 from benchmarks.fresh import in_fresh_process
 from benchmarks.gaps import NODES, Task, percent, timed, watched
 from benchmarks.peers import LINEAR, best_settings, clocked
@@ -36,7 +36,7 @@ def main(quick: bool = False) -> None:
         with tempfile.TemporaryDirectory() as folder:
             rows = rows // 200 if quick else rows
             say(f"paper_scale: generating {name}, {rows:,} x {features:,}")
-            keep(Path(folder), *zipf_rows(rows, features, per_row))
+            save_rows(Path(folder), *zipf_rows(rows, features, per_row))
             notes.append(_measure(table, name, folder, lam, quick))
     publish_tables(
         "paper_scale", "The paper's scale", [
@@ -103,16 +103,16 @@ def zipf_rows(rows: int, features: int, per_row: int, seed: int = 0) -> tuple[sp
     return sp.csr_matrix((data.ravel(), indices.ravel(), indptr), shape=(rows, features)), label
 
 
-def keep(folder: Path, X: sp.csr_matrix, y: np.ndarray) -> None:
-    """On disk, for other processes."""
+def save_rows(folder: Path, X: sp.csr_matrix, y: np.ndarray) -> None:
+    """Write rows to disk, for other processes."""
     for name in ("data", "indices", "indptr"):
         np.save(folder / f"{name}.npy", getattr(X, name))
     np.save(folder / "y.npy", y)
     np.save(folder / "shape.npy", X.shape)
 
 
-def kept(folder: str) -> tuple[sp.csr_matrix, np.ndarray]:
-    """What `keep` put there."""
+def load_rows(folder: str) -> tuple[sp.csr_matrix, np.ndarray]:
+    """Read what `save_rows` wrote."""
     data, indices, indptr, y, shape = (
         np.load(Path(folder) / f"{name}.npy") for name in ("data", "indices", "indptr", "y", "shape")
     )
@@ -121,7 +121,7 @@ def kept(folder: str) -> tuple[sp.csr_matrix, np.ndarray]:
 
 def certify(folder: str, lam: float, seconds: float) -> dict[str, Any]:
     """The best dual bound within the time."""
-    X, y = kept(folder)
+    X, y = load_rows(folder)
     found = certified_optimum(X, y, lam, 1e-4, max_seconds=seconds)
     return {
         "bound": found.bound, "objective": found.objective, "csr": X.data.nbytes + X.indices.nbytes + X.indptr.nbytes,
@@ -131,12 +131,12 @@ def certify(folder: str, lam: float, seconds: float) -> dict[str, Any]:
 
 def linear(folder: str, lam: float, bound: float, repeats: int) -> dict[str, Any]:
     """LinearSVC's quickest setting to the target."""
-    task = Task("", *kept(folder), lam, bound)
+    task = Task("", *load_rows(folder), lam, bound)
     found = best_settings(
         LINEAR, task.X, task.y, lam, lambda w: float(task.gaps(w[None])[0]), [TARGET], 300.0, repeats
     ).get(TARGET)
     if found is None:
-        return {"setting": ABSENT, "wall": None, "cpu": None, "place": [0, 0]}
+        return {"setting": NOT_REACHED, "wall": None, "cpu": None, "place": [0, 0]}
     tries = [(i, j) for i, chain in enumerate(LINEAR.chains()) for j, one in enumerate(chain)
              if one.setting == found.setting]  # fmt: skip
     return {"setting": found.setting, "wall": found.wall, "cpu": found.cpu, "place": tries[0]}
@@ -145,17 +145,17 @@ def linear(folder: str, lam: float, bound: float, repeats: int) -> dict[str, Any
 def linear_memory(folder: str, lam: float, place: list[int]) -> dict[str, Any]:
     """That setting alone."""
     chain, one = place
-    clocked(list(LINEAR.chains())[chain][one].solve, *kept(folder), lam)
+    clocked(list(LINEAR.chains())[chain][one].solve, *load_rows(folder), lam)
     return {}
 
 
 def gossip(folder: str, lam: float, bound: float, neighbours: Any) -> dict[str, Any]:
     """PDMM's ticks to the target, and a run of as many by the clock."""
-    task = Task("", *kept(folder), lam, bound)
+    task = Task("", *load_rows(folder), lam, bound)
     curve = watched(task, Pdmm(neighbours=neighbours), TARGET, 2000, 600)
     place = curve.first(TARGET)
     if place is None:
-        words = f"{ABSENT} in {curve.ticks[-1]} ticks ({percent(min(curve.gaps))})"
+        words = f"{NOT_REACHED} in {curve.ticks[-1]} ticks ({percent(min(curve.gaps))})"
         return {"ticks": None, "setting": words, "wall": None, "cpu": None, "fit": None}
     ticks = curve.ticks[place]
     wall, cpu = timed(task, Pdmm(neighbours=neighbours), ticks, repeats=2)
@@ -165,7 +165,7 @@ def gossip(folder: str, lam: float, bound: float, neighbours: Any) -> dict[str, 
 
 def gossip_memory(folder: str, lam: float, neighbours: Any, ticks: int) -> dict[str, Any]:
     """The same by the estimator, as a user would."""
-    _fitted(*kept(folder), lam, neighbours, ticks)
+    _fitted(*load_rows(folder), lam, neighbours, ticks)
     return {}
 
 
@@ -189,11 +189,7 @@ def _draw(figure: Any, table: Table) -> None:
         (2, 2.5),
         strict=True,
     ):
-        axis.barh(names, [value or 0 for value in table.column(column)], color=colours)
-        axis.axvline(limit, color="black", linestyle="--", linewidth=1)
-        axis.set(xlabel=column)
-        axis.grid(axis="x", alpha=0.3)
-    axis.invert_yaxis()
+        bars(axis, names, [value or 0 for value in table.column(column)], limit, colours, column)
 
 
 if __name__ == "__main__":

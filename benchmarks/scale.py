@@ -1,6 +1,6 @@
 """Ten to a million nodes: Push-Sum on numbers and on vectors of 16, and GADGET with one row per node.
 
-An exchange is one message of the randomised form: half of what a node has, to one of its 20 neighbours.
+An exchange is one message of the randomised form: half of a node's mass, to one of its 20 neighbours.
 """
 
 import time
@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 
-from benchmarks.common import Table, publish_tables, ratio, say
+from benchmarks.common import Table, publish_tables, ratio, say, style
 from benchmarks.fresh import in_fresh_process, status
 from gadget_svm import Gadget, GadgetSVC, average, build_network
 from gadget_svm.gossip import PushSum
@@ -27,7 +27,7 @@ PEERSIM = {10_000: 1.1e6, 100_000: 2.3e6, 1_000_000: 1.75e6}  # exchanges/s of i
 
 
 def main(quick: bool = False) -> None:
-    """All sizes, each in a fresh process whose kernels are compiled already."""
+    """Measure all sizes, each in a fresh process with compiled kernels."""
     _compile()
     average_table = _averaging(QUICK if quick else SIZES)
     gadget_table = _gadget(QUICK[1:2] if quick else SIZES)
@@ -139,7 +139,7 @@ def _gadget(sizes: tuple[int, ...]) -> Table:
 
 
 def gadget(nodes: int) -> dict[str, Any]:
-    """One size, in its own process: every node has one row, and is judged by rows that nobody has."""
+    """One size, in its own process: every node has one row, and is tested on rows of no node."""
     warnings.simplefilter("ignore", ConvergenceWarning)
     X, y = rows(nodes, 0)
     model = GadgetSVC(
@@ -176,7 +176,7 @@ def _parts(models: np.ndarray) -> list[np.ndarray]:
 
 
 def _compile() -> None:
-    """Have every kernel on disk before a process that is measured needs it."""
+    """Compile every kernel to disk before a measured process needs it."""
     say("scale: compiling")
     X, y = rows(20_000, 0)
     network = build_network("k-out:20", len(X))
@@ -214,9 +214,7 @@ def _draw(figure: Any, table: Table, fits: list[tuple[str, float, float, float]]
         rounds.plot(n, a + b * np.log(n), "--", color=colour, label=f"{a:.0f} + {b:.1f} ln n")
     pace.plot(list(PEERSIM), [value / 1e6 for value in PEERSIM.values()], "ks", label="PeerSim, scalar (apart)")
     for axis, name in ((pace, "million exchanges/s"), (rounds, f"rounds to {TOL:g}"), (memory, "MiB above imports")):
-        axis.set(xscale="log", xlabel="nodes", ylabel=name)
-        axis.grid(alpha=0.3)
-        axis.legend(fontsize=7)
+        style(axis, xscale="log", xlabel="nodes", ylabel=name)
     pace.set_yscale("log")
     memory.set_yscale("log")
 

@@ -1,28 +1,24 @@
-"""Ticks to a gap of 1 % as a network grows, rows of CCAT's shape: what a plan for more machines has to reckon with.
+"""Ticks to a gap of 1 % as a network grows, rows of CCAT's shape: for planning a run on more machines.
 
 With as many rows in all whatever the nodes, so that shards shrink, and with as many rows a node, few or more of them.
 And the mail of a certificate between as many workers as there are nodes, beside that of a tick.
 """
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import Any
 
 import numpy as np
 
-from benchmarks.common import Table, generated, publish_tables, ratio, say
+from benchmarks.common import Table, generated, problem_of, publish_tables, ratio, runtime_of, say, seconds_of
 from benchmarks.paper_scale import zipf_rows
 from gadget_svm import build_network
 from gadget_svm.algorithms import Pdmm
 from gadget_svm.cluster.worker import Worker, assemble
-from gadget_svm.data.partition import deal_evenly
 from gadget_svm.estimator.fitting import make_blocks
-from gadget_svm.estimator.problem import Problem
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.reproduction.baselines import certified_optimum
 from gadget_svm.simulation.distances import distances
-from gadget_svm.simulation.engine import LocalRuntime
 
 FEATURES, PER_ROW, LAM, TARGET = 47_236, 76, 1e-4, 1e-2
 SIZES: tuple[tuple[str, int, int], ...] = (
@@ -37,7 +33,7 @@ SIZES: tuple[tuple[str, int, int], ...] = (
     ("more rows a node", 100, 300_000),
 )
 QUICK: tuple[tuple[str, int, int], ...] = (("rows in all fixed", 10, 2_000), ("rows in all fixed", 50, 2_000))
-JUDGED, MOST, EVERY = 8, 200, 2
+EVALUATED, MOST, EVERY = 8, 200, 2
 WORKERS, QUICK_WORKERS = (16, 64, 256, 1_000), (16,)
 
 
@@ -45,21 +41,18 @@ def ticks_to_target(nodes: int, rows: int, neighbours: Any) -> tuple[int | None,
     """The first tick from which on the nodes farthest from the average are within the target; seconds a tick; F*."""
     X, y = zipf_rows(rows, FEATURES, PER_ROW)
     best = certified_optimum(X, y, LAM, 1e-3)
-    label = (y > 0).astype(np.int32)
-    problem = Problem(X, label, np.ones(rows), None, deal_evenly(X, label, nodes, 0), list(range(nodes)), 1)
+    problem = problem_of(X, y, nodes)
     algorithm, network = Pdmm(neighbours=neighbours), build_network("random-regular", nodes)
     run = algorithm.bind(network, LAM, LAM**-0.5, False, problem.shares.sizes)
     narrow, columns = problem.occurring()
-    runtime = LocalRuntime(run, make_blocks(narrow, network, 0, 1, ThreadTeam.of(None)))
+    runtime = runtime_of(narrow, network, run)
     runtime.warm_up()
     objective, spent, first = problem.objective(LAM, ThreadTeam.of(None)), 0.0, None
     while runtime.t < MOST:
-        begun = time.perf_counter()
-        runtime.advance(EVERY)
-        spent += time.perf_counter() - begun
+        spent += seconds_of(runtime.advance, EVERY)[0]
         models = runtime.models()[:, 0]
         mean = np.average(models, axis=0, weights=runtime.sizes())
-        farthest = np.argsort(distances(models[:, None], mean[None]))[-JUDGED:]
+        farthest = np.argsort(distances(models[:, None], mean[None]))[-EVALUATED:]
         wide = np.zeros((len(farthest), 1, X.shape[1]))
         wide[:, 0, columns] = models[farthest]
         gap = float(objective(wide).objective.max()) / best.bound - 1
@@ -73,8 +66,7 @@ def batches(nodes: int) -> tuple[int, int, int]:
     """A network of a node a worker: batches of mail that go between workers in a tick and in a certificate, and the
     exchanges of the certificate."""
     X, y = generated(4 * nodes, 50, 5)
-    label, network = (y > 0).astype(np.int32), build_network("random-regular", nodes)
-    problem = Problem(X, label, np.ones(len(y)), None, deal_evenly(X, label, nodes, 0), list(range(nodes)), 1)
+    problem, network = problem_of(X, y, nodes), build_network("random-regular", nodes)
     run = Pdmm(neighbours="all").bind(network, LAM, LAM**-0.5, False, problem.shares.sizes)
     workers: list[Worker] = []
     posted = count()
@@ -130,8 +122,8 @@ def main(quick: bool = False) -> None:
             )  # fmt: skip
     notes = [
         f"Generated rows of CCAT's shape ({FEATURES:,} features, {PER_ROW} a row), lambda {LAM:g}, random 4-regular "
-        f"graphs, PDMM at default settings, looked at every {EVERY} ticks. Judged are the {JUDGED} nodes farthest from "
-        "the average; F* from below, by a dual bound.",
+        f"graphs, PDMM at default settings, evaluated every {EVERY} ticks on the {EVALUATED} nodes farthest "
+        "from the average; F* from below, by a dual bound.",
         "The second table counts batches of mail between workers, as between actors on Ray, in threads and on a few "
         "small rows: all neighbours in a tick, and one certificate.",
     ]

@@ -1,4 +1,4 @@
-"""The benchmarks' own tools: tables are written whole, ratios stand last, sweeps and bisections find what they seek."""
+"""The benchmarks' tools: tables, ratios, sweeps, bisection, runs to a gap and processes of their own."""
 
 import csv
 import importlib
@@ -14,7 +14,7 @@ from benchmarks import common, gaps, peers
 from benchmarks.__main__ import NAMES, main
 from benchmarks.common import Table, generated, publish_tables, ratio
 from benchmarks.fresh import in_fresh_process
-from benchmarks.paper_scale import keep, kept, zipf_rows
+from benchmarks.paper_scale import load_rows, save_rows, zipf_rows
 from benchmarks.peers import LINEAR, Best, Peer, Try, best_settings
 from benchmarks.scale import rounds_to
 
@@ -23,7 +23,7 @@ from gadget_svm.algorithms import Pdmm
 
 @pytest.fixture
 def results(tmp_path, monkeypatch):
-    """Where results go in this test."""
+    """The folder of results in this test."""
     monkeypatch.setattr(common, "RESULTS", tmp_path / "results")
     return tmp_path / "results"
 
@@ -37,7 +37,7 @@ def some_table():
 
 
 @pytest.mark.parametrize("quick", [False, True])
-def test_tables_are_written_with_machine_and_date_and_a_plot(results, quick, capsys):
+def test_tables_and_plot_are_written(results, quick, capsys):
     pytest.importorskip("matplotlib")
     table = some_table()
     publish_tables("thing", "A thing", ["Said once."], [table], lambda figure: figure.subplots().plot([1, 2]), quick)
@@ -55,38 +55,38 @@ def test_tables_are_written_with_machine_and_date_and_a_plot(results, quick, cap
     assert all(row["machine"] and row["date"] for row in rows)
 
 
-def test_several_tables_have_files_of_their_own(results):
+def test_each_table_has_its_csv(results):
     first, second = some_table(), some_table()
     second.name = "more"
     publish_tables("thing", "A thing", [], [first, second])
     assert {path.name for path in results.iterdir()} == {"thing.md", "thing.csv", "thing_more.csv"}
 
 
-def test_a_row_that_does_not_fit_its_table_is_refused():
+def test_row_of_wrong_length_is_refused():
     with pytest.raises(ValueError, match="3 columns"):
         some_table().add("short", 1.0)
 
 
-def test_every_benchmark_named_has_a_main_and_its_table_ends_with_a_ratio():
+def test_every_benchmark_has_a_main():
     for name in NAMES:
         assert callable(importlib.import_module(f"benchmarks.{name}").main)
     for name in ("gap_time", "gap_exchanges", "paper_scale"):
         assert "ratio" in importlib.import_module(f"benchmarks.{name}").COLUMNS[-1]
 
 
-def test_an_unknown_benchmark_is_refused(monkeypatch, capsys):
+def test_unknown_benchmark_is_refused(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["benchmarks", "scales"])
     with pytest.raises(SystemExit):
         main()
     assert "'scales'" in capsys.readouterr().err
 
 
-def test_bisection_finds_the_first_round_that_is_good_enough():
+def test_bisection_finds_the_first_round():
     for wanted in (1, 7, 8, 9, 100):
         assert rounds_to(lambda rounds, wanted=wanted: float(rounds < wanted), 0.5) == wanted
 
 
-def test_the_quickest_setting_that_reaches_a_gap_is_found(monkeypatch):
+def test_quickest_setting_to_a_gap(monkeypatch):
     """Of two chains, one is exact too late for the wider target and the other never for the narrower."""
     tried = []
 
@@ -110,14 +110,14 @@ def test_the_quickest_setting_that_reaches_a_gap_is_found(monkeypatch):
     assert (0.0, 4.0) not in tried
 
 
-def test_peers_that_are_not_installed_are_named(monkeypatch):
+def test_missing_peers_are_named(monkeypatch):
     monkeypatch.setattr(peers, "_imports", lambda module: False)  # noqa: ARG005
     here, lacking = peers.peers()
     assert [peer.name for peer in here] == ["LinearSVC", "SGDClassifier"]
     assert lacking == ["liblinear-official", "snapml"]
 
 
-def test_a_run_is_watched_until_its_gap_and_repeated_by_the_clock(tmp_path, monkeypatch):
+def test_run_to_a_gap(tmp_path, monkeypatch):
     monkeypatch.setattr(gaps, "CACHE", tmp_path)
     task = gaps.Task("toy", *generated(300, 20, 5), 1e-2)
     curve = gaps.watched(task, Pdmm(neighbours="all"), 1e-2, 500, 60)
@@ -131,9 +131,9 @@ def test_a_run_is_watched_until_its_gap_and_repeated_by_the_clock(tmp_path, monk
     assert len(list(tmp_path.glob("*.npz"))) == 1, "the optimum is certified once"
 
 
-def test_memory_is_that_of_a_process_of_its_own(tmp_path):
+def test_memory_of_a_fresh_process(tmp_path):
     X, y = zipf_rows(200, 2000, 10)
-    keep(tmp_path, X, y)
+    save_rows(tmp_path, X, y)
     got = in_fresh_process("benchmarks.paper_scale:certify", folder=str(tmp_path), lam=0.01, seconds=30)
     assert got["nnz"] == 2000
     assert got["bound"] <= got["objective"]
@@ -144,7 +144,7 @@ def test_memory_is_that_of_a_process_of_its_own(tmp_path):
 
 
 @pytest.mark.parametrize(("features", "per_row"), [(2000, 30), (254, 85), (41, 40)])
-def test_generated_rows_have_the_shape_asked_for(tmp_path, features, per_row):
+def test_generated_rows_have_their_shape(tmp_path, features, per_row):
     X, y = zipf_rows(500, features, per_row)
     assert X.shape == (500, features)
     rows = X.indices.reshape(500, per_row)
@@ -153,7 +153,7 @@ def test_generated_rows_have_the_shape_asked_for(tmp_path, features, per_row):
     assert rows.max() < features
     np.testing.assert_allclose(np.asarray(X.multiply(X).sum(axis=1)), 1.0)
     assert set(np.unique(y)) == {-1, 1}
-    keep(tmp_path, X, y)
-    again, labels = kept(str(tmp_path))
+    save_rows(tmp_path, X, y)
+    again, labels = load_rows(str(tmp_path))
     assert (again != X).nnz == 0
     np.testing.assert_array_equal(labels, y)

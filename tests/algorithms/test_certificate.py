@@ -14,7 +14,6 @@ from sklearn.svm import LinearSVC
 
 from gadget_svm import Gadget, GadgetSVC, load_model, save_model
 from gadget_svm.algorithms import MomDsvm, Pdmm, edge_liveness
-from gadget_svm.algorithms import certificate as protocol
 from gadget_svm.algorithms.certificate import Certificate
 from gadget_svm.core.messages import HEADER_BYTES, Delivery, MessageBatch
 from gadget_svm.core.rows import Shares
@@ -131,7 +130,7 @@ def worlds(draw):
     )  # fmt: skip
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(worlds())
 def test_the_bound_is_never_below_the_true_gap(world):
     """Whatever the data, graph, algorithm, time, faults and grouping: F(w) - F* <= bound, and it is P - D itself."""
@@ -193,7 +192,7 @@ def test_every_node_ends_with_the_same_model_and_the_same_bound(problem, topolog
 @pytest.fixture
 def impatient(monkeypatch):
     """Nodes that are away are declared dead, and their edges closed, after eight iterations."""
-    for name, value in (("PATIENCE", 5), ("FAR", 0.0), ("FADE_TICKS", 3)):
+    for name, value in (("MIN_TIMEOUT_TICKS", 5), ("TIMEOUT_PER_MEAN", 0.0), ("FADE_TICKS", 3)):
         monkeypatch.setattr(edge_liveness, name, value)
 
 
@@ -376,7 +375,7 @@ def test_learners_hear_later_of_nodes_that_left_while_a_certificate_was_made(pro
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize(("name", "value"), [("TOGETHER", 1), ("KEPT", 0)])
+@pytest.mark.parametrize(("name", "value"), [("NUMBERS_PER_PART", 1), ("MAX_KEPT_MARGINS", 0)])
 def test_a_nodes_sums_do_not_depend_on_the_nodes_that_are_summed_with_it(n_classes, monkeypatch, name, value):
     runtime = make_runtime(make_problem(n_classes=n_classes, weighted=True), network=build("complete", 6))
     runtime.advance(30)
@@ -606,25 +605,6 @@ def test_adult(adult):
     assert model.converged_
     best = 0.351150
     assert model.history_[-1]["objective"] / best - 1 <= model.gap_bound_ + 1e-5
-
-
-@pytest.mark.parametrize("topology", ["ring", "complete"])
-@pytest.mark.parametrize("faulty", [False, True])
-def test_the_protocol_in_python_and_compiled_agree_to_the_bit(monkeypatch, topology, faulty):
-    found = []
-    for most in (0, protocol.FEW_ENDS):
-        monkeypatch.setattr(protocol, "FEW_ENDS", most)
-        problem = make_problem(n_classes=3, n_nodes=6)
-        exchange = wrap_all(make_faults([Loss(0.3)]), FaultContext(6, 5)) if faulty else None
-        runtime = make_runtime(problem, Pdmm(neighbours="all"), build(topology, 6, seed=1), exchange)
-        runtime.advance(12)
-        found.append(runtime.certify())
-    compiled, python = found
-    assert not python.failure
-    for name in ("model", "bounds", "duals"):
-        assert getattr(compiled, name).tobytes() == getattr(python, name).tobytes()
-    for name in ("n_rows", "n_nodes", "exchanges", "messages", "nbytes", "vectors"):
-        assert getattr(compiled, name) == getattr(python, name)
 
 
 def compare_with_messages(network, n_classes):

@@ -82,7 +82,7 @@ def test_a_dead_neighbour_is_dropped_at_every_living_end(noisy):  # noqa: F811
     """Node 3 of a ring dies at tick 20: its neighbours' edges fade after PATIENCE ticks, and are closed then."""
     runtime, _, _ = in_blocks(noisy, 6, Pdmm(neighbours="all"), exchange=wrap_all([Crash([3], 20)], FaultContext(6, 0)))
     two = runtime.blocks[2]
-    runtime.advance(20 + edge_liveness.PATIENCE + edge_liveness.FADE_TICKS - 2)
+    runtime.advance(20 + edge_liveness.MIN_TIMEOUT_TICKS + edge_liveness.FADE_TICKS - 2)
     assert two.edge["open"].all()
     before = two.w.copy()
     runtime.advance(1)
@@ -96,19 +96,19 @@ def test_patience_follows_the_silences_that_ended_up_to_a_cap(noisy):  # noqa: F
     runtime.advance(1)
     block = runtime.blocks[0]
     own = block.edge
-    assert set(edge_liveness.patience(block).tolist()) == {edge_liveness.PATIENCE}
-    own["silences"][0], own["silent"][0] = 9, 292  # with the first guess of 8 ticks a mean of 30
-    own["wrong"][1:3] = [1, 2]
-    own["wrong"][3] = own["wrong"][4] = 60
-    wanted = [12 * 30, 200, 400, edge_liveness.LONGEST_PATIENCE, edge_liveness.LONGEST_PATIENCE]
-    assert edge_liveness.patience(block).tolist()[:5] == wanted
+    assert set(edge_liveness.timeout_ticks(block).tolist()) == {edge_liveness.MIN_TIMEOUT_TICKS}
+    own["n_silences"][0], own["total_silence"][0] = 9, 292  # with the first guess of 8 ticks a mean of 30
+    own["wrong_drops"][1:3] = [1, 2]
+    own["wrong_drops"][3] = own["wrong_drops"][4] = 60
+    wanted = [12 * 30, 200, 400, edge_liveness.MAX_TIMEOUT_TICKS, edge_liveness.MAX_TIMEOUT_TICKS]
+    assert edge_liveness.timeout_ticks(block).tolist()[:5] == wanted
 
 
 def test_a_wrong_drop_doubles_the_patience(noisy, monkeypatch):  # noqa: F811
     """Away for 30 ticks, five times, with a patience of 10: dropped twice, after that it is waited for."""
-    monkeypatch.setattr(edge_liveness, "PATIENCE", 10)
+    monkeypatch.setattr(edge_liveness, "MIN_TIMEOUT_TICKS", 10)
     monkeypatch.setattr(edge_liveness, "FADE_TICKS", 3)
-    monkeypatch.setattr(edge_liveness, "FAR", 0.0)
+    monkeypatch.setattr(edge_liveness, "TIMEOUT_PER_MEAN", 0.0)
     faults = [Crash([3], at, at + 30) for at in range(20, 320, 60)]
     runtime, _, _ = in_blocks(noisy, 2, Pdmm(neighbours="all"), exchange=wrap_all(faults, FaultContext(6, 0)))
     block, closed = runtime.blocks[0], []
@@ -118,15 +118,15 @@ def test_a_wrong_drop_doubles_the_patience(noisy, monkeypatch):  # noqa: F811
         runtime.advance(60 - runtime.t % 60)
         assert block.edge["open"].all()
     assert closed == [True, True, False, False, False]
-    assert block.edge["wrong"].max() == 2
+    assert block.edge["wrong_drops"].max() == 2
 
 
 @NEIGHBOURS
 @pytest.mark.parametrize("faults", [[Crash([1, 5], at=10, back=45)], ["async=0.4", Churn(0.05, 0.05)]], ids=str)
 def test_blocks_agree_bit_for_bit_where_edges_are_dropped(problem, monkeypatch, faults, neighbours):
-    monkeypatch.setattr(edge_liveness, "PATIENCE", 10)
+    monkeypatch.setattr(edge_liveness, "MIN_TIMEOUT_TICKS", 10)
     monkeypatch.setattr(edge_liveness, "FADE_TICKS", 5)
-    monkeypatch.setattr(edge_liveness, "FAR", 0.0)
+    monkeypatch.setattr(edge_liveness, "TIMEOUT_PER_MEAN", 0.0)
     alone = worst(problem, faults, 70, neighbours)[1].node_coef_
     for blocks in (3, NODES):
         np.testing.assert_array_equal(alone, worst(problem, faults, 70, neighbours, blocks=blocks)[1].node_coef_)

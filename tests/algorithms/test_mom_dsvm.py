@@ -12,15 +12,15 @@ from sklearn.svm import LinearSVC
 
 from gadget_svm import GadgetSVC
 from gadget_svm.algorithms import MomDsvm, resolve
-from gadget_svm.algorithms.mom_dsvm import LAST_CHANGE, lower_bound
+from gadget_svm.algorithms.mom_dsvm import LAST_ADAPTATION, lower_bound
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery
 from gadget_svm.core.objective import Objective
 from gadget_svm.core.rows import Rows, Shares
 from gadget_svm.faults import FaultContext, Loss, wrap_all
 from gadget_svm.kernels import ThreadTeam
-from gadget_svm.kernels.dual import DualRows, ascend, dual_pass, multiplicity, primal, shuffle
-from gadget_svm.kernels.mom_dsvm import Ends, ascend_in_reach, listen
+from gadget_svm.kernels.dual import DualRows, dual_pass, multiplicity, primal, shuffle
+from gadget_svm.kernels.mom_dsvm import Ends, receive, shrinking_pass
 from gadget_svm.simulation import LocalRuntime
 from gadget_svm.topologies import build
 
@@ -38,9 +38,13 @@ def ascended(rows, S, kappa, passes=2000, tol=1e-12, seed=0):
     """w and alpha where dual coordinate ascent ends."""
     w, alpha, turn = np.empty(len(S)), np.zeros(len(rows.order)), np.zeros(len(rows.order), dtype=np.int64)
     primal(w, alpha, rows, 0, 1, S, kappa)
-    done = ascend(w, alpha, turn, rows, 0, 1, kappa, passes, tol, seed, 0, 0)
-    assert done < passes
-    return w, alpha
+    lo, hi = rows.start
+    turn[:] = np.arange(hi)
+    for done in range(passes):
+        shuffle(turn, lo, hi, seed, 0, done)
+        if dual_pass(w, alpha, turn, rows, lo, hi, 1, kappa) <= tol:
+            return w, alpha
+    raise AssertionError(f"not solved in {passes} passes")
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -96,13 +100,14 @@ def test_rows_without_entries_divide_nothing_by_zero():
 def test_a_solved_problem_is_left_alone(toy):
     rows = duals(toy.X, toy.y, np.ones(60))
     w, alpha = ascended(rows, np.zeros(5), 1.0)
-    again, turn = alpha.copy(), np.zeros(60, dtype=np.int64)
-    assert ascend(w, again, turn, rows, 0, 1, 1.0, 50, 1e-9, 1, 0, 0) == 1
+    again, turn = alpha.copy(), np.arange(60)
+    assert dual_pass(w, again, turn, rows, 0, 60, 1, 1.0) <= 1e-9
     np.testing.assert_allclose(again, alpha, atol=1e-9)
 
 
 def test_shuffles_are_permutations_of_the_nodes_own_places():
     turn, seen = np.full(30, -1), set()
+    turn[10:14] = range(10, 14)
     for clock in range(200):
         shuffle(turn, 10, 14, 3, 5, clock)
         assert sorted(turn[10:14]) == [10, 11, 12, 13]
@@ -216,7 +221,7 @@ def test_the_penalty_settles_and_is_one_at_both_ends(noisy, lossy):
     runtime.exchange = wrap_all([Loss(0.2)], FaultContext(6, 1)) if lossy else None
     (block,) = runtime.blocks
     seen = []
-    for until in (1, 200, LAST_CHANGE + 50, LAST_CHANGE + 250):
+    for until in (1, 200, LAST_ADAPTATION + 50, LAST_ADAPTATION + 250):
         runtime.advance(until - runtime.t)
         seen.append(block.edge["eta"].copy())
     assert (np.abs(np.log(seen[1] / seen[0])) > np.log(2)).all()
@@ -230,7 +235,7 @@ def test_unlike_shards_take_a_larger_penalty(noisy):
     totals = {}
     for sites in ("even", "by label"):
         runtime = network_of(noisy, noisy.deals[sites])
-        runtime.advance(LAST_CHANGE)
+        runtime.advance(LAST_ADAPTATION)
         totals[sites] = runtime.blocks[0].edge["eta"].sum()
     assert totals["by label"] > totals["even"]
 
@@ -247,15 +252,15 @@ def test_rows_out_of_reach_change_nothing(noisy, kappa):
     rows = duals(noisy.X, noisy.y, np.full(240, 2.0))
     rng, skipped, looked = np.random.default_rng(0), 0, 0
     v, plain = np.zeros(8), np.zeros(8)
-    alpha, other, reach, turn, gone = np.zeros(240), np.zeros(240), np.zeros(240), np.arange(240), 0.0
+    alpha, other, limit, turn, path = np.zeros(240), np.zeros(240), np.zeros(240), np.arange(240), 0.0
     for _ in range(60):
         push = rng.normal(size=8) * 0.01
         v += push
         plain += push
-        gone += np.linalg.norm(push)
+        path += np.linalg.norm(push)
         rng.shuffle(turn)
-        skipped += int((reach > gone).sum())
-        worst, gone = ascend_in_reach(v, alpha, turn, reach, gone, rows, 0, 1, kappa)
+        skipped += int((limit > path).sum())
+        worst, path = shrinking_pass(v, alpha, turn, limit, path, rows, 0, 1, kappa)
         looked += dual_pass(plain, other, turn, rows, 0, 240, 1, kappa) != worst
         np.testing.assert_array_equal(v, plain)
         np.testing.assert_array_equal(alpha, other)
@@ -321,11 +326,11 @@ def test_old_repeated_and_foreign_mail_is_ignored():
     )  # fmt: skip
 
     def hear(sender, seq, total):
-        listen(
+        receive(
             0, 1, np.array([0]), np.array([0, 1]), np.array([sender]), np.array([seq]), np.array([[total]]),
             np.array([2.0]), np.array([4.0]), ends,
         )  # fmt: skip
-        return ends.heard[0, 0], ends.heard_v[0, 0], ends.heard_eta[0], ends.heard_seq[0], ends.heard_wish[0]
+        return ends.heard[0, 0], ends.heard_v[0, 0], ends.heard_eta[0], ends.heard_seq[0], ends.heard_proposal[0]
 
     assert hear(2, 8, 32.0) == (32, 3, 2, 8, 4)  # one was missed: 3 each
     assert hear(2, 8, 32.0) == (32, 3, 2, 8, 4)

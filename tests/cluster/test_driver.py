@@ -338,7 +338,7 @@ def test_a_full_disk_is_given_its_room_back(tmp_path, monkeypatch):
 def test_lost_nodes_go_on_from_the_model_they_answer_with(stage, toy):
     for algorithm in ("pdmm", "gadget"):
         model = stage.fit({50: lambda: stage.kill(1)}, algorithm=algorithm, max_iter=60)
-        memory = model._memory
+        memory = model._state
         answered = np.column_stack([model.node_coef_, model.node_intercept_])
         assert np.abs(answered[2:4]).min(axis=1).all()
         np.testing.assert_array_equal(memory.w[2:4, 0], answered[2:4])

@@ -22,7 +22,7 @@ from gadget_svm import Gadget, GadgetSVC, load_model
 from gadget_svm.algorithms import Pdmm
 from gadget_svm.cluster import checkpoints
 from gadget_svm.cluster.connection import Cluster
-from gadget_svm.report.formatting import absences
+from gadget_svm.report.formatting import describe_losses
 from support.ray_kit import files_of, kill, noted, own_ray, ray, until
 from support.watch import watched
 
@@ -281,7 +281,7 @@ def test_a_checkpoint_that_fails_ends_no_run(toy, tmp_path):
         ("checkpoint failed", 20), ("checkpoint failed", 30),
     ]  # fmt: skip
     assert json.loads((folder / "run.json").read_text())["t"] == 50
-    assert absences(model.history_).startswith("On the way: a checkpoint could not be written at iteration 20 (")
+    assert describe_losses(model.history_).startswith("On the way: a checkpoint could not be written at iteration 20 (")
     np.testing.assert_array_equal(fitted(toy, "local", **settings).node_coef_, model.node_coef_)
 
 
@@ -383,7 +383,7 @@ def test_absences_in_one_line():
         return {"event": kind, "actor": actor, "nodes": [2 * actor, 2 * actor + 1], "iteration": iteration, **more}
 
     def told(*events):
-        return absences([{"events": [one]} for one in events] + [{}])
+        return describe_losses([{"events": [one]} for one in events] + [{}])
 
     lost = event("lost", 1, 1000, why="no answer")
     said = "On the way: actor 1 with nodes 2 to 3 was lost at iteration 1,000 (no answer)"

@@ -134,7 +134,7 @@ def test_a_setting_out_of_its_range(toy, settings, sentence):
 
 @pytest.mark.parametrize("algorithm", [3, Gadget])
 def test_an_algorithm_that_is_none(toy, algorithm):
-    with pytest.raises(TypeError, match=r"algorithm is a name .* or an instance such as Gadget\(\)"):
+    with pytest.raises(TypeError, match=r"algorithm is a name .* or an instance of .* such as Gadget\(\)"):
         GadgetSVC(4, algorithm=algorithm, **QUICK).fit(toy.X, toy.y)
 
 

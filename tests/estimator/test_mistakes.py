@@ -86,7 +86,7 @@ MISTAKES = [
         ValueError,
         ("'auto'", "algorithm=Gadget(local_steps=3)"),
     ),
-    Mistake("an algorithm is a class", _fit(algorithm=Gadget), TypeError, ("instance such as Gadget()",)),
+    Mistake("an algorithm is a class", _fit(algorithm=Gadget), TypeError, ("such as Gadget()",)),
     Mistake("an algorithm is misspelt", _fit(algorithm="pddm"), ValueError, ("'pddm'", "'pdmm'")),
     Mistake(
         "rounds are misspelt", _fit(algorithm=Gadget(gossip_rounds="mixx")), ValueError, ("gossip_rounds", "'mix'")

@@ -64,7 +64,7 @@ def assert_balanced(learner):
     """(n lam + R) w + sum A z = v: what every move of PDMM keeps true."""
     edge, w = learner.block.edge, learner.block.flat[0]
     sign = np.where(learner.node < learner.block.links.target, 1.0, -1.0)
-    left = (edge["curve"][0] + edge["R"][0]) * w + (sign * edge["open"]) @ edge["z"]
+    left = (edge["n_lam"][0] + edge["R"][0]) * w + (sign * edge["open"]) @ edge["z"]
     v = learner.X.T @ (learner.duals[0] * np.where(learner.label == 1, 1.0, -1.0))
     np.testing.assert_allclose(left, v, atol=1e-9 * np.abs(v).max())
 

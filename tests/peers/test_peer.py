@@ -309,7 +309,7 @@ def test_one_who_goes_on_hears_a_neighbour_that_began_anew_while_it_was_down(tow
 
 def last_heard(learner):
     """The number of the newest letter on its one edge, without the epoch; -1: of this epoch there is none."""
-    [seen] = learner.block.edge["seen" if "dual" in learner.block.edge else "seen_seq"]
+    [seen] = learner.block.edge["last_seq" if "dual" in learner.block.edge else "seen_seq"]
     epoch = int(learner.block.edge["epoch"][0]) << EPOCH_SHIFT
     return int(seen) - epoch
 

@@ -1,4 +1,4 @@
-"""The learning algorithms, by name. Written against blocks and mail; they never know where they run."""
+"""The learning algorithms by name. They are written against blocks and messages, and never know where they run."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,33 +12,46 @@ from gadget_svm.algorithms.mom_dsvm import MomDsvm
 from gadget_svm.algorithms.pdmm import Pdmm
 from gadget_svm.algorithms.two_push_sum import TwoPushSum
 from gadget_svm.core.lookup import lookup
+from gadget_svm.core.registry import Registry
 
-ALGORITHMS: dict[str, Callable[[], Algorithm]] = {
-    "auto": Auto,
-    "asgd": AveragedSgd,  # a pass of local steps between gossips
-    "gadget": Gadget,  # the paper's, with Push-Sum's mass persistent
-    "gadget-as-printed": gadget_as_printed,  # Push-Sum restarts in each iteration
-    "gadget-2ps": TwoPushSum,  # its forerunner, with two Push-Sum calls
-    "mom-dsvm": MomDsvm,
-    "pdmm": Pdmm,  # every node at the pooled optimum
-}
+ALGORITHMS: Registry[Callable[[], Algorithm]] = Registry(
+    "gadget_svm.algorithms",
+    {
+        "auto": Auto,
+        "asgd": AveragedSgd,  # a pass of local steps between gossips
+        "gadget": Gadget,  # the paper's, with Push-Sum's mass persistent
+        "gadget-as-printed": gadget_as_printed,  # Push-Sum restarts in each iteration
+        "gadget-2ps": TwoPushSum,  # its forerunner, with two Push-Sum calls
+        "mom-dsvm": MomDsvm,
+        "pdmm": Pdmm,  # every node reaches the pooled optimum
+    },
+)
 
 
-def resolve(algorithm: Any) -> Algorithm:
-    """An algorithm by name or as an instance."""
-    found: Any = lookup("algorithm", algorithm, ALGORITHMS)() if isinstance(algorithm, str) else algorithm
-    if isinstance(found, type) or not hasattr(found, "bind"):
+def resolve(algorithm: object) -> Algorithm:
+    """Return the algorithm of this name, or the algorithm itself if it is given as an object.
+
+    Raises
+    ------
+    ValueError
+        If no algorithm has this name.
+    TypeError
+        If it is neither a name nor an instance of a `BaseAlgorithm` class.
+    """
+    found: object = lookup("algorithm", algorithm, ALGORITHMS)() if isinstance(algorithm, str) else algorithm
+    if not isinstance(found, BaseAlgorithm):
         raise TypeError(
-            f"algorithm is a name ({', '.join(ALGORITHMS)}) or an instance such as Gadget(), got {algorithm!r}"
+            f"algorithm is a name ({', '.join(ALGORITHMS)}) or an instance of a class that derives from "
+            f"gadget_svm.algorithms.BaseAlgorithm, such as Gadget(); got {algorithm!r}"
         )
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def no_parameters(name: str, parameter: str, value: Any) -> str:
-    """The error for a parameter of an algorithm that is given by name: which instances take it."""
+    """Return the error for a parameter of an algorithm that is given by name: which instances take it."""
     made = [make() for make in ALGORITHMS.values()]
-    takers = [type(each).__name__ for each in made if parameter in each.get_params()]
-    given = ", ".join(f"algorithm={taker}({parameter}={value!r})" for taker in dict.fromkeys(takers))
+    takers = dict.fromkeys(type(each).__name__ for each in made if parameter in each.get_params())
+    given = ", ".join(f"algorithm={taker}({parameter}={value!r})" for taker in takers)
     fix = f"write {given}" if takers else f"no algorithm has a parameter {parameter!r}"
     return f"algorithm={name!r} is a name, so {parameter!r} cannot be set on it: {fix}"
 

@@ -5,6 +5,7 @@ Capabilities are declared here and never probed. `BaseAlgorithm` and `BaseRun` h
 
 from typing import Any, ClassVar, Protocol
 
+from gadget_svm import spectral
 from gadget_svm.algorithms.params import Params
 from gadget_svm.core.block import Block
 from gadget_svm.core.network import Network
@@ -178,3 +179,14 @@ class BaseAlgorithm(Params):
     def with_transition_of(self, network: Network) -> Network:
         """The network as it is: no transition matrix is used."""
         return network
+
+
+def check_undirected(network: Network, name: str) -> None:
+    """Raise ValueError if an algorithm that needs both directions of every edge cannot run on the network."""
+    if network.directed:
+        raise ValueError(
+            f"{name} needs messages in both directions of an edge, and {network.name!r} is directed: "
+            "use an undirected topology such as 'random-regular', or algorithm='gadget'"
+        )
+    network.refuse_matrix(name)
+    spectral.check_connected(network)

@@ -133,7 +133,7 @@ def make_table(columns: Iterable[str], title: str | None = None, plain: bool = F
 
 def show_training(console: "Console", summary: Row, history: Sequence[Row] = ()) -> None:
     """Print the table of nodes and the lines below it."""
-    from gadget_svm.report.formatting import absences, size
+    from gadget_svm.report.formatting import describe_losses, size
 
     console.print(nodes_table(summary))
     if summary["dataset"]["test_rows"] is None:
@@ -148,7 +148,7 @@ def show_training(console: "Console", summary: Row, history: Sequence[Row] = ())
         f"{summary['messages']:,} messages, {size(summary['bytes'])}, {summary['seconds']:.2f} s of training; "
         f"the nodes differ from their average by at most {100 * (summary['disagreement'] or 0):.3g} % of its length.",
     )
-    for line in (absences(history), *summary["hints"]):
+    for line in (describe_losses(history), *summary["hints"]):
         if line:
             say(console, line)
 
@@ -170,11 +170,11 @@ def nodes_table(summary: Row) -> "Table":
 
 def node_rows(nodes: Sequence[Row], n_nodes: int) -> list[tuple[str, Row]]:
     """Return the nodes themselves, or the minimum, mean and maximum of each column."""
-    from gadget_svm.report.lost_nodes import entry, present
+    from gadget_svm.report.lost_nodes import live_nodes, table_entry
 
     if len(nodes) <= MAX_NODES_SHOWN:
-        return [entry(row) for row in nodes]
-    here = present(nodes)
+        return [table_entry(row) for row in nodes]
+    here = live_nodes(nodes)
     kind = " evaluated" * (len(nodes) < n_nodes) + " not lost" * (len(here) < len(nodes))
     among = f" of {len(here):,}" + (f"{kind} of {n_nodes:,}" if kind else "")
     summaries: dict[str, Callable[[Sequence[float]], float]] = {

@@ -15,8 +15,6 @@ from gadget_svm.cli.options import local_path
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gadget_svm.reproduction.reproduce import Reproduction
-
 
 def reproduce(
     what: Annotated[str, typer.Argument(help="table1, table2, table3, table4, figures, network, or all.")] = "all",
@@ -38,7 +36,7 @@ def reproduce(
 
     from gadget_svm.cli.output import say
     from gadget_svm.core.lookup import lookup
-    from gadget_svm.reproduction.page import everything
+    from gadget_svm.reproduction.page import write_all
     from gadget_svm.reproduction.reproduce import PARTS, Reproduction
 
     parts = lookup("part of the evaluation", what, {"all": PARTS, **{part: (part,) for part in PARTS}})
@@ -55,13 +53,13 @@ def reproduce(
                 "none of the paper's data sets was found: name their folder with --data or GADGET_DATA, or download "
                 "one with, for example, `gadget data fetch adult`"
             )
-        with _progress(stderr, sum(1 for _ in _steps(run, parts))) as (tell, advance):
-            run.tell = tell
-            for step in _steps(run, parts):
+        with _progress(stderr, sum(1 for _ in run.steps(parts))) as (tell, advance):
+            run.report_progress = tell
+            for step in run.steps(parts):
                 step()
                 advance()
             tell("writing tables and figures")
-            made = everything(run, parts, docs)
+            made = write_all(run, parts, docs)
     except KeyboardInterrupt as error:
         say(stderr, f"interrupted: finished cells are kept in {out / 'cells'}; the same command continues from there")
         raise typer.Exit(exit_code(error)) from None
@@ -81,16 +79,6 @@ def _check_packages(parts: Any) -> None:
         pyplot()
     if {"table2", "table3"} & set(parts) and find_spec("clarabel") is None:
         raise ImportError("SVM-Perf needs a QP solver, clarabel: pip install 'gadget-svm[paper]'")
-
-
-def _steps(run: "Reproduction", parts: Any) -> Iterator[Callable[[], Any]]:
-    """Yield every piece of work, once."""
-    cells = dict.fromkeys(cell for part in parts for cell in run.cells(part))
-    yield from (partial(run.result, cell) for cell in cells)
-    if "table4" in parts:
-        yield from (partial(run.loading, name) for name in run.sets)
-    if "network" in parts:
-        yield from run.network_steps()
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from gadget_svm.cli.train_model import ALGORITHM_OPTIONS
 from gadget_svm.estimator import GadgetSVC
 from gadget_svm.estimator.advice import FAR_APART
 from gadget_svm.report.formatting import at_most
-from gadget_svm.report.lost_nodes import lost_nodes, marked
+from gadget_svm.report.lost_nodes import lost_nodes, mark_lost
 from gadget_svm.simulation.stopping import stopping_rule
 
 Summary = dict[str, Any]
@@ -36,7 +36,7 @@ def summarise(request: TrainRequest, rows: TrainingRows, model: GadgetSVC) -> Su
     n_nodes, last = len(model.node_coef_), model.history_[-1]
     events = [event for record in model.history_ for event in record.get("events", [])]
     nodes = rows.evaluation.nodes(model, rows.node_sizes(n_nodes))
-    nodes, average = marked(nodes, rows.evaluation.average(model), lost_nodes(events), n_nodes)
+    nodes, average = mark_lost(nodes, rows.evaluation.average(model), lost_nodes(events), n_nodes)
     summary = {
         "dataset": rows.about,
         "parameters": parameters(request, model),

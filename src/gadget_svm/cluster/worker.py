@@ -219,12 +219,12 @@ class Worker:
         part, before = CertificateSession(self.run, self.block, self.lam, owner, here, serial, self.t), self._gone()
         everyone = sum(1 << w for w in (self.index, *self.others) if w not in before)
         patience = MAX_IDLE_EXCHANGES + everyone.bit_count()  # news from the far end takes as many exchanges at most
-        party, held, news, told, learned = part.conversation(), -1, 0, 0, 0
+        party, held, news, told, learned = part.steps(), -1, 0, 0, 0
         messages, spent = next(party), []
         for turn in counting():
             spent.append((part.messages, part.nbytes, part.vectors))
-            learned, news = turn if part.news > news else learned, part.news
-            if held < 0 and (part.told | ~part.nodes.alive).all():
+            learned, news = turn if part.progress > news else learned, part.progress
+            if held < 0 and (part.holds_bound | ~part.nodes.alive).all():
                 held, told = turn, told | 1 << self.index
             key = (CERTIFY, serial, turn)
             own = self._send(messages, key, told, learned)
@@ -237,7 +237,7 @@ class Worker:
             for batch in batches:
                 told, learned = told | batch.told, max(learned, batch.learned)
             messages = party.send(Delivery(padded([own, *(batch.messages for batch in batches)])))
-        untold, i = self.block.first + np.flatnonzero(part.nodes.alive & ~part.told), owner - self.block.first
+        untold, i = self.block.first + np.flatnonzero(part.nodes.alive & ~part.holds_bound), owner - self.block.first
         found = Finding(part.failure, untold, held, learned, np.array(spent, dtype=np.int64))
         if not 0 <= i < self.block.k:
             return found

@@ -10,25 +10,25 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from gadget_svm.core.types import Floats, Ints
+from gadget_svm.core.types import Bytes, Floats, Ints
 from gadget_svm.kernels.compiler import compiled
 from gadget_svm.kernels.counter_rng import EXAMPLE, draw
 from gadget_svm.kernels.rows import side
-from gadget_svm.kernels.vectors import add_row, add_sorted_row, ask_for_sparse_row, dot_row, dot_sorted_row
+from gadget_svm.kernels.vectors import add_row, add_sorted_row, dot_row, dot_sorted_row, prefetch_sparse_row
 
-LONG = 32
-"""Entries of a row, on average, from which on it does not pay to lay a node's rows side by side."""
-AHEAD = 2
-"""Rows between asking memory for one and taking it."""
-NEVER = 255
-"""The rest of a row that the output does not see: it does not end."""
+LONG_ROW_ENTRIES = 32
+"""Mean entries of a row from which on grouping a node's rows does not pay."""
+PREFETCH_ROWS = 2
+"""Rows between the prefetch of a row and its use."""
+SKIP_ALWAYS = 255
+"""The skip count of a row that the output does not see: it is not counted down."""
 NO_PAIRS = np.empty((0, 2), dtype=np.int32)
 
 
 class DualRows(NamedTuple):
-    """CSR rows and who owns them: node i owns the places start[i]:start[i+1], place p holds row ``order[p]``.
+    """CSR rows and their owners: node i owns the places start[i]:start[i+1], and place p holds row ``order[p]``.
 
-    ``upper[p]`` is c_r with the row's multiplicity in it, ``norm2[p]`` is |x_r|^2. ``pairs`` are those of `side`.
+    ``upper[p]`` is c_r times the row's multiplicity, ``norm2[p]`` is |x_r|^2. ``pairs`` are those of `side`.
     If ``constant`` is positive, the last entry of every row, that of the intercept, has this value instead of its own.
     """
 
@@ -51,22 +51,22 @@ class DualRows(NamedTuple):
         return cls(rows.indptr, rows.indices, rows.data, rows.label, rows.order, rows.start, upper, norm2, rows.pairs)
 
     def with_constant(self, constant: float) -> "DualRows":
-        """The same with another value than 1 as the last entry of every row."""
+        """Return the rows with this value as the last entry of every row."""
         return self._replace(norm2=np.maximum(self.norm2 - 1.0, 0.0) + constant**2, constant=constant)
 
     def unseen(self) -> NDArray[np.bool_]:
-        """Outputs x places: the rows that an output does not see, as they are of neither class of its pair."""
+        """Return, outputs x places, the rows that an output does not see: those of neither class of its pair."""
         label = self.label[self.order]
         return np.asarray((self.pairs[:, :1] != label) & (self.pairs[:, 1:] != label))
 
     def grouped(self) -> "DualRows":
-        """Short rows in the order of their places: a copy that a pass reads from cache, if a shard fits there.
+        """Return short rows copied into the order of their places, so that a pass over a node reads a near cache.
 
-        Long ones fill lines of cache by themselves, wherever they lie, and stay.
+        Long rows fill cache lines by themselves wherever they lie, and are not copied.
         """
         here = np.arange(len(self.order), dtype=np.int64)
         too_many = np.diff(self.indptr)[self.order].sum() > np.iinfo(self.indptr.dtype).max  # rows of several nodes
-        if len(self.data) >= LONG * len(self.label) or too_many or np.array_equal(self.order, here):
+        if len(self.data) >= LONG_ROW_ENTRIES * len(self.label) or too_many or np.array_equal(self.order, here):
             return self._replace(indices=unsigned(self.indices))
         X = as_matrix(self, self.data)[self.order]
         label = self.label[self.order]
@@ -74,7 +74,7 @@ class DualRows(NamedTuple):
 
 
 def dual_rows(block: Any) -> DualRows:
-    """A block's rows, each bounded by its cost and multiplicity; made once."""
+    """Return a block's rows, each bounded by its cost and multiplicity; made once."""
     if "dual_rows" not in block.scratch:
         block.scratch["dual_rows"] = DualRows.of(block.rows, 1.0)
     made: DualRows = block.scratch["dual_rows"]
@@ -82,12 +82,12 @@ def dual_rows(block: Any) -> DualRows:
 
 
 def unsigned(indices: NDArray[Any]) -> NDArray[Any]:
-    """The same numbers, of which compiled code knows that none counts from the end, and need not check."""
+    """Return the same numbers with an unsigned type: compiled code then omits the check for negative indices."""
     return indices.view(np.dtype(f"u{indices.dtype.itemsize}"))
 
 
 def multiplicity(mass: Floats, start: Ints) -> Floats:
-    """How often each place counts, from the mass that is cumulative within a node; empty: once each."""
+    """Return how often each place counts, from the mass, which is cumulative within a node; empty: once each."""
     if not len(mass):
         return np.ones(start[-1])
     times = np.diff(mass, prepend=0.0)
@@ -97,13 +97,13 @@ def multiplicity(mass: Floats, start: Ints) -> Floats:
 
 
 def sq_norms(rows: Any) -> Floats:
-    """|x_r|^2 of every row, added up one by one: it does not depend on what other rows there are."""
+    """Return |x_r|^2 of every row, added entry by entry, so that it does not depend on the other rows."""
     squares = as_matrix(rows, rows.data * rows.data)
     return np.asarray(squares @ np.ones(squares.shape[1]))
 
 
 def as_matrix(rows: Any, data: Floats) -> sp.csr_matrix:
-    """Rows with these numbers as their entries, as scipy has them."""
+    """Return the rows with these entries as a scipy matrix."""
     n_features = int(rows.indices.max(initial=0)) + 1
     return sp.csr_matrix((data, rows.indices, rows.indptr), shape=(len(rows.label), n_features))
 
@@ -121,118 +121,90 @@ def primal(w: Floats, alpha: Floats, rows: DualRows, i: int, target: int, S: Flo
 
 
 @compiled
-def shuffle(turn: Ints, lo: int, hi: int, seed: int, node: int, clock: int) -> None:
-    """The places lo:hi into turn[lo:hi], mixed."""
-    for p in range(lo, hi):
-        turn[p] = p
-    mix(turn, lo, hi, seed, node, clock)
-
-
-@compiled
-def mix(turn: Ints, lo: int, hi: int, seed: int, node: int, clock: int) -> None:
-    """What stands in turn[lo:hi] in an order that depends on (seed, node, clock) alone."""
+def shuffle(perm: Ints, lo: int, hi: int, seed: int, node: int, clock: int) -> None:
+    """Shuffle perm[lo:hi], by (seed, node, clock) alone."""
     for p in range(hi - 1, lo, -1):
         q = lo + int(draw(seed, node, (clock << 32) + p - lo, EXAMPLE) * (p - lo + 1))
-        turn[p], turn[q] = turn[q], turn[p]
+        perm[p], perm[q] = perm[q], perm[p]
 
 
 @compiled
 def dual_pass(
-    w: Floats, alpha: Floats, turn: Ints, rows: DualRows, lo: int, hi: int, target: int, kappa: float
+    w: Floats, alpha: Floats, perm: Ints, rows: DualRows, lo: int, hi: int, target: int, kappa: float
 ) -> float:
-    """alpha_r <- clip[0, c_r](alpha_r + (1 - y_r x_r.w) kappa / |x_r|^2) in the order of ``turn``; w moves along.
+    """alpha_r <- clip[0, c_r](alpha_r + (1 - y_r x_r.w) kappa / |x_r|^2) in the order of ``perm``; w moves along.
 
     Returns the largest violation met: how far a margin is on the wrong side of 1 for its alpha, 0 at the optimum.
     """
     worst = 0.0
     for place in range(lo, hi):
-        p = turn[place]
-        r, most = rows.order[p], rows.upper[p]
+        p = perm[place]
+        r, upper = rows.order[p], rows.upper[p]
         if rows.norm2[p] == 0.0:
-            alpha[p] = most  # an empty row's loss is 1 whatever w is
+            alpha[p] = upper  # an empty row's loss is 1 whatever w is
             continue
         first, last = rows.indptr[r], rows.indptr[r + 1]
         y = side(rows.pairs, target, rows.label[r])
-        short = 1.0 - y * dot_row(w, rows.indices, rows.data, first, last)
-        if (alpha[p] <= 0.0 and short <= 0.0) or (alpha[p] >= most and short >= 0.0):
+        slack = 1.0 - y * dot_row(w, rows.indices, rows.data, first, last)
+        if (alpha[p] <= 0.0 and slack <= 0.0) or (alpha[p] >= upper and slack >= 0.0):
             continue
-        worst = max(worst, abs(short))
-        moved = min(max(alpha[p] + short * kappa / rows.norm2[p], 0.0), most)
+        worst = max(worst, abs(slack))
+        moved = min(max(alpha[p] + slack * kappa / rows.norm2[p], 0.0), upper)
         add_row(w, (moved - alpha[p]) * y / kappa, rows.indices, rows.data, first, last)
         alpha[p] = moved
     return worst
 
 
 @compiled
-def waking(turn: Ints, rest: NDArray[np.uint8], lo: int, hi: int, seed: int, node: int, clock: int) -> int:
-    """The places of lo:hi that do not rest into turn[lo:end], shuffled; a pass less to rest for the others. ``end``.
-
-    A rest of NEVER does not end.
-    """
+def active_rows(perm: Ints, skip: Bytes, lo: int, hi: int, seed: int, node: int, clock: int) -> int:
+    """Write the places of lo:hi that are not skipped to perm[lo:end], shuffled; count down the others; return end."""
     end = lo
     for p in range(lo, hi):
-        if rest[p] == 0:
-            turn[end] = p
+        if skip[p] == 0:
+            perm[end] = p
             end += 1
-    mine = rest[lo:hi]
-    for p in range(len(mine)):  # a loop of its own: many rows are counted down at once
-        if mine[p] != 0 and mine[p] != NEVER:
+    mine = skip[lo:hi]
+    for p in range(len(mine)):  # a loop of its own, which the compiler vectorises
+        if mine[p] != 0 and mine[p] != SKIP_ALWAYS:
             mine[p] -= 1
-    mix(turn, lo, end, seed, node, clock)
+    shuffle(perm, lo, end, seed, node, clock)
     return end
 
 
 @compiled
-def rested_pass(
-    w: Floats, alpha: Floats, rest: NDArray[np.uint8], turn: Ints, rows: DualRows, lo: int, hi: int, target: int,
-    kappa: float, ratio: float, wide: float, longest: float,
+def shrinking_pass(
+    w: Floats, alpha: Floats, skip: Bytes, perm: Ints, rows: DualRows, lo: int, hi: int, target: int, kappa: float,
+    ratio: float, unit: float, most: float,
 ) -> float:  # fmt: skip
-    """`dual_pass` that sends rows to rest: one at a bound, where it belongs, by a wide margin.
+    """`dual_pass` with shrinking: a row at its bound, with a margin far on the right side, is skipped for some passes.
 
-    It rests for a pass per ``wide`` that its margin is on the right side of 1, ``longest`` at most. So no row is ever
-    forgotten, any alpha stays feasible, and the optimum is the same; most rows of real data rest most of the time.
-    With a constant, kappa / ``ratio`` stands in the place of kappa for its weight.
-    Returns by how much margins were off, on average, where an alpha had to move; 0 if none had.
+    It is skipped for one pass per ``unit`` that its margin is on the right side of 1, ``most`` at most. So every row
+    returns, any alpha stays feasible, and the optimum is the same; most rows of real data are skipped most of the time.
+    With a constant, kappa / ``ratio`` replaces kappa for its weight.
+    Returns the mean |1 - margin| where an alpha moved; 0 if none moved.
     """
-    off, count, wide, constant, end = 0.0, 0, max(wide, 1e-12), rows.constant, len(w) - 1
-    skipped, more = 1 if constant > 0.0 else 0, constant * constant * (ratio - 1.0)
+    total, count, unit, constant, end = 0.0, 0, max(unit, 1e-12), rows.constant, len(w) - 1
+    without, more = 1 if constant > 0.0 else 0, constant * constant * (ratio - 1.0)
     for place in range(lo, hi):
-        p = turn[place]
-        if place + AHEAD < hi:
-            soon = rows.order[turn[place + AHEAD]]
-            ask_for_sparse_row(rows.indices, rows.data, rows.indptr[soon], rows.indptr[soon + 1])
-        r, most = rows.order[p], rows.upper[p]
+        p = perm[place]
+        if place + PREFETCH_ROWS < hi:
+            soon = rows.order[perm[place + PREFETCH_ROWS]]
+            prefetch_sparse_row(rows.indices, rows.data, rows.indptr[soon], rows.indptr[soon + 1])
+        r, upper = rows.order[p], rows.upper[p]
         if rows.norm2[p] == 0.0:
-            alpha[p] = most  # an empty row's loss is 1 whatever w is
+            alpha[p] = upper  # an empty row's loss is 1 whatever w is
             continue
-        first, last = rows.indptr[r], rows.indptr[r + 1] - skipped
+        first, last = rows.indptr[r], rows.indptr[r + 1] - without
         y = side(rows.pairs, target, rows.label[r])
-        short = 1.0 - y * (dot_sorted_row(w, rows.indices, rows.data, first, last) + constant * w[end])
-        if (alpha[p] <= 0.0 and short <= 0.0) or (alpha[p] >= most and short >= 0.0):
-            rest[p] = int(min(abs(short) / wide, longest))
+        slack = 1.0 - y * (dot_sorted_row(w, rows.indices, rows.data, first, last) + constant * w[end])
+        if (alpha[p] <= 0.0 and slack <= 0.0) or (alpha[p] >= upper and slack >= 0.0):
+            skip[p] = int(min(abs(slack) / unit, most))
             continue
-        off += abs(short)
+        total += abs(slack)
         count += 1
-        moved = min(max(alpha[p] + short * kappa / (rows.norm2[p] + more), 0.0), most)
+        moved = min(max(alpha[p] + slack * kappa / (rows.norm2[p] + more), 0.0), upper)
         factor = (moved - alpha[p]) * y / kappa
         add_sorted_row(w, factor, rows.indices, rows.data, first, last)
         w[end] += factor * constant * ratio
         alpha[p] = moved
-    return off / count if count > 0 else 0.0
-
-
-@compiled
-def ascend(
-    w: Floats, alpha: Floats, turn: Ints, rows: DualRows, i: int, target: int, kappa: float, passes: int, tol: float,
-    seed: int, node: int, clock: int,
-) -> int:  # fmt: skip
-    """Passes over the rows of node i until no margin is off by more than ``tol``, ``passes`` at most; how many.
-
-    ``w`` must be `primal` of ``alpha``. Passes are shuffled by the clocks ``clock`` to ``clock + passes``.
-    """
-    lo, hi = rows.start[i], rows.start[i + 1]
-    for done in range(passes):
-        shuffle(turn, lo, hi, seed, node, clock + done)
-        if dual_pass(w, alpha, turn, rows, lo, hi, target, kappa) <= tol:
-            return done + 1
-    return passes
+    return total / count if count > 0 else 0.0

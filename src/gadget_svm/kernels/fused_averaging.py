@@ -12,7 +12,7 @@ from gadget_svm.core.types import Floats, Ints
 from gadget_svm.kernels.compiler import compiled
 from gadget_svm.kernels.counter_rng import NEIGHBOUR, draw
 from gadget_svm.kernels.gossip import MIN_MASS, pick_edge
-from gadget_svm.kernels.prefetch import AHEAD, ask_for, ask_for_row
+from gadget_svm.kernels.prefetch import PREFETCH_ROWS, prefetch_entry, prefetch_row
 
 Nodes = NDArray[np.int32]
 
@@ -59,7 +59,7 @@ def pull_halves(lo: int, hi: int, receiver: Nodes, start: Nodes, sender: Nodes, 
         for j in range(width):
             after[i, j] = part * before[i, j]
         for p in range(start[i], start[i + 1]):
-            ask_for_row(before, sender[min(p + AHEAD, last)])
+            prefetch_row(before, sender[min(p + PREFETCH_ROWS, last)])
             m = sender[p]
             for j in range(width):
                 after[i, j] += 0.5 * before[m, j]
@@ -73,7 +73,7 @@ def push_halves(receiver: Nodes, before: Floats, after: Floats) -> None:
         part = 0.5 if receiver[i] >= 0 else 1.0
         after[i, 0], after[i, 1] = part * before[i, 0], part * before[i, 1]
     for i in range(len(receiver)):
-        ask_for_row(after, receiver[min(i + AHEAD, last)])
+        prefetch_row(after, receiver[min(i + PREFETCH_ROWS, last)])
         r = receiver[i]
         if r >= 0:
             after[r, 0] += 0.5 * before[i, 0]
@@ -135,10 +135,10 @@ def pull_shares(
         for j in range(width):
             after[i, j] = part * before[i, j]
         for p in range(in_ptr[i], in_ptr[i + 1]):
-            soon = source[min(p + AHEAD, last)]
-            ask_for_row(before, soon)
+            soon = source[min(p + PREFETCH_ROWS, last)]
+            prefetch_row(before, soon)
             if even:
-                ask_for(share, soon)
+                prefetch_entry(share, soon)
             m = source[p]
             part = 0.0 if before[m, phi] < MIN_MASS else share[m] if even else share[p]
             for j in range(width):

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.kernels.compiler import compiled
 from gadget_svm.kernels.counter_rng import ANSWER, NEIGHBOUR, draw
-from gadget_svm.kernels.prefetch import AHEAD, ask_for, ask_for_row
+from gadget_svm.kernels.prefetch import PREFETCH_ROWS, prefetch_entry, prefetch_row
 
 Places = NDArray[Any]
 """Places of messages in a batch, 32 bits each."""
@@ -188,9 +188,9 @@ def absorb(
     for i in range(lo, hi):
         for p in range(start[i], start[i + 1]):
             m = order[p]
-            soon = order[min(p + AHEAD, last)]
-            ask_for_row(vector, soon)
-            ask_for(weight, soon)
+            soon = order[min(p + PREFETCH_ROWS, last)]
+            prefetch_row(vector, soon)
+            prefetch_entry(weight, soon)
             if since > 0 and seq[m] < since:
                 continue
             phi[i] += weight[m]

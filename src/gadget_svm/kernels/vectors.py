@@ -5,10 +5,10 @@ import scipy.sparse as sp
 
 from gadget_svm.core.types import Floats, Indices
 from gadget_svm.kernels.compiler import compiled
-from gadget_svm.kernels.prefetch import LINE, hint
+from gadget_svm.kernels.prefetch import DOUBLES_PER_LINE, prefetch
 
 ONE, TWO, THREE, FOUR, FIVE, SIX, SEVEN = (np.uint64(number) for number in range(1, 8))
-"""Of a type that compiled code knows not to count from the end, and need not check."""
+"""Unsigned, so that compiled code need not check for indices from the end."""
 
 
 @compiled
@@ -22,9 +22,9 @@ def dot_row(w: Floats, indices: Indices, data: Floats, lo: int, hi: int) -> floa
 
 @compiled
 def dot_sorted_row(w: Floats, indices: Indices, data: Floats, lo: int, hi: int) -> float:
-    """`dot_row` for a row whose features are in ascending order, each once: faster, above all if none is left out.
+    """`dot_row` for a row whose features are in ascending order, each once: faster, above all if none is missing.
 
-    Running sums of fixed order need not wait for each other, and give the same bits every time.
+    Several running sums in a fixed order: they do not wait for each other, and give the same bits every time.
     """
     if hi > lo and indices[hi - 1] - indices[lo] == hi - lo - 1:
         return dot_run(w, data, int(indices[lo]), lo, hi - lo)
@@ -44,7 +44,7 @@ def dot_sorted_row(w: Floats, indices: Indices, data: Floats, lo: int, hi: int) 
 
 @compiled
 def dot_run(w: Floats, data: Floats, first: int, lo: int, count: int) -> float:
-    """The product of w[first:first+count] and data[lo:lo+count]."""
+    """The dot product of w[first:first+count] and data[lo:lo+count]."""
     a = b = c = d = e = f = g = h = 0.0
     whole = count - count % 8
     for j in range(0, whole, 8):
@@ -84,12 +84,12 @@ def add_row(w: Floats, factor: float, indices: Indices, data: Floats, lo: int, h
 
 
 @compiled
-def ask_for_sparse_row(indices: Indices, data: Floats, lo: int, hi: int) -> None:
-    """Have the sparse row stored in lo:hi brought near."""
-    for p in range(lo, hi, LINE):
-        hint(data, (p,))
-    for p in range(lo, hi, 2 * LINE):
-        hint(indices, (p,))
+def prefetch_sparse_row(indices: Indices, data: Floats, lo: int, hi: int) -> None:
+    """Prefetch the sparse row stored in lo:hi."""
+    for p in range(lo, hi, DOUBLES_PER_LINE):
+        prefetch(data, (p,))
+    for p in range(lo, hi, 2 * DOUBLES_PER_LINE):
+        prefetch(indices, (p,))
 
 
 @compiled
@@ -109,7 +109,7 @@ def scale(w: Floats, factor: float) -> None:
 
 
 def weighted_sum(factors: Floats, vectors: Floats) -> Floats:
-    """The sum of factors[i] * vectors[i], one after another: always the same bits, which BLAS does not promise."""
+    """Return the sum of factors[i] * vectors[i], added in order: the same bits every time, unlike BLAS."""
     row = sp.csr_matrix((factors, np.arange(len(factors)), [0, len(factors)]), shape=(1, len(factors)))
     total: Floats = np.asarray(row @ vectors)[0]
     return total

@@ -30,14 +30,14 @@ def held(block: Block, kept: frozenset[int], speaking: frozenset[int] = frozense
     if not ends:
         yield
         return
-    before = {j: (block.edge["z"][e].copy(), block.edge["rho"][e], block.edge["changes"][e]) for j, e in ends.items()}
+    before = {j: (block.edge["z"][e].copy(), block.edge["rho"][e], block.edge["n_changes"][e]) for j, e in ends.items()}
     for e in ends.values():
-        block.edge["changes"][e] = NO_MORE
+        block.edge["n_changes"][e] = NO_MORE
     yield
     edge, ends = block.edge, _open_ends(block, kept.intersection(before))
     back, come, stiffer = np.zeros(block.s.shape[1]), np.zeros(block.s.shape[1]), 0.0
     for j, e in ends.items():
-        z, rho, edge["changes"][e] = before[j]
+        z, rho, edge["n_changes"][e] = before[j]
         moved = _sign(block, j) * (edge["z"][e] - z)
         if j in speaking:
             come += moved
@@ -47,7 +47,7 @@ def held(block: Block, kept: frozenset[int], speaking: frozenset[int] = frozense
             edge["z"][e] = z
     if not (back.any() or come.any() or stiffer):
         return
-    kappa, w = edge["curve"][0] + edge["R"][0], block.flat[0]
+    kappa, w = edge["n_lam"][0] + edge["R"][0], block.flat[0]
     others = {j: e for j, e in _open_ends(block).items() if j not in ends}
     if not others:
         w += back / kappa
@@ -62,7 +62,7 @@ def spare_turns(block: Block, kept: frozenset[int], turn: int) -> None:
     """The next letter goes to one who is here: a turn of one who is not would be lost, and there may be many."""
     here = [e for j, e in _open_ends(block).items() if j not in kept] if kept else []
     if here:
-        block.edge["due"][here[turn % len(here)]] = True
+        block.edge["reply_due"][here[turn % len(here)]] = True
 
 
 def pulled(block: Block) -> Floats:

@@ -207,7 +207,7 @@ class Learner:
         edge, alpha = self.block.edge, self.duals
         if alpha is not None:
             pull = np.asarray((self.X.T @ (alpha.T * self._signs())).T).ravel()
-            self.block.flat[0] = (pull - pulled(self.block)) / (edge["curve"][0] + edge["R"][0])
+            self.block.flat[0] = (pull - pulled(self.block)) / (edge["n_lam"][0] + edge["R"][0])
 
     def model(self) -> Floats:
         """The weights to answer with: outputs x width."""

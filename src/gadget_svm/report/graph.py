@@ -1,4 +1,4 @@
-"""The network as a picture, nodes coloured by how well they do; above 300 nodes a histogram."""
+"""The network as a picture, with nodes coloured by quality; above 300 nodes a histogram."""
 
 from collections.abc import Sequence
 from html import escape
@@ -7,123 +7,98 @@ from typing import Any
 import numpy as np
 
 from gadget_svm.core.network import Network
-from gadget_svm.report.curves import BLUE, dressed
+from gadget_svm.report.curves import BLUE, styled_figure
 from gadget_svm.report.formatting import finite
-from gadget_svm.report.lost_nodes import absence, entry, present
-from gadget_svm.report.needs import require_plotly
+from gadget_svm.report.lost_nodes import live_nodes, table_entry
 
-MOST_DRAWN = 300
-MOST_NAMED = 60
+MAX_DRAWN_NODES = 300
+MAX_NAMED_NODES = 60
+MAX_LISTED_NEIGHBOURS = 12
 Node = dict[str, Any]
 
 
 def quality(nodes: Sequence[Node]) -> tuple[str, list[float | None]]:
-    """What nodes are compared by: test accuracy in per cent where they differ in it, else the objective.
+    """Return what nodes are compared by, and its value for each: None for a lost node.
 
-    Of nodes whose rows are elsewhere the objective may not be known; without test rows they differ in rows alone.
-    A lost node has no value.
+    It is test accuracy in per cent if they differ in it, else the objective. Nodes whose rows are with remote actors
+    may have no objective; without test rows they differ in their number of rows alone.
     """
-    here = present(nodes)
-    accuracy, objective = ([finite(node.get(key)) for node in here] for key in ("test_accuracy", "train_objective"))
-    if len(set(accuracy)) > 1 or (accuracy.count(None) == 0 and objective.count(None) == len(here) > 0):
-        return "test accuracy, %", _values(nodes, "test_accuracy", 100)
-    if objective.count(None) == len(here) > 0:
-        return "number of rows", _values(nodes, "rows")
-    return "objective", _values(nodes, "train_objective")
-
-
-def _values(nodes: Sequence[Node], key: str, factor: float = 1.0) -> list[float | None]:
-    return [None if absence(node) else finite(node.get(key), factor) for node in nodes]
+    live = live_nodes(nodes)
+    accuracy, objective = ([finite(node.get(key)) for node in live] for key in ("test_accuracy", "train_objective"))
+    no_objective = objective.count(None) == len(live) > 0
+    if len(set(accuracy)) > 1 or (None not in accuracy and no_objective):
+        name, key, factor = "test accuracy, %", "test_accuracy", 100.0
+    else:
+        name, key, factor = ("number of rows", "rows", 1.0) if no_objective else ("objective", "train_objective", 1.0)
+    return name, [finite(node.get(key), factor) if node.get("lost") is None else None for node in nodes]
 
 
 def network_figure(network: Network, nodes: Sequence[Node]) -> Any:
-    """The graph, or the histogram."""
-    if network.n > MOST_DRAWN or len(nodes) < network.n:
+    """Draw the graph, or the histogram."""
+    if network.n > MAX_DRAWN_NODES or len(nodes) < network.n:
         return histogram(nodes)
-    go = require_plotly()
-    places = layout(network)
-    words, values = quality(nodes)
-    figure = go.Figure()
-    lines = _edge_lines(network, places)
+    import networkx as nx
+
+    graph = nx.from_scipy_sparse_array(network.adjacency())
+    layout = nx.spring_layout(graph, seed=0, iterations=100)  # the same for the same graph
+    x, y = ([float(layout[i][axis]) for i in range(network.n)] for axis in (0, 1))
+    figure = styled_figure()
+    edges = [(i, j) for i, j in zip(network.sources.tolist(), network.indices.tolist(), strict=True)
+             if i < j or network.directed]  # fmt: skip
+    figure.add_scatter(  # all edges as one broken line
+        x=[place for i, j in edges for place in (x[i], x[j], None)],
+        y=[place for i, j in edges for place in (y[i], y[j], None)],
+        mode="lines", hoverinfo="skip", line={"width": 1, "color": "rgba(128,128,128,.45)"},
+    )  # fmt: skip
+    named = network.n <= MAX_NAMED_NODES
     figure.add_scatter(
-        x=lines[0], y=lines[1], mode="lines", hoverinfo="skip", line={"width": 1, "color": "rgba(128,128,128,.45)"}
-    )
-    named = network.n <= MOST_NAMED
-    figure.add_scatter(
-        x=[x for x, _ in places],
-        y=[y for _, y in places],
-        mode="markers+text" if named else "markers",
+        x=x, y=y, mode="markers+text" if named else "markers", textfont={"color": "white", "size": 12},
         text=[str(node["node"]) for node in nodes] if named else None,
-        textfont={"color": "white", "size": 12},
-        hovertext=[describe(network, node) for node in nodes],
-        hoverinfo="text",
-        marker=_markers(words, values, network.n),
-    )
+        hovertext=[describe(network, node) for node in nodes], hoverinfo="text",
+        marker=_markers(*quality(nodes), network.n),
+    )  # fmt: skip
     bare = {"visible": False, "showgrid": False}
-    return dressed(figure).update_layout(
-        showlegend=False, height=460, xaxis=bare, yaxis=bare, margin={"b": 72, "l": 24}
-    )
+    return figure.update_layout(showlegend=False, height=460, xaxis=bare, yaxis=bare, margin={"b": 72, "l": 24})
 
 
-def _markers(words: str, values: list[float | None], count: int) -> dict[str, Any]:
+def _markers(name: str, values: list[float | None], n_nodes: int) -> dict[str, Any]:
     known = [value for value in values if value is not None] or [0.0]
     least, most = min(known), max(known)
     room = max((most - least) * 0.05, abs(most) * 1e-3, 1e-9)  # equal nodes need a scale too
-    title = {"text": words, "side": "bottom", "font": {"size": 13}}
+    title = {"text": name, "side": "bottom", "font": {"size": 13}}
     below = {"orientation": "h", "y": -0.02, "yanchor": "top", "x": 0.5, "len": 0.7}
     return {
-        "size": 30 if count <= 20 else 22 if count <= MOST_NAMED else 11,
+        "size": 30 if n_nodes <= 20 else 22 if n_nodes <= MAX_NAMED_NODES else 11,
         "color": np.array(values, dtype=float),  # None becomes NaN, which is drawn grey
         "cmin": least - room,
         "cmax": most + room,
         "colorscale": [[0, "#b45309"], [0.5, "#7c3aed"], [1, "#1d4ed8"]],
-        "reversescale": words == "objective",
-        "showscale": words != "number of rows" or least < most,
+        "reversescale": name == "objective",
+        "showscale": name != "number of rows" or least < most,
         "colorbar": {**below, "title": title, "thickness": 12, "outlinewidth": 0, "nticks": 5},
         "line": {"width": 1.5, "color": "rgba(255,255,255,.8)"},
     }
 
 
-def layout(network: Network) -> list[tuple[float, float]]:
-    """Places of the nodes: springs, always the same for the same graph."""
-    import networkx as nx
-
-    graph = nx.from_scipy_sparse_array(network.adjacency())
-    places = nx.spring_layout(graph, seed=0, iterations=100)
-    return [(float(places[i][0]), float(places[i][1])) for i in range(network.n)]
-
-
-def _edge_lines(network: Network, places: list[tuple[float, float]]) -> tuple[list[float | None], list[float | None]]:
-    """All edges as one broken line; of the two directions of an edge only one is drawn."""
-    x: list[float | None] = []
-    y: list[float | None] = []
-    for i, j in zip(network.sources.tolist(), network.indices.tolist(), strict=True):
-        if i < j or network.directed:
-            x += [places[i][0], places[j][0], None]
-            y += [places[i][1], places[j][1], None]
-    return x, y
-
-
 def describe(network: Network, node: Node) -> str:
-    """A node's details, for the pointer that rests on it."""
-    i = int(node["node"])
-    near = network.indices[network.indptr[i] : network.indptr[i + 1]].tolist()
-    shown = ", ".join(map(str, near[:12])) + (", ..." if len(near) > 12 else "")
-    name, node = entry(node)
+    """Return the text that is shown at a node: its name, its figures and its neighbours."""
+    i = node["node"]
+    near = [str(j) for j in network.indices[network.indptr[i] : network.indptr[i + 1]].tolist()]
+    more = ["..."] if len(near) > MAX_LISTED_NEIGHBOURS else []
+    name, node = table_entry(node)
     lines = [f"<b>node {escape(name)}</b>", f"{node.get('rows', '?')} rows"]
-    for key, words in (("test_accuracy", "test accuracy"), ("train_accuracy", "train accuracy")):
-        if (value := finite(node.get(key))) is not None:
-            lines.append(f"{words} {100 * value:.2f} %")
-    if (value := finite(node.get("train_objective"))) is not None:
-        lines.append(f"objective {value:.5g}")
-    return "<br>".join([*lines, f"sends to {escape(shown)}"])
+    for key, words, form, factor in (
+        ("test_accuracy", "test accuracy", ".2f", 100), ("train_accuracy", "train accuracy", ".2f", 100),
+        ("train_objective", "objective", ".5g", 1),
+    ):  # fmt: skip
+        if (value := finite(node.get(key), factor)) is not None:
+            lines.append(f"{words} {value:{form}}{' %' if factor == 100 else ''}")
+    return "<br>".join([*lines, f"sends to {escape(', '.join(near[:MAX_LISTED_NEIGHBOURS] + more))}"])
 
 
 def histogram(nodes: Sequence[Node]) -> Any:
-    """How many nodes do how well."""
-    go = require_plotly()
-    words, values = quality(nodes)
-    figure = go.Figure()
+    """Draw how many nodes have which quality."""
+    name, values = quality(nodes)
+    figure = styled_figure()
     figure.add_histogram(x=[value for value in values if value is not None], marker={"color": BLUE}, nbinsx=40)
-    dressed(figure).update_layout(xaxis={"title": {"text": words}}, yaxis={"title": {"text": "nodes"}}, bargap=0.05)
-    return figure
+    return figure.update_layout(xaxis={"title": {"text": name}}, yaxis={"title": {"text": "nodes"}}, bargap=0.05)

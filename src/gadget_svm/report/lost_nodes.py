@@ -1,5 +1,7 @@
-"""Who is lost at the end of a run, and what is said of them: a name, no figures. Of a lost node the model last seen is
-all that is left, and it is part of no average."""
+"""Nodes that are lost at the end of a run: which they are, and how they are shown.
+
+A lost node is named without figures: its last known model is part of no average.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -9,7 +11,7 @@ FIGURES = ("train_objective", "train_accuracy", "test_accuracy")
 
 
 def lost_nodes(events: Iterable[Mapping[str, Any]]) -> dict[int, int]:
-    """The nodes that were lost and are not back, and at which iteration they were last lost."""
+    """Return the nodes that are lost and not back, and the iterations at which they were last lost."""
     lost: dict[int, int] = {}
     for event in events:
         if event["event"] not in ("lost", "restarted"):
@@ -22,30 +24,25 @@ def lost_nodes(events: Iterable[Mapping[str, Any]]) -> dict[int, int]:
     return lost
 
 
-def marked(nodes: Sequence[Node], average: Node, lost: Mapping[int, int], n_nodes: int) -> tuple[list[Node], Node]:
-    """Records of nodes that say who is lost, and that of the average with the rows of the others alone.
+def mark_lost(nodes: Sequence[Node], average: Node, lost: Mapping[int, int], n_nodes: int) -> tuple[list[Node], Node]:
+    """Return the records with "lost" at lost nodes, and the average with the number of rows of the live nodes.
 
-    Where not all nodes were judged, these are not known.
+    That number is None if not all nodes are evaluated.
     """
-    said = [node | ({"lost": lost[node["node"]]} if node["node"] in lost else {}) for node in nodes]
+    marked = [node | ({"lost": lost[node["node"]]} if node["node"] in lost else {}) for node in nodes]
     if not lost:
-        return said, average
-    rows = sum(node["rows"] for node in present(said)) if len(nodes) == n_nodes else None
-    return said, average | {"rows": rows}
+        return marked, average
+    rows = sum(node["rows"] for node in live_nodes(marked)) if len(nodes) == n_nodes else None
+    return marked, average | {"rows": rows}
 
 
-def present(nodes: Iterable[Node]) -> list[Node]:
-    """The nodes that are not lost."""
+def live_nodes(nodes: Iterable[Node]) -> list[Node]:
+    """Return the nodes that are not lost."""
     return [node for node in nodes if node.get("lost") is None]
 
 
-def absence(node: Node) -> str:
-    """When it was lost; nothing if it was not."""
-    return "" if node.get("lost") is None else f"lost at iteration {node['lost']:,}"
-
-
-def entry(node: Node) -> tuple[str, Node]:
-    """A node's name and record for a table; a lost one's name says so, and there are no figures."""
+def table_entry(node: Node) -> tuple[str, Node]:
+    """Return a node's name and record for a table; a lost one's name says so, and it has no figures."""
     if node.get("lost") is None:
         return str(node["node"]), node
-    return f"{node['node']}, {absence(node)}", node | dict.fromkeys(FIGURES)
+    return f"{node['node']}, lost at iteration {node['lost']:,}", node | dict.fromkeys(FIGURES)

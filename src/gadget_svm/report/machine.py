@@ -1,4 +1,4 @@
-"""What machine a figure was measured on, in one line."""
+"""The machine that figures were measured on, in one line."""
 
 import os
 import platform
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def machine() -> str:
-    """CPU, cores, memory where the system tells it, and Python."""
+    """Return CPU, cores, memory if the system reports it, and the version of Python."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return f"{_cpu()}, {cores} cores{_memory()}, Python {platform.python_version()}"
 

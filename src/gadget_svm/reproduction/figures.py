@@ -1,4 +1,7 @@
-"""The paper's figures: objective and zero-one error against training time, as PNG. matplotlib is imported on use."""
+"""The figures: objective and zero-one error against training time, and the study of networks. PNG and PDF.
+
+matplotlib is imported on use.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,11 +10,11 @@ from typing import Any
 import numpy as np
 
 COLOURS = {"gadget": "#0b62a4", "pegasos": "#c44e00"}
-TITLES = {"gadget": "GADGET, each node", "pegasos": "Pegasos, all rows"}
+TITLES = {"gadget": "GADGET (persistent mass), each node", "pegasos": "Pegasos, all rows"}
 
 
 def pyplot() -> Any:
-    """matplotlib without a screen; its absence says what to install."""
+    """Return matplotlib.pyplot without a display; the error of a missing one says what to install."""
     try:
         import matplotlib
     except ImportError as missing:
@@ -25,7 +28,7 @@ def pyplot() -> Any:
 
 
 def curves(path: Path, title: str, traces: dict[str, Sequence[Any]], optimum: float | None) -> Path:
-    """Two panels, objective and error; each method's mean over nodes as a line, least to most over nodes as a band."""
+    """Draw two panels, objective and error: each method's mean over nodes as a line, its range as a band."""
     plt = pyplot()
     figure, (left, right) = plt.subplots(1, 2, figsize=(7.0, 2.7), constrained_layout=True)
     for method, trace in traces.items():
@@ -54,7 +57,7 @@ def _plain_ticks(plt: Any, side: Any, limits: tuple[float, float]) -> None:
 
 
 def network_panels(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
-    """What the graph does to disagreement, and the number of nodes, lost messages and dead nodes to the worst node."""
+    """Draw disagreement by graph, and the worst node by number of nodes, lost messages and crashed nodes."""
     plt = pyplot()
     figure, axes = plt.subplots(2, 2, figsize=(7.0, 5.4), constrained_layout=True)
     _graphs(plt, axes[0, 0], [r for r in rows if r["study"] == "topology"])
@@ -66,7 +69,7 @@ def network_panels(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
 
 
 def _graphs(plt: Any, axis: Any, rows: Sequence[dict[str, Any]]) -> None:
-    """A line for every graph, the best connected on top: named at the side, where no two names can meet."""
+    """A line for every graph, the best connected on top; names at the side do not overlap."""
     graphs = sorted(rows, key=lambda r: r["spectral_gap"])
     places = range(len(graphs))
     axis.errorbar([100 * r["disagreement"] for r in graphs], places, xerr=_bars(graphs, "disagreement", 100),
@@ -78,7 +81,7 @@ def _graphs(plt: Any, axis: Any, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _bars(rows: Sequence[dict[str, Any]], column: str, scale: float = 1.0) -> list[float]:
-    """The deviations over trials, nothing where there was one; on a logarithmic axis none may reach zero."""
+    """The deviations over trials, zero for a single one; on a logarithmic axis none may reach zero."""
     return [min(scale * (r[f"{column}_sd"] or 0.0), 0.9 * scale * r[column]) for r in rows]
 
 
@@ -98,6 +101,7 @@ def _lines(
 
 def _saved(plt: Any, figure: Any, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=200)
+    for file in (path, path.with_suffix(".pdf")):
+        figure.savefig(file, dpi=200)
     plt.close(figure)
     return path

@@ -1,6 +1,6 @@
-"""How each system of the paper is run in a trial: over the network, on every node's shard, or on all rows at once.
+"""How each system of the paper runs in a trial: over the network, on every node's shard, or on all rows at once.
 
-Every method returns the same plain record, so that tables and figures need not know who made it.
+Every method returns a record with the same keys; tables and figures do not know which method made it.
 """
 
 import time
@@ -23,8 +23,8 @@ from gadget_svm.simulation.engine import LocalRuntime
 from gadget_svm.simulation.stopping import geometric
 
 Result = dict[str, Any]
-FIRST_LOOK, LOOKS = 20, 1.25
-"""MoM-DSVM's gap is looked at after so many iterations, and whenever they have grown by this factor."""
+FIRST_CHECK_ITERATION, CHECK_STRIDE = 20, 1.25
+"""MoM-DSVM's gap is computed after so many iterations, and whenever they have grown by this factor."""
 
 
 @dataclass(frozen=True)
@@ -35,66 +35,67 @@ class Budget:
     admm_iterations: int = 4000  # of MoM-DSVM, at most
     epochs: int = 5  # of SVM-SGD
     perf_seconds: float = 10.0  # of SVM-Perf, per shard
-    admm_gap: float = 0.01  # what MoM-DSVM promises: the worst node's duality gap, as a part of the optimum
+    admm_gap: float = 0.01  # what MoM-DSVM promises: the worst node's duality gap, relative to the optimum
 
 
 def run_network(
-    trial: Trial,
-    algorithm: Any,
-    iterations: int,
-    trace: bool = False,
-    exchange: Exchange | None = None,
-    lossy: bool = False,
+    trial: Trial, algorithm: Any, iterations: int, trace: bool = False, exchange: Exchange | None = None
 ) -> Result:
     """A gossiping network for a number of iterations; seconds are the mean over nodes, on one core."""
-    runtime = _runtime(trial, algorithm, exchange, lossy)
+    runtime = _runtime(trial, algorithm, exchange)
     spent, points = 0.0, list[Any]()
     while runtime.t < iterations - 1:
         goal = min(geometric(runtime.t, 1.4), iterations - 1) if trace else iterations - 1
         spent += _timed(runtime, goal - runtime.t)
         if trace:
-            points.append([spent / trial.n_nodes, runtime.t, *trial.judge_all(runtime.models()[:, 0])])
+            points.append([spent / trial.n_nodes, runtime.t, *trial.evaluate_all(runtime.models()[:, 0])])
     before = runtime.weights().copy()
     spent += _timed(runtime, 1)
     epsilon = float(distances(runtime.weights(), before).max())
-    return _ended(trial, runtime, spent) | {"epsilon": epsilon, "trace": points}
+    return _network_record(trial, runtime, spent) | {"epsilon": epsilon, "trace": points}
 
 
-def run_to_gap(trial: Trial, algorithm: Any, promise: float, most: int) -> Result:
-    """MoM-DSVM until its own multipliers prove every node's F within ``promise`` of the optimum, as a part of it.
+def run_to_gap(trial: Trial, algorithm: Any, promise: float, max_iterations: int) -> Result:
+    """MoM-DSVM until its own multipliers prove every node's F within ``promise`` of the optimum, relatively.
 
-    An observer looks, at geometric marks and outside the clock. ``epsilon`` is the worst node's duality gap.
+    The gap is computed at geometric steps, outside the measured time. ``epsilon`` is the worst node's duality gap.
     """
     runtime, spent, bound, worst = _runtime(trial, algorithm), 0.0, 0.0, np.inf
-    while worst - bound > promise * bound and runtime.t < most:
-        goal = min(max(FIRST_LOOK, geometric(runtime.t, LOOKS)), most)
+    while worst - bound > promise * bound and runtime.t < max_iterations:
+        goal = min(max(FIRST_CHECK_ITERATION, geometric(runtime.t, CHECK_STRIDE)), max_iterations)
         spent += _timed(runtime, goal - runtime.t)
         bound = max(bound, float(lower_bound(runtime.blocks, trial.lam)[0]))  # no F is negative
         worst = max(trial.objectives(runtime.models()[:, 0]))
     gap = (worst - bound) / bound if bound > 0 else np.inf
-    return _ended(trial, runtime, spent) | {
-        "epsilon": worst - bound, "trace": [], "gap": gap, "promise": promise,
-        "converged": [gap <= promise] * trial.n_nodes,
+    return _network_record(trial, runtime, spent) | {
+        "epsilon": worst - bound, "gap": gap, "promise": promise, "converged": [gap <= promise] * trial.n_nodes,
     }  # fmt: skip
 
 
-def _runtime(trial: Trial, algorithm: Any, exchange: Exchange | None = None, lossy: bool = False) -> LocalRuntime:
+def _runtime(trial: Trial, algorithm: Any, exchange: Exchange | None = None) -> LocalRuntime:
     """The network of a trial, compiled and at its start."""
     chosen = algorithms.resolve(algorithm)
     network = chosen.with_transition_of(trial.network)
-    run = chosen.bind(network, trial.lam, trial.lam**-0.5, lossy, trial.shares.sizes)
+    run = chosen.bind(network, trial.lam, trial.lam**-0.5, False, trial.shares.sizes)
     runtime = LocalRuntime(run, make_blocks(trial.problem, network, trial.seed, 1, ThreadTeam(1)), exchange)
     runtime.warm_up()
     return runtime
 
 
-def _ended(trial: Trial, runtime: LocalRuntime, spent: float) -> Result:
-    """What a network's run comes to."""
-    here = runtime.live_row_weights() > 0
-    return _judged(trial, runtime.models()[:, 0], runtime.weights()[:, 0]) | {
+def _timed(runtime: LocalRuntime, count: int) -> float:
+    started = time.perf_counter()
+    runtime.advance(count)
+    return time.perf_counter() - started
+
+
+def _network_record(trial: Trial, runtime: LocalRuntime, spent: float) -> Result:
+    live = runtime.live_row_weights() > 0
+    models = runtime.models()[:, 0]
+    average = models[live].mean(axis=0)
+    farthest = float(np.linalg.norm(models[live] - average, axis=1).max())
+    return _record(trial, models, runtime.weights()[:, 0], runtime.messages, runtime.nbytes) | {
         "seconds": [spent / trial.n_nodes] * trial.n_nodes, "iterations": [runtime.t] * trial.n_nodes,
-        "messages": runtime.messages, "bytes": runtime.nbytes,
-        "disagreement": _disagreement(runtime.models()[here, 0]), "here": np.flatnonzero(here).tolist(),
+        "disagreement": farthest / max(float(np.linalg.norm(average)), 1e-300), "live": np.flatnonzero(live).tolist(),
     }  # fmt: skip
 
 
@@ -104,73 +105,67 @@ def run_shards(trial: Trial, baseline: Baseline, max_seconds: float | None = Non
         baseline.fit(*trial.shard(i), trial.lam, seed=trial.seed * 1000 + i, max_seconds=max_seconds)
         for i in range(trial.n_nodes)
     ]
-    models = np.array([fit.w for fit in fits])
-    return _judged(trial, models, models) | {
-        "seconds": [fit.seconds for fit in fits], "iterations": [fit.iterations for fit in fits],
-        "epsilon": max(fit.epsilon for fit in fits), "messages": 0, "bytes": 0, "trace": [],
-        "converged": [fit.converged for fit in fits],
-    }  # fmt: skip
+    return _fits_record(trial, fits)
 
 
 def run_central(trial: Trial, baseline: Baseline, max_seconds: float | None = None, trace: bool = False) -> Result:
     """A baseline on all rows in one place."""
-    judge = trial.judge if trace else None
-    fit = baseline.fit(trial.data.X, trial.data.y, trial.lam, seed=trial.seed, max_seconds=max_seconds, judge=judge)
-    points = [[p.seconds, p.iterations, [p.objective], [p.error]] for p in fit.trace]
-    return _judged(trial, fit.w[None], fit.w[None]) | {
-        "seconds": [fit.seconds], "iterations": [fit.iterations], "epsilon": fit.epsilon, "messages": 0, "bytes": 0,
-        "trace": points, "converged": [fit.converged],
+    evaluate = trial.evaluate if trace else None
+    fit = baseline.fit(
+        trial.data.X, trial.data.y, trial.lam, seed=trial.seed, max_seconds=max_seconds, evaluate=evaluate
+    )
+    return _fits_record(trial, [fit]) | {
+        "trace": [[p.seconds, p.iterations, [p.objective], [p.error]] for p in fit.trace]
+    }
+
+
+def _fits_record(trial: Trial, fits: list[Any]) -> Result:
+    models = np.array([fit.w for fit in fits])
+    return _record(trial, models, models) | {
+        "seconds": [fit.seconds for fit in fits], "iterations": [fit.iterations for fit in fits],
+        "epsilon": max(fit.epsilon for fit in fits), "converged": [fit.converged for fit in fits],
+    }  # fmt: skip
+
+
+def _record(trial: Trial, models: Floats, last: Floats, messages: int = 0, nbytes: int = 0) -> Result:
+    """Accuracies and objectives of the answers and of the last iterates."""
+    own, whole = trial.accuracies(models)
+    own_last, whole_last = trial.accuracies(last)
+    return {
+        "own": own, "whole": whole, "objective": trial.objectives(models), "messages": messages, "bytes": nbytes,
+        "own_last": own_last, "whole_last": whole_last, "objective_last": trial.objectives(last),
     }  # fmt: skip
 
 
 def run_optimum(trial: Trial, gap: float) -> Result:
-    """The optimum of the pooled problem, certified: no w has an F below ``bound``."""
+    """The certified optimum of the pooled problem: no w has an F below ``bound``."""
     best = certified_optimum(trial.data.X, trial.data.y, trial.lam, gap)
     return {"objective": best.objective, "bound": best.bound, "gap": best.gap, "seconds": best.seconds}
 
 
+def _pegasos(iterations: int, average: bool = True) -> Baseline:
+    return make_baseline("pegasos", iterations=iterations, average=average)
+
+
 METHODS: dict[str, Callable[[Trial, Budget], Result]] = {
+    "gadget-as-printed": lambda trial, b: run_network(trial, "gadget-as-printed", b.iterations),
     "gadget": lambda trial, b: run_network(trial, "gadget", b.iterations),
     "gadget-trace": lambda trial, b: run_network(trial, "gadget", b.iterations, trace=True),
     "gadget-2ps": lambda trial, b: run_network(
         trial, algorithms.TwoPushSum(gossip_rounds=3), max(2, b.iterations // 5)
     ),
     "mom-dsvm": lambda trial, b: run_to_gap(trial, "mom-dsvm", b.admm_gap, b.admm_iterations),
-    "pegasos": lambda trial, b: run_central(trial, make_baseline("pegasos", iterations=b.iterations)),
-    "pegasos-trace": lambda trial, b: run_central(
-        trial, make_baseline("pegasos", iterations=b.iterations), trace=True
-    ),
-    "pegasos-equal": lambda trial, b: run_central(
-        trial, make_baseline("pegasos", iterations=b.iterations * trial.n_nodes)
-    ),
-    "pegasos-last": lambda trial, b: run_central(
-        trial, make_baseline("pegasos", iterations=b.iterations, average=False)
-    ),
+    "pegasos": lambda trial, b: run_central(trial, _pegasos(b.iterations)),
+    "pegasos-trace": lambda trial, b: run_central(trial, _pegasos(b.iterations), trace=True),
+    "pegasos-equal": lambda trial, b: run_central(trial, _pegasos(b.iterations * trial.n_nodes)),
+    "pegasos-last": lambda trial, b: run_central(trial, _pegasos(b.iterations, average=False)),
     "svm-perf-all": lambda trial, b: run_central(trial, make_baseline("svm-perf"), 20 * b.perf_seconds),
     "optimum": lambda trial, b: run_optimum(trial, 1e-4 if b.perf_seconds >= 1 else 1e-2),
     "liblinear": lambda trial, _: run_central(trial, make_baseline("liblinear")),
-    "local-only": lambda trial, b: run_shards(trial, make_baseline("pegasos", iterations=b.iterations)),
+    "local-only": lambda trial, b: run_shards(trial, _pegasos(b.iterations)),
     "svm-perf": lambda trial, b: run_shards(trial, make_baseline("svm-perf"), b.perf_seconds),
     "svm-sgd": lambda trial, b: run_shards(trial, make_baseline("svm-sgd", epochs=b.epochs)),
-    "as-published": lambda trial, _: run_shards(trial, make_baseline("as-published")),
-}  # fmt: skip
-
-
-def _judged(trial: Trial, models: Floats, last: Floats) -> Result:
-    own, whole = trial.accuracies(models)
-    own_last, whole_last = trial.accuracies(last)
-    return {
-        "own": own, "whole": whole, "objective": trial.objectives(models),
-        "own_last": own_last, "whole_last": whole_last, "objective_last": trial.objectives(last),
-    }  # fmt: skip
-
-
-def _disagreement(models: Floats) -> float:
-    mean = models.mean(axis=0)
-    return float(np.linalg.norm(models - mean, axis=1).max() / max(float(np.linalg.norm(mean)), 1e-300))
-
-
-def _timed(runtime: LocalRuntime, count: int) -> float:
-    started = time.perf_counter()
-    runtime.advance(count)
-    return time.perf_counter() - started
+    "authors-program": lambda trial, _: run_shards(trial, make_baseline("authors-program")),
+    "loading": lambda trial, _: trial.loading_seconds(),
+}
+"""What is run for a row of a table or a line of a figure, by name. "gadget" has persistent mass."""

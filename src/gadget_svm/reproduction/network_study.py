@@ -1,6 +1,6 @@
 """The paper's future work: "impact of the underlying network structure" and "resilience to node failures".
 
-Owns which networks and faults are tried; running and judging them is `methods`' and `trials`' work.
+Owns which networks and faults are studied; `methods` and `trials` run and evaluate them. GADGET has persistent mass.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,15 +13,15 @@ from gadget_svm import spectral
 from gadget_svm.algorithms import Gadget
 from gadget_svm.faults import FaultContext, make_faults, wrap_all
 from gadget_svm.reproduction.methods import run_network
-from gadget_svm.reproduction.tables import spread
+from gadget_svm.reproduction.tables import mean, spread
 from gadget_svm.reproduction.trials import Trial
 
 GRAPHS = (
     "line", "ring", "tree", "star", "grid", "torus", "small-world", "scale-free", "erdos-renyi", "random-regular",
     "hypercube", "exponential", "complete",
 )  # fmt: skip
-LARGE = 100
-"""Networks of more nodes than this are tried once."""
+LARGE, LARGE_TRIALS = 100, 3
+"""Networks of more nodes than this get at most so many trials."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Setup:
 
 
 def setups(quick: bool = False, nodes: int = 10) -> Iterator[Setup]:
-    """Every network of the study; ``nodes`` is the size of those whose size is not what is studied."""
+    """Every network of the study; ``nodes`` is the size of those in which something else than the size varies."""
     iterations = 2000 if quick else 10_000
     for graph in GRAPHS:
         yield Setup("topology", graph, _comparable(nodes), iterations=iterations)
@@ -54,54 +54,44 @@ def setups(quick: bool = False, nodes: int = 10) -> Iterator[Setup]:
 
 
 def _comparable(nodes: int) -> int:
-    """At least so many nodes, of which every graph can be made: a hypercube has a power of two, a torus two sides."""
+    """The next power of two, of which every graph can be made: a hypercube needs one, a torus two sides."""
     return max(4, 1 << (nodes - 1).bit_length())
 
 
 def trials_of(setup: Setup, trials: int) -> int:
-    """All of them, but one of a network so large that it takes as long as all the others."""
-    return trials if setup.nodes <= LARGE else 1
+    """The number of trials of a network; large ones get fewer, because they take as long as all the others."""
+    return trials if setup.nodes <= LARGE else min(trials, LARGE_TRIALS)
 
 
 def run_setup(setup: Setup, data: Any, lam: float, seed: int = 0) -> dict[str, Any]:
-    """The record of one trial of a network: accuracies of the nodes that are left, disagreement, messages."""
+    """The record of one trial of a network: accuracies of the live nodes, disagreement, messages."""
     trial = Trial(data, lam, setup.nodes, seed, setup.topology)
     faults = make_faults(_faults(setup))
     exchange = wrap_all(faults, FaultContext(setup.nodes, seed)) if faults else None
     result = run_network(trial, Gadget(gossip=setup.gossip), setup.iterations, exchange=exchange)
-    here = result["here"]
+    live = result["live"]
     return {
-        "accuracies": np.array(result["whole"])[here].tolist(),
-        "objective": float(np.mean(np.array(result["objective"])[here])),
-        "disagreement": result["disagreement"],
-        "messages": result["messages"],
-        "bytes": result["bytes"],
+        "accuracies": np.array(result["whole"])[live].tolist(),
+        "objective": float(np.mean(np.array(result["objective"])[live])),
         "spectral_gap": spectral.spectral_gap(trial.network),
+        **{key: result[key] for key in ("disagreement", "messages", "bytes")},
     }
 
 
 def study_row(setup: Setup, records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """All trials of a network as one row of the table: means, and deviations over the trials."""
-    accuracies, worst = [r["accuracies"] for r in records], [min(r["accuracies"]) for r in records]
-    apart = [r["disagreement"] for r in records]
+    accuracies = [r["accuracies"] for r in records]
+    noted = {"accuracy_min": [min(own) for own in accuracies], "disagreement": [r["disagreement"] for r in records]}
     return {
         **asdict(setup),
         "trials": len(records),
-        "accuracy_mean": float(np.mean([np.mean(values) for values in accuracies])),
+        "accuracy_mean": mean(accuracies),
         "accuracy_sd": spread(accuracies),
-        "accuracy_min": float(np.mean(worst)),
-        "accuracy_min_sd": _deviation(worst),
+        **{key: float(np.mean(values)) for key, values in noted.items()},
+        **{f"{key}_sd": float(np.std(values)) if len(values) > 1 else None for key, values in noted.items()},
         "objective_mean": float(np.mean([r["objective"] for r in records])),
-        "disagreement": float(np.mean(apart)),
-        "disagreement_sd": _deviation(apart),
-        "messages": float(np.mean([r["messages"] for r in records])),
-        "bytes": float(np.mean([r["bytes"] for r in records])),
-        "spectral_gap": float(np.mean([r["spectral_gap"] for r in records])),
+        **{key: float(np.mean([r[key] for r in records])) for key in ("messages", "bytes", "spectral_gap")},
     }
-
-
-def _deviation(values: Sequence[float]) -> float | None:
-    return float(np.std(values)) if len(values) > 1 else None
 
 
 def _faults(setup: Setup) -> dict[str, Any] | None:

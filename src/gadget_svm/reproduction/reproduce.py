@@ -1,56 +1,108 @@
-"""The paper's evaluation, from data sets to tables: which cells there are, computing those not yet kept, assembling.
+"""The paper's evaluation, from data sets to the rows of the tables.
 
-Owns the plan. Progress goes through a callback, files through `tables`, `figures` and `page`.
+Owns the plan: which results there are, computing those that are not stored, and assembling rows. Progress goes through
+a callback; `page` writes the files.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gadget_svm.report.machine import machine
-from gadget_svm.reproduction import published_numbers
-from gadget_svm.reproduction.loading import loading_times
+from gadget_svm.reproduction.headings import AS_PRINTED, PERSISTENT, READINGS
 from gadget_svm.reproduction.methods import METHODS, Budget
 from gadget_svm.reproduction.network_study import Setup, run_setup, setups, study_row, trials_of
-from gadget_svm.reproduction.store import Result, Store, code_stamp
+from gadget_svm.reproduction.published_numbers import GISETTE_LAMBDA, PUBLISHED, SETS, SPEEDUP
+from gadget_svm.reproduction.store import Result, Store, code_digest
 from gadget_svm.reproduction.tables import Row, better, summarise
-from gadget_svm.reproduction.trials import Trial, fingerprint
+from gadget_svm.reproduction.trials import Trial, fingerprint, majority_percent
 from gadget_svm.theory import corrected_bound
 
-TABLE2 = ("gadget", "pegasos", "pegasos-equal", "pegasos-last", "as-published", "svm-perf-all", "liblinear", "optimum")
-TABLE3 = ("gadget", "svm-perf", "svm-sgd", "mom-dsvm", "gadget-2ps", "local-only")
-ONCE = ("liblinear", "optimum", "svm-perf-all")
-"""Methods that draw nothing: one trial says all."""
-PARTS = ("table1", "table2", "table3", "table4", "figures", "network")
-SMALL = {"ccat": 3000}
-"""Iterations of GADGET on vectors so long that 10,000 would take minutes a trial; it has settled by then."""
 
-KEPT = {"promise": "promise", "proven": "gap"}
-"""What a method promises and proves of its distance from the optimum, where it does: column and key of its records."""
+class Line(NamedTuple):
+    """A row that a table has for every data set."""
+
+    label: str
+    method: str
+    published: str = ""  # the paper's name of the system, where it prints figures
+    last: bool = False  # whether the last iterates are evaluated, not the averaged ones
+
+
+TABLE2 = (
+    Line(AS_PRINTED, "gadget-as-printed", "gadget"),
+    Line("gadget (as printed, last iterate)", "gadget-as-printed", "gadget", last=True),
+    Line(PERSISTENT, "gadget", "gadget"),
+    Line("gadget (persistent mass, last iterate)", "gadget", "gadget", last=True),
+    Line("pegasos", "pegasos", "pegasos"),
+    Line("pegasos (as many examples)", "pegasos-equal", "pegasos"),
+    Line("pegasos (last iterate)", "pegasos-last", "pegasos"),
+    Line("authors' program", "authors-program", "gadget"),
+    Line("svm-perf (all rows)", "svm-perf-all"),
+    Line("liblinear", "liblinear"),
+)
+TABLE3 = (
+    Line(PERSISTENT, "gadget", "gadget"),
+    *(Line(name, name, name) for name in ("svm-perf", "svm-sgd", "mom-dsvm", "gadget-2ps", "local-only")),
+)
+TABLE4 = (Line(PERSISTENT, "gadget", "gadget"), Line("pegasos", "pegasos", "pegasos"))
+METHODS_OF = {
+    "table2": (*dict.fromkeys(line.method for line in TABLE2), "optimum"),
+    "table3": (*(line.method for line in TABLE3), "optimum"),
+    "table4": (*(line.method for line in TABLE4), "loading"),
+    "figures": ("gadget-trace", "pegasos-trace", "liblinear"),
+}
+ONCE = ("liblinear", "optimum", "svm-perf-all", "gadget-trace", "pegasos-trace", "loading")
+"""Methods with one trial: they draw nothing, or a figure shows the first trial only."""
+PARTS = ("table1", "table2", "table3", "table4", "figures", "network")
+FEWER_ITERATIONS = {"ccat": 3000}
+"""Iterations of GADGET on vectors so long that 10,000 would take minutes per trial; it has settled by then."""
+LEAST_ROWS = 1000
+"""A data set with fewer rows is a sample, and is left out."""
 
 Cell = tuple[str, str, int]  # data set, method, trial
 
 
 @dataclass
 class Reproduction:
-    """One run of ``gadget reproduce``."""
+    """One run of ``gadget reproduce``.
+
+    Parameters
+    ----------
+    out : Path, default "results"
+        The folder for tables, figures, the page and, in ``cells``, every finished result.
+    data_dir : Path, optional
+        The folder with the paper's data sets; without it, every known folder is searched.
+    nodes : int, default 10
+        Nodes of the network.
+    trials : int, default 5
+        Trials of every experiment that draws random numbers.
+    quick : bool, default False
+        A tenth of the iterations and a smaller study of networks.
+    report_progress : callable
+        Is called with the name of each piece of work; does nothing by default.
+
+    Attributes
+    ----------
+    missing : dict
+        Data sets that are left out, and why.
+    """
 
     out: Path = Path("results")
     data_dir: Path | None = None
     nodes: int = 10
     trials: int = 5
     quick: bool = False
-    tell: Callable[[str], object] = bool  # shows what is being computed; by default to nobody
+    report_progress: Callable[[str], object] = bool
     missing: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def store(self) -> Store:
-        """Where finished cells are kept."""
+        """Where finished results are stored."""
         return Store(self.out / "cells")
 
     @cached_property
@@ -60,9 +112,9 @@ class Reproduction:
         from gadget_svm.data.catalog import data_folders
         from gadget_svm.data.dataset_table import ENTRIES
 
-        data_folders(self.data_dir)  # a folder named in vain is said at once, not once for every data set
+        data_folders(self.data_dir)  # refuses a missing folder once, not once per data set
         found = {}
-        for name in (*published_numbers.SETS, "gisette"):
+        for name in (*SETS, "gisette"):
             if elsewhere := self._elsewhere(name):
                 self.missing[name] = elsewhere
                 continue
@@ -70,177 +122,170 @@ class Reproduction:
                 data = load_dataset(name, data_dir=self.data_dir, download=False)
             except DataFileError as error:
                 self.missing[name] = str(error)
-                continue
             except FileNotFoundError:
                 self.missing[name] = f"not found; `gadget data fetch {name}` gets it, from {ENTRIES[name].page}"
-                continue
-            if data.X.shape[0] < 1000:
+            else:
+                if data.X.shape[0] >= LEAST_ROWS:
+                    found[name] = data
+                    continue
                 self.missing[name] = (
                     f"only a sample of {data.X.shape[0]} rows is here; `gadget data fetch {name}` gets all"
                 )
-                continue
-            found[name] = data
         return found
 
     def _elsewhere(self, name: str) -> str | None:
-        """Who names a folder gets that folder's data sets and no others: why this one is left out."""
+        """Why a data set is left out that is not in the given folder, but in another one."""
         from gadget_svm.data.catalog import where
 
         folder = where(name, self.data_dir)
         if self.data_dir is None or folder is None or folder.resolve().is_relative_to(self.data_dir.resolve()):
             return None
-        return f"not in {self.data_dir}, the folder named; there is one in {folder}, used if no folder is named"
+        return f"not in {self.data_dir}; there is one in {folder}, which is used if no folder is given"
 
-    @cached_property
-    def marks(self) -> dict[str, str]:
-        """A fingerprint of every data set, for the cells' keys."""
-        return {name: fingerprint(data) for name, data in self.sets.items()}
-
-    @cached_property
-    def here(self) -> dict[str, str]:
-        """What else determines a cell: the code that makes it, and the machine its seconds are of."""
-        return {"code": code_stamp(), "machine": machine()}
+    def label(self, name: str) -> str:
+        """The name of a data set in tables and figures: a subset of the paper's is marked."""
+        return f"{name} (subset)" if "subset" in self.sets[name].note else name
 
     def lam(self, name: str) -> float:
         """The paper's lambda; Gisette's is ours."""
-        return float(self.sets[name].lam or published_numbers.GISETTE_LAMBDA)
+        return float(self.sets[name].lam or GISETTE_LAMBDA)
 
     def budget(self, name: str) -> Budget:
-        """How much work a cell may do."""
-        iterations = SMALL.get(name, 10_000)
+        """How much work a method may do."""
+        iterations = FEWER_ITERATIONS.get(name, 10_000)
         return Budget(iterations // 10, 50, 2, 0.15) if self.quick else Budget(iterations)
 
-    def cells(self, part: str) -> Iterator[Cell]:
-        """What a part of the evaluation needs."""
-        methods = {"table2": TABLE2, "table3": (*TABLE3, "optimum"), "table4": ("gadget", "pegasos"),
-                   "figures": ("gadget-trace", "pegasos-trace", "liblinear")}.get(part, ())  # fmt: skip
+    # Results: computed, or read from the store
+
+    def steps(self, parts: Sequence[str]) -> Iterator[Callable[[], Result]]:
+        """Every piece of work that the parts need, once."""
+        methods = dict.fromkeys(method for part in parts for method in METHODS_OF.get(part, ()))
         for name in self.sets:
-            for method in methods:
-                only_first = part == "figures" or method in ONCE
-                yield from ((name, method, trial) for trial in range(1 if only_first else self.trials))
+            yield from (partial(self.result, cell) for method in methods for cell in self.cells(name, method))
+        if "network" in parts:
+            yield from (partial(self._network, setup, i) for setup in self._setups for i in self._repeats(setup))
 
-    def result(self, cell: Cell) -> Result:
-        """A cell's record, computed if it is not kept."""
-        name, method, number = cell
-        budget = self.budget(name)
-        key = {"method": method, "data": name, "rows": self.marks[name], "lam": self.lam(name), "nodes": self.nodes,
-               "trial": number, "budget": asdict(budget), **self.here}  # fmt: skip
-
-        def compute() -> Result:
-            self.tell(f"{name}, {method}, trial {number + 1}")
-            return METHODS[method](Trial(self.sets[name], self.lam(name), self.nodes, number), budget)
-
-        return self.store.cell(key, compute)
-
-    def results(self, name: str, method: str) -> list[Result]:
+    def cells(self, name: str, method: str) -> list[Cell]:
         """All trials of a method."""
-        return [self.result(cell) for cell in self._trials(name, method)]
-
-    def _trials(self, name: str, method: str) -> list[Cell]:
         return [(name, method, trial) for trial in range(1 if method in ONCE else self.trials)]
 
-    def table1(self) -> list[Row]:
-        """The data sets, as loaded."""
-        rows = []
-        for name, d in self.sets.items():
-            density = 100 * d.X.nnz / (d.X.shape[0] * d.X.shape[1])
-            rows.append({"dataset": name, "train": d.X.shape[0], "test": d.X_test.shape[0], "features": d.X.shape[1],
-                         "density_percent": density, "lam": self.lam(name), "note": d.note})  # fmt: skip
-        return rows
+    def results(self, name: str, method: str) -> list[Result]:
+        """The records of all trials of a method."""
+        return [self.result(cell) for cell in self.cells(name, method)]
 
-    def table2(self) -> list[Row]:
-        """GADGET against centralised Pegasos; who wins by the paper's lexicographic comparison."""
-        rows = []
-        for name in self.sets:
-            paper = published_numbers.TABLE2.get
-            printed = paper((name, "pegasos"))
-            gadget, pegasos = self.results(name, "gadget"), self.results(name, "pegasos")
-            block = [
-                summarise(name, "gadget", gadget, paper((name, "gadget"))),
-                summarise(name, "gadget (last iterate)", gadget, paper((name, "gadget")), last=True),
-                summarise(name, "pegasos", pegasos, printed),
-                summarise(
-                    name, "pegasos (as many examples)", self.results(name, "pegasos-equal"), paper((name, "pegasos"))
-                ),
-                summarise(name, "pegasos (last iterate)", self.results(name, "pegasos-last"), paper((name, "pegasos"))),
-                summarise(name, "as-published", self.results(name, "as-published"), paper((name, "gadget"))),
-                summarise(name, "svm-perf (all rows)", self.results(name, "svm-perf-all")),
-                summarise(name, "liblinear", self.results(name, "liblinear")),
-            ]
-            block = [self._with_gap(row) | {"promise": self._promise(row)} for row in block]
-            first = {"winner": better(block[0], block[2]), "winner_equal": better(block[0], block[3])}
-            none = dict.fromkeys(first)
-            rows += [row | (first if i == 0 else none) for i, row in enumerate(block)]
-        return rows
+    def result(self, cell: Cell) -> Result:
+        """The record of one trial of a method."""
+        name, method, number = cell
+        budget = self.budget(name)
+        return self._stored(
+            name, method, f"{name}, {method}, trial {number + 1}",
+            lambda: METHODS[method](Trial(self.sets[name], self.lam(name), self.nodes, number), budget),
+            nodes=self.nodes, trial=number, budget=asdict(budget),
+        )  # fmt: skip
 
-    def table3(self) -> list[Row]:
-        """GADGET against the others, each on every node's shard (or, MoM-DSVM, over the same network)."""
-        return [self._third(name, method) for name in self.sets for method in TABLE3]
+    def _network(self, setup: Setup, trial: int) -> Result:
+        name = self._studied
+        label = (
+            f"network: {setup.study}, {setup.topology}, {setup.nodes} nodes, {setup.gossip}, {setup.level:g}, "
+            f"trial {trial + 1}"
+        )
+        return self._stored(
+            name, "network", label, lambda: run_setup(setup, self.sets[name], self.lam(name), trial),
+            trial=trial, **asdict(setup),
+        )  # fmt: skip
 
-    def _third(self, name: str, method: str) -> Row:
-        results = self.results(name, method)
-        row = self._with_gap(summarise(name, method, results, published_numbers.TABLE3.get((name, method))))
-        worst = max(max(result["objective"]) for result in results)
-        row["worst_gap_percent"] = 100 * (worst / row["optimum"] - 1)
-        return row | {f"{word}_percent": _percent(results, key) for word, key in KEPT.items()}
+    def _stored(self, name: str, method: str, label: str, compute: Callable[[], Result], **key: Any) -> Result:
+        """A stored result. Its key has the rows, the code, and the machine that the seconds are of."""
 
-    def _promise(self, row: Row) -> float | None:
+        def work() -> Result:
+            self.report_progress(label)
+            return compute()
+
+        fixed = {"rows": self._fingerprints[name], "lam": self.lam(name), "code": code_digest(), "machine": machine()}
+        return self.store.cell({"method": method, "data": name, **fixed, **key}, work)
+
+    @cached_property
+    def _fingerprints(self) -> dict[str, str]:
+        return {name: fingerprint(data) for name, data in self.sets.items()}
+
+    # Rows of the tables
+
+    def rows(self, part: str) -> list[Row]:
+        """The rows of a part of the evaluation."""
+        if part == "network":
+            return self._network_rows()
+        assemble = {"table1": self._table1, "table2": self._table2, "table3": self._table3, "table4": self._table4}
+        return [row for name in self.sets for row in assemble[part](name)]
+
+    def _table1(self, name: str) -> list[Row]:
+        """The data set, as loaded."""
+        d = self.sets[name]
+        return [
+            {"dataset": self.label(name), "train": d.X.shape[0], "test": d.X_test.shape[0], "features": d.X.shape[1],
+             "density_percent": 100 * d.X.nnz / (d.X.shape[0] * d.X.shape[1]), "majority": majority_percent(d),
+             "lam": self.lam(name), "note": d.note}
+        ]  # fmt: skip
+
+    def _table2(self, name: str) -> list[Row]:
+        """GADGET in both readings against centralised Pegasos; "wins" is the paper's lexicographic comparison."""
+        rows = {line.label: self._row(name, line, "table2") for line in TABLE2}
+        for label, row in rows.items():
+            row["promise"] = self._promise(name, row)
+            for column, rival in (("wins", "pegasos"), ("wins_equal", "pegasos (as many examples)")):
+                row[column] = better(row, rows[rival]) if label in READINGS else None
+        return list(rows.values())
+
+    def _promise(self, name: str, row: Row) -> float | None:
         """How far above the optimum the method promises to end: by its epsilon, or by Pegasos' theorem."""
         if row["method"].startswith("svm-perf"):
             return float(row["epsilon"])
         if not row["method"].startswith("pegasos"):
             return None
-        X, lam, T = self.sets[row["dataset"]].X, self.lam(row["dataset"]), int(row["iterations_mean"])
+        X, lam, T = self.sets[name].X, self.lam(name), int(row["iterations_mean"])
         longest = math.sqrt(float(X.multiply(X).sum(axis=1).max()))
         return corrected_bound(longest + math.sqrt(lam), lam, T, np.zeros(T))
 
-    def _with_gap(self, row: Row) -> Row:
-        """How far the objective is above the certified lower bound of the optimum, in per cent of it."""
-        bound = self.result((row["dataset"], "optimum", 0))["bound"]
-        return row | {"optimum": bound, "gap_percent": 100 * (row["objective_mean"] / bound - 1)}
-
-    def table4(self) -> list[Row]:
-        """With loading: every node reads its own file, the centre reads them all; the paper's speed-up factor."""
+    def _table3(self, name: str) -> list[Row]:
+        """GADGET against the others: each on every node's shard, or over the same network."""
         rows = []
-        for name in self.sets:
-            load = self.loading(name)
-            block = []
-            for method, reading in (("gadget", load["nodes"]), ("pegasos", load["central"])):
-                row = summarise(name, method, self.results(name, method), published_numbers.TABLE4.get((name, method)))
-                block.append(row | {"load_seconds": reading, "total_seconds": reading + row["seconds_mean"]})
-            factor = block[0]["total_seconds"] / block[1]["total_seconds"]
-            block[0] |= {"speedup": factor, "paper_speedup": published_numbers.SPEEDUP.get(name)}
-            rows += [block[0], block[1] | {"speedup": None, "paper_speedup": None}]
+        for line in TABLE3:
+            results = self.results(name, line.method)
+            row = self._row(name, line, "table3")
+            worst = max(max(result["objective"]) for result in results)
+            row["worst_gap_percent"] = 100 * (worst / row["optimum"] - 1)
+            for column, key in (("promise_percent", "promise"), ("proven_percent", "gap")):
+                row[column] = 100 * max(result[key] for result in results) if key in results[0] else None
+            rows.append(row)
         return rows
 
-    def loading(self, name: str) -> Result:
-        """How long reading a data set takes, for the centre and for the nodes."""
-        key = {
-            "method": "loading",
-            "data": name,
-            "rows": self.marks[name],
-            "nodes": self.nodes,
-            "code": code_stamp(),
-            "machine": machine(),
-        }
+    def _row(self, name: str, line: Line, table: str) -> Row:
+        """A line of Table 2 or 3, with its gap: how far the objective is above the certified optimum, in per cent."""
+        row = self._summary(name, line, table)
+        optimum = self.result((name, "optimum", 0))["bound"]
+        return row | {"optimum": optimum, "gap_percent": 100 * (row["objective_mean"] / optimum - 1)}
 
-        def compute() -> Result:
-            self.tell(f"{name}, reading files")
-            return loading_times(Trial(self.sets[name], self.lam(name), self.nodes, 0))
+    def _summary(self, name: str, line: Line, table: str) -> Row:
+        printed = PUBLISHED.get((table, name, line.published))
+        row = summarise(self.label(name), line.label, self.results(name, line.method), printed, line.last)
+        return row | {"majority": majority_percent(self.sets[name])}
 
-        return self.store.cell(key, compute)
+    def _table4(self, name: str) -> list[Row]:
+        """With loading: every node reads its own file, the centre reads all rows; the paper's speed-up factor."""
+        rows = [self._summary(name, line, "table4") for line in TABLE4]
+        for row, place in zip(rows, ("nodes", "central"), strict=True):
+            load = self.result((name, "loading", 0))[place]
+            row |= {"load_seconds": load, "total_seconds": load + row["seconds_mean"]}
+        factor = rows[0]["total_seconds"] / rows[1]["total_seconds"]
+        rows[0] |= {"speedup": factor, "paper_speedup": SPEEDUP.get(name)}
+        rows[1] |= {"speedup": None, "paper_speedup": None}
+        return rows
 
-    def network(self) -> list[Row]:
-        """The network study, on Adult where it is here, else on the first data set there is."""
+    def _network_rows(self) -> list[Row]:
+        """The study of networks, on Adult where it is here, else on the first data set there is."""
+        fixed = {"dataset": self.label(self._studied), "majority": majority_percent(self.sets[self._studied])}
         return [
-            {"dataset": self._studied, **study_row(setup, [self._network_cell(setup, i) for i in self._repeats(setup)])}
-            for setup in self._setups
+            fixed | study_row(setup, [self._network(setup, i) for i in self._repeats(setup)]) for setup in self._setups
         ]
-
-    def network_steps(self) -> Iterator[Callable[[], Result]]:
-        """The same, piece by piece."""
-        for setup in self._setups:
-            yield from (partial(self._network_cell, setup, trial) for trial in self._repeats(setup))
 
     @property
     def _studied(self) -> str:
@@ -252,27 +297,3 @@ class Reproduction:
 
     def _repeats(self, setup: Setup) -> range:
         return range(trials_of(setup, self.trials))
-
-    def _network_cell(self, setup: Setup, trial: int) -> Result:
-        name = self._studied
-        key = {"method": "network", "data": name, "rows": self.marks[name], "lam": self.lam(name), **asdict(setup),
-               "trial": trial, **self.here}  # fmt: skip
-
-        def compute() -> Result:
-            self.tell(
-                f"network: {setup.study}, {setup.topology}, {setup.nodes} nodes, {setup.gossip}, {setup.level:g}, "
-                f"trial {trial + 1}"
-            )
-            return run_setup(setup, self.sets[name], self.lam(name), trial)
-
-        return self.store.cell(key, compute)
-
-    def traces(self, name: str) -> tuple[dict[str, Any], float]:
-        """What a figure draws: the first trial's traces, and the optimum."""
-        drawn = {method: self.result((name, f"{method}-trace", 0))["trace"] for method in ("gadget", "pegasos")}
-        return drawn, float(self.result((name, "liblinear", 0))["objective"][0])
-
-
-def _percent(results: list[Result], key: str) -> float | None:
-    """The largest of all trials, in per cent; None if the method says nothing of the kind."""
-    return 100 * max(float(result[key]) for result in results) if key in results[0] else None

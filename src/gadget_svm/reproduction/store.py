@@ -1,6 +1,7 @@
-"""Finished pieces of an experiment on disk, one JSON file each, named by everything that determines them.
+"""Finished results on disk, one JSON file each, named by everything that determines them.
 
-An interrupted run finds what it had; a change of data, settings or version finds nothing and computes anew.
+An interrupted run finds what it has finished. Other data, settings or code have another key, so the result is computed
+again.
 """
 
 import hashlib
@@ -14,25 +15,26 @@ from typing import Any
 
 Result = dict[str, Any]
 SOURCES = (
-    "kernels/*.py", "gossip/*.py", "algorithms/*.py", "runtimes/local.py", "faults/*.py", "block.py", "mail.py",
-    "rows.py", "network.py", "objective.py", "data/partition.py", "topologies/*.py", "experiments/baselines/*.py",
-    "experiments/methods.py", "experiments/trials.py", "experiments/network_study.py", "experiments/loading.py",
+    "kernels/*.py", "gossip/*.py", "algorithms/*.py", "core/*.py", "faults/*.py", "topologies/*.py",
+    "simulation/engine.py", "data/partition.py", "reproduction/baselines/*.py", "reproduction/methods.py",
+    "reproduction/trials.py", "reproduction/network_study.py",
 )  # fmt: skip
+"""The modules that determine a result."""
 
 
 @dataclass(frozen=True)
 class Store:
-    """Cells in a folder."""
+    """Results ("cells" of the tables) in a folder."""
 
     folder: Path
 
     def cell(self, key: dict[str, Any], compute: Callable[[], Result]) -> Result:
-        """The result kept under ``key``, or computed and kept. A half-written or damaged file counts as none."""
+        """Return the result stored under ``key``, or compute and store it. A damaged file counts as missing."""
         text = json.dumps(key, sort_keys=True)
         path = self.folder / f"{key['method']}-{key['data']}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
-        kept = _read(path)
-        if kept is not None and kept.get("key") == json.loads(text):
-            return dict(kept["result"])
+        stored = _read(path)
+        if stored is not None and stored.get("key") == json.loads(text):
+            return dict(stored["result"])
         result = compute()
         self.folder.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{os.getpid()}.part")
@@ -51,8 +53,8 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 @cache
-def code_stamp() -> str:
-    """What the code that makes results says, in twelve digits: a change of it computes anew."""
+def code_digest() -> str:
+    """Return a digest of the modules that determine results, in twelve digits."""
     package = Path(__file__).parent.parent
     files = sorted(path for pattern in SOURCES for path in package.glob(pattern))
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]

@@ -1,8 +1,12 @@
-"""From the records of trials to the rows of the paper's tables, in plain dictionaries and CSV."""
+"""Tables: one description of columns, title and caption, written as CSV, Markdown and LaTeX.
+
+Owns formatting and the statistics of a row. What the tables of the paper contain is in `headings`.
+"""
 
 import csv
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,81 +15,146 @@ import numpy as np
 from gadget_svm.reproduction.published_numbers import Figure
 
 Row = dict[str, Any]
-COLUMNS = (
-    "dataset", "method", "accuracy_mean", "accuracy_sd", "accuracy_whole_mean", "seconds_mean", "seconds_sd",
-    "objective_mean", "iterations_mean", "epsilon", "messages", "paper_accuracy", "paper_accuracy_sd", "paper_seconds",
-)  # fmt: skip
 
 
-def spread(per_trial: Sequence[Sequence[float]]) -> float:
-    """The paper's deviation: sqrt(Var(nodes) + Var(trials))."""
+@dataclass(frozen=True)
+class Column:
+    """A column as readers see it: its heading, and the text of a row's cell."""
+
+    heading: str
+    show: Callable[[Row], str]
+    is_text: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """What is shown of some rows, under which title, with which explanation."""
+
+    title: str
+    caption: str
+    columns: tuple[Column, ...]
+
+    def cells(self, rows: Sequence[Row]) -> list[list[str]]:
+        """The text of every cell."""
+        return [[column.show(row) for column in self.columns] for row in rows]
+
+    def has_marks(self, rows: Sequence[Row]) -> bool:
+        """Whether an accuracy is marked as the share of the majority class."""
+        return any("*" in cell for cells in self.cells(rows) for cell in cells)
+
+    def markdown(self, rows: Sequence[Row]) -> str:
+        """A Markdown table."""
+        heading = [column.heading for column in self.columns]
+        rule = [":---" if column.is_text else "---:" for column in self.columns]
+        lines = [heading, rule, *([cell.replace("*", r"\*") for cell in cells] for cells in self.cells(rows))]
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+    def latex(self, rows: Sequence[Row]) -> str:
+        """A ``tabular`` with the rules of booktabs, to be read with ``\\input``."""
+        lines = [" & ".join(_latex(text) for text in texts) + r" \\" for texts in self.cells(rows)]
+        head = " & ".join(_latex(column.heading) for column in self.columns) + r" \\"
+        alignment = "".join("l" if column.is_text else "r" for column in self.columns)
+        return "\n".join(
+            [f"% {self.title}. Needs \\usepackage{{booktabs}}.", rf"\begin{{tabular}}{{{alignment}}}", r"\toprule",
+             head, r"\midrule", *lines, r"\bottomrule", r"\end{tabular}", ""]
+        )  # fmt: skip
+
+    def write(self, folder: Path, name: str, rows: Sequence[Row]) -> None:
+        """Write ``name.csv``, all columns of the rows with all digits, and ``name.tex``, the columns shown."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.tex").write_text(self.latex(rows), encoding="utf-8")
+        with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, fieldnames=list(rows[0]) if rows else ["dataset"])
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "±": r"$\pm$", "*": r"$^*$"}
+
+
+def _latex(text: str) -> str:
+    return "".join(LATEX.get(character, character) for character in text)
+
+
+def text(heading: str, key: str) -> Column:
+    """A column of words."""
+    return Column(heading, lambda row: str(row[key] or ""), is_text=True)
+
+
+def whole(heading: str, key: str) -> Column:
+    """A column of whole numbers."""
+    return Column(heading, lambda row: _formatted(row.get(key), ",.0f"))
+
+
+def number(heading: str, key: str) -> Column:
+    """A column of numbers with three digits, and their standard deviations where there are any."""
+    return Column(heading, lambda row: _with_deviation(row, key, ".3g"))
+
+
+def accuracy(heading: str, key: str) -> Column:
+    """A column of per cents; an accuracy that equals the share of the majority class is marked."""
+
+    def show(row: Row) -> str:
+        shown = _formatted(row.get(key), ".2f")
+        equal = shown != "" and shown == _formatted(row.get("majority"), ".2f")
+        return _with_deviation(row, key, ".2f", "*" if equal else "")
+
+    return Column(heading, show)
+
+
+def _with_deviation(row: Row, key: str, form: str, mark: str = "") -> str:
+    deviation = _formatted(row.get(f"{key.removesuffix('_mean')}_sd"), ".2g" if form == ".3g" else form)
+    return _formatted(row.get(key), form) + mark + (f" ± {deviation}" if deviation else "")
+
+
+def _formatted(value: Any, form: str) -> str:
+    """The number in this form; empty where it is missing or not finite."""
+    return "" if value is None or not math.isfinite(value) else format(value, form)
+
+
+def spread(per_trial: Sequence[Sequence[float]]) -> float | None:
+    """The paper's deviation, sqrt(Var(nodes) + Var(trials)); None for a single value."""
+    if sum(len(values) for values in per_trial) < 2:
+        return None
     nodes = float(np.mean([np.var(values) for values in per_trial]))
     return math.sqrt(nodes + float(np.var([np.mean(values) for values in per_trial])))
+
+
+def mean(per_trial: Sequence[Sequence[float]]) -> float:
+    """The mean over trials of the means over nodes."""
+    return float(np.mean([np.mean(values) for values in per_trial]))
 
 
 def summarise(
     dataset: str, method: str, results: Sequence[dict[str, Any]], paper: Figure | None = None, last: bool = False
 ) -> Row:
-    """One row: means over nodes and trials, the paper's deviation, and the published figures beside them."""
+    """One row: means over nodes and trials, their deviations, and the published figures.
+
+    ``last`` takes the last iterates instead of the averaged ones.
+    """
     end = "_last" if last else ""
-    own, whole = [r[f"own{end}"] for r in results], [r[f"whole{end}"] for r in results]
-    seconds = [r["seconds"] for r in results]
+    own, seconds = [r[f"own{end}"] for r in results], [r["seconds"] for r in results]
+    published = dict(zip(Figure._fields, paper or [None] * len(Figure._fields), strict=True))
     return {
         "dataset": dataset,
         "method": method,
-        "accuracy_mean": _mean(own),
+        "accuracy_mean": mean(own),
         "accuracy_sd": spread(own),
-        "accuracy_whole_mean": _mean(whole),
-        "seconds_mean": _mean(seconds),
+        "accuracy_whole_mean": mean([r[f"whole{end}"] for r in results]),
+        "seconds_mean": mean(seconds),
         "seconds_sd": spread(seconds),
-        "objective_mean": _mean([r[f"objective{end}"] for r in results]),
-        "iterations_mean": _mean([r["iterations"] for r in results]),
+        "objective_mean": mean([r[f"objective{end}"] for r in results]),
+        "iterations_mean": mean([r["iterations"] for r in results]),
         "epsilon": max(r["epsilon"] for r in results),
-        "messages": _mean([[r["messages"]] for r in results]),
-        "paper_accuracy": None if paper is None else paper.accuracy,
-        "paper_accuracy_sd": None if paper is None else paper.accuracy_sd,
-        "paper_seconds": None if paper is None else paper.seconds,
+        "messages": mean([[r["messages"]] for r in results]),
+        **{f"paper_{name}": value for name, value in published.items()},
     }
 
 
-def _mean(per_trial: Sequence[Sequence[float]]) -> float:
-    return float(np.mean([np.mean(values) for values in per_trial]))
+def better(first: Row, second: Row) -> bool:
+    """Whether ``first`` wins the paper's lexicographic comparison of (accuracy, time).
 
-
-def better(first: Row, second: Row) -> str:
-    """The paper's lexicographic comparison of (accuracy, time): who wins, accuracy to a tenth of a per cent."""
+    Accuracies are compared to a tenth of a per cent; of equal times the first wins.
+    """
     a, b = (round(row["accuracy_mean"], 1) for row in (first, second))
-    if a != b:
-        return str(first["method"] if a > b else second["method"])
-    return str(first["method"] if first["seconds_mean"] <= second["seconds_mean"] else second["method"])
-
-
-def write_csv(path: Path, rows: Iterable[Row]) -> Path:
-    """All rows, under the columns of the first; numbers as they are, so that nothing is rounded away."""
-    listed = list(rows)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fieldnames=list(listed[0]) if listed else ["dataset"])
-        writer.writeheader()
-        writer.writerows(listed)
-    return path
-
-
-def markdown(rows: Sequence[Row], columns: dict[str, str]) -> str:
-    """A Markdown table of some columns: {column: heading}. Numbers are rounded for reading."""
-    lines = ["| " + " | ".join(columns.values()) + " |", "|" + "---|" * len(columns)]
-    lines += ["| " + " | ".join(shown(name, row.get(name)) for name in columns) + " |" for row in rows]
-    return "\n".join(lines)
-
-
-def shown(name: str, value: Any) -> str:
-    """A cell for the eye: four digits of most things, two decimals of a per cent."""
-    if value is None or (isinstance(value, float) and not math.isfinite(value)):
-        return ""
-    if isinstance(value, str | bool):
-        return str(value)
-    if "accuracy" in name:
-        return f"{value:.2f}"
-    if name in ("iterations_mean", "messages", "train", "test", "features", "nodes", "iterations"):
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
+    return bool(a > b or (a == b and first["seconds_mean"] <= second["seconds_mean"]))

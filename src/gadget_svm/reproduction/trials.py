@@ -1,31 +1,36 @@
-"""One trial of one data set: rows and test rows dealt out to the nodes, the graph, and how models are judged."""
+"""One trial of one data set: rows and test rows of every node, the graph, and the evaluation of models."""
 
+import time
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.datasets import dump_svmlight_file
 
 from gadget_svm.core.network import Network
 from gadget_svm.core.objective import Objective
 from gadget_svm.core.rows import Shares
 from gadget_svm.core.types import Floats
 from gadget_svm.data import Dataset
+from gadget_svm.data.formats import read_table
 from gadget_svm.data.partition import deal_evenly
 from gadget_svm.estimator.problem import Problem
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.topologies import build
 
-Evaluator = Callable[[Floats], tuple[float, float]]
+MOST_ROWS_TIMED = 20_000
+"""Loading a larger data set is timed on an evenly spaced part of about so many rows, and scaled."""
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """The paper's method: "the train and test sets are split into k different files" and dealt to k nodes."""
+    """The paper's method: "the train and test sets are split into k different files", one of each per node."""
 
     data: Any  # a Dataset with a test part
     lam: float
@@ -40,7 +45,7 @@ class Trial:
 
     @cached_property
     def shares(self) -> Shares:
-        """Who owns which training rows."""
+        """Which node owns which training rows."""
         return deal_evenly(self.data.X, self.label, self.n_nodes, self.seed)
 
     @cached_property
@@ -72,7 +77,7 @@ class Trial:
         return [float(value) for value in self._objective(models[:, None, :]).objective]
 
     def accuracies(self, models: Floats) -> tuple[list[float], list[float]]:
-        """Per cent of right answers of every node: on its own share of the test rows, and on all of them."""
+        """Accuracy of every model in per cent: on its node's share of the test rows, and on all of them."""
         right = np.where(self.data.X_test @ models.T > 0, 1, -1) == self.data.y_test[:, None]
         whole = [100 * float(column.mean()) for column in right.T]
         if len(models) != self.n_nodes:  # one model for all
@@ -81,18 +86,43 @@ class Trial:
         own = [100 * float(right[order[start[i] : start[i + 1]], i].mean()) for i in range(self.n_nodes)]
         return own, whole
 
-    def judge(self, w: Floats) -> tuple[float, float]:
+    def evaluate(self, w: Floats) -> tuple[float, float]:
         """Objective on all training rows and zero-one error on all test rows of one model."""
-        wrong = np.where(self.data.X_test @ w > 0, 1, -1) != self.data.y_test
-        return self.objectives(w[None])[0], float(wrong.mean())
+        (objective,), (error,) = self.evaluate_all(w[None])
+        return objective, error
 
-    def judge_all(self, models: Floats) -> tuple[list[float], list[float]]:
+    def evaluate_all(self, models: Floats) -> tuple[list[float], list[float]]:
         """The same for every node's model."""
         return self.objectives(models), [1 - whole / 100 for whole in self.accuracies(models)[1]]
 
+    def loading_seconds(self) -> dict[str, float]:
+        """Seconds to read svmlight text: a file of all rows, and the mean over nodes of a file of their own rows."""
+        step = max(1, self.data.X.shape[0] // MOST_ROWS_TIMED)
+        with TemporaryDirectory() as folder:
+            file = Path(folder) / "rows.svm"
+            central, *nodes = (
+                step * _reading_seconds(file, X[::step], y[::step])
+                for X, y in ((self.data.X, self.data.y), *map(self.shard, range(self.n_nodes)))
+            )
+        return {"central": central, "nodes": sum(nodes) / len(nodes)}
+
+
+def _reading_seconds(path: Path, X: Any, y: Any) -> float:
+    dump_svmlight_file(X, y, str(path), zero_based=False)
+    started = time.perf_counter()
+    read_table(path, n_features=X.shape[1])
+    return time.perf_counter() - started
+
+
+def majority_percent(data: Dataset) -> float:
+    """The share of the majority class among the test rows, in per cent."""
+    assert data.y_test is not None
+    positive = float(np.mean(data.y_test > 0))
+    return 100 * max(positive, 1 - positive)
+
 
 def fingerprint(data: Dataset) -> str:
-    """What the rows are, in eight digits: a cell computed from others is not taken for one of these."""
+    """A checksum of all rows and labels, in eight digits."""
     total = 0
     parts: list[tuple[Any, Any]] = [(data.X, data.y), (data.X_test, data.y_test)]
     for X, y in parts:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm.algorithms.base import Run, models
-from gadget_svm.algorithms.certificate import Certificate, CertificateSession, Echo, failed, few_edges, gather, longest
+from gadget_svm.algorithms.certificate import Certificate, CertificateSession, Echo, failed, gather, longest
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, Exchange, MessageBatch
 from gadget_svm.core.types import Flags, Floats
@@ -76,11 +76,6 @@ class LocalRuntime:
         """Compile every kernel an iteration needs, on a block without nodes, so that no measured time includes it."""
         empty = self.blocks[0].without_nodes()
         LocalRuntime(self.run, [empty], None if self._fused else Delivery).advance(1)
-        if self.lam is not None and self.run.certifiable:
-            nodes = np.zeros(0, dtype=np.bool_)
-            session = CertificateSession(self.run, empty, self.lam, 0, nodes, 0, 0, interpret=few_edges(self.blocks[0]))
-            rounds = session.conversation()
-            rounds.send(Delivery(next(rounds)))
 
     @property
     def _fused(self) -> bool:
@@ -156,21 +151,21 @@ class LocalRuntime:
         if self.exchange is None and len(sessions) == 1:
             if self._echo is None or self._echo[0] != participants:
                 trial = replace(sessions[0], empty=True)
-                self._echo = (participants, trial.echo) if self._exchange_all([trial]) else None
+                self._echo = (participants, trial.course()) if self._exchange_all([trial]) else None
             if self._echo is not None:
-                sessions[0].repeat(self._echo[1])
+                sessions[0].replay(self._echo[1])
                 return
         self._exchange_all(sessions)
 
     def _exchange_all(self, sessions: list[CertificateSession]) -> bool:
         """Whether all nodes came to know the bound."""
         exchange = self._channel.certify if self._channel is not None else Delivery
-        rounds = [session.conversation() for session in sessions]
+        rounds = [session.steps() for session in sessions]
         outgoing, known, idle = [next(each) for each in rounds], 0, 0
-        while idle < MAX_IDLE_EXCHANGES and not all((part.told | ~part.nodes.alive).all() for part in sessions):
+        while idle < MAX_IDLE_EXCHANGES and not all((part.holds_bound | ~part.nodes.alive).all() for part in sessions):
             delivery = exchange(padded(outgoing))
             outgoing = [each.send(delivery) for each in rounds]
-            news = sum(session.news for session in sessions)
+            news = sum(session.progress for session in sessions)
             known, idle = news, idle + 1 if news == known else 0
         return idle < MAX_IDLE_EXCHANGES
 

@@ -3,6 +3,7 @@
 A plane (g, b) says that the mean hinge is at least b - <w, g>, whatever w is. Knows nothing of rows or labels.
 """
 
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from gadget_svm.core.types import Floats, Ints
 
 
 class Planes:
-    """Planes in slots; a slot is free again when its plane has carried no weight for ``patience`` solutions."""
+    """Planes in slots; a slot is free again when its plane had no weight in ``patience`` solutions in a row."""
 
     def __init__(self, n_features: int, patience: int) -> None:
         self.g = np.empty((16, n_features))
@@ -28,7 +29,7 @@ class Planes:
         return np.flatnonzero(self.idle >= 0)
 
     def add(self, g: Floats, b: float) -> None:
-        """Take one more plane into the working set."""
+        """Add a plane to the working set."""
         if (self.idle >= 0).all():
             self._grow()
         slot = int(np.argmin(self.idle))
@@ -38,14 +39,14 @@ class Planes:
         products = self.g[:last] @ g
         self.gram[slot, used] = self.gram[used, slot] = products[used]
 
-    def settle(self, active: NDArray[np.bool_]) -> None:
-        """Note which planes were active and let the others go after a while."""
+    def drop_idle(self, active: NDArray[np.bool_]) -> None:
+        """Note which planes were active, and drop those that have not been for ``patience`` solutions."""
         used = self.used
         self.idle[used] = np.where(active, 0, self.idle[used] + 1)
         self.idle[self.idle > self.patience] = -1
 
     def combine(self, beta: Floats) -> Floats:
-        """The sum of beta_j g_j."""
+        """Return the sum of beta_j g_j."""
         full = np.zeros(self.used[-1] + 1)
         full[self.used] = beta
         return np.asarray(full @ self.g[: len(full)])
@@ -71,8 +72,8 @@ class Solution(NamedTuple):
 def solve(gram: Floats, b: Floats, lam: float, tolerance: float) -> Solution:
     """Maximise <b, beta> - beta' G beta / (2 lam) over beta >= 0, sum beta <= 1: Joachims' dual times lam = 1/C.
 
-    In these units C, which is up to 1e5, is gone from the constraints. ``bound`` and ``value`` are computed from a
-    beta made exactly feasible, so they hold however well the solver did.
+    In these units C, which is up to 1e5, does not appear in the constraints. ``bound`` and ``value`` are computed from
+    a beta made exactly feasible, so they hold whatever the accuracy of the solver.
     """
     clarabel = load_solver()
     m = len(b)
@@ -92,9 +93,7 @@ def solve(gram: Floats, b: Floats, lam: float, tolerance: float) -> Solution:
 
 
 def load_solver() -> Any:
-    """The QP solver's module, or an error that says what to install."""
-    from importlib import import_module
-
+    """Return the QP solver's module; the error of a missing one says what to install."""
     try:
         return import_module("clarabel")
     except ImportError as missing:
