@@ -86,7 +86,8 @@ class EchoNodes:
         vector = np.zeros((len(ends), int(self.carried[kinds].max(initial=0))))
         for kind, content in ((MODEL, self.model), (SUM, self.total), (BOUND, self.bound)):
             rows = np.flatnonzero(kinds == kind)
-            vector[rows, : self.carried[kind]] = content[senders[rows]]
+            if len(rows):  # else the vectors may be shorter than this kind
+                vector[rows, : self.carried[kind]] = content[senders[rows]]
         header = (kinds + KINDS * missing[ends]).astype(np.float64)
         seq, parent = np.full(len(ends), self.since + now), self.parent[senders].astype(np.float64)
         return MessageBatch(time, senders + self.first, self.target[ends], seq, vector, parent, header), kinds
