@@ -283,7 +283,7 @@ def peer_table(found: dict[str, Any]) -> Any:
         f"{found['messages_sent']:,} messages sent ({found['bytes_sent']:,} bytes), {found['messages_received']:,} "
         f"received ({found['bytes_received']:,} bytes), {sum(found['refused'].values()):,} refused, "
         f"{found['withheld']:,} withheld",
-        *([f"keeps what {', '.join(found['kept'])} taught before leaving"] if found["kept"] else []),
+        *([f"keeps the contribution of {', '.join(found['kept'])}, who left"] if found["kept"] else []),
         *(f"{each['name']}: {each['trouble']}" for each in found["neighbours"] if each["trouble"]),
         *(f"{about}: {text}" for about, text in found["trouble"].items()),
     ]

@@ -14,7 +14,7 @@ from gadget_svm.cli.app import app
 
 MARKER = "<!-- generated below this line: python -m gadget_svm.cli.reference"
 COMPLETION = ("install_completion", "show_completion")
-"""Options that typer adds, with help of its own."""
+"""Options that typer adds."""
 
 
 def reference() -> str:
@@ -23,7 +23,7 @@ def reference() -> str:
 
 
 def commands() -> Iterator[tuple[str, Any]]:
-    """Every command that does something itself, by what is typed: the groups come with their commands."""
+    """Yield every command with its path, such as "gadget data list"; groups without options are left out."""
     yield from _below("gadget", typer.main.get_command(app))
 
 
@@ -36,7 +36,7 @@ def _below(path: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 
 def parameters(command: Any) -> list[Any]:
-    """The arguments and options of a command; -h is everywhere."""
+    """Return the arguments and options of a command, without -h."""
     return [each for each in command.params if not each.hidden and each.name not in (*COMPLETION, "help")]
 
 

@@ -181,6 +181,7 @@ class TrainRequest:
 
 
 def place(given: str | None) -> "Place | None":
+    """Return a path or URI as the package's functions take it; None for an option that was not given."""
     from gadget_svm.data.uris import place_of
 
     return None if given is None else place_of(given)
