@@ -296,7 +296,7 @@ def test_the_status_names_those_who_are_kept(town):
     peer.legacies.kept = {"east": Legacy(1, 5), "west": Legacy(2, 5, (Kept("south", 4),))}
     said = StringIO()
     Console(file=said, width=200).print(peer_table(json.loads(peer.status())))
-    assert "keeps what east, west taught before leaving" in said.getvalue()
+    assert "keeps the contribution of east, west, who left" in said.getvalue()
 
 
 def exported(config):
