@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from gadget_svm.core.network import Network
-from gadget_svm.data.partition import deal_evenly
+from gadget_svm.data.partition import partition_evenly
 from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.estimator.problem import Problem
 from gadget_svm.kernels import ThreadTeam
@@ -28,7 +28,7 @@ STARTED = time.perf_counter()
 def named(name: str) -> tuple[sp.csr_matrix, np.ndarray, float, str]:
     """Return a data set by name, or generated data of its shape if it is not on this machine; the text says which."""
     from gadget_svm.data import load_dataset
-    from gadget_svm.data.dataset_table import ENTRIES
+    from gadget_svm.data.catalog import ENTRIES
 
     entry = ENTRIES[name]
     try:
@@ -54,7 +54,7 @@ def generated(rows: int, features: int, per_row: int, seed: int = 0) -> tuple[sp
 def problem_of(X: Any, y: np.ndarray, nodes: int, shares: Any = None, seed: int = 0) -> Problem:
     """Return the problem of so many nodes, with rows dealt evenly unless ``shares`` are given."""
     label = (y > 0).astype(np.int32)
-    shares = deal_evenly(X, label, nodes, seed) if shares is None else shares
+    shares = partition_evenly(X, label, nodes, seed) if shares is None else shares
     return Problem(X, label, np.ones(len(label)), None, shares, list(range(nodes)), 1)
 
 

@@ -7,7 +7,7 @@ from benchmarks.common import Table, problem_of, publish_tables, runtime_of, say
 from benchmarks.gaps import Task, absent, tasks
 from gadget_svm import build_network
 from gadget_svm.algorithms import Pdmm
-from gadget_svm.data.partition import assign_sites, deal_by_sites
+from gadget_svm.data.partition import assign_sites, partition_by_site
 from gadget_svm.faults import Asynchronous, Churn, Crash, Delay, FaultContext, Loss, Partition, wrap_all
 
 SEEDS = (0, 1, 2)
@@ -114,7 +114,7 @@ def _gaps(task: Task, case: Case, seed: int) -> Iterator[tuple[Any, float]]:
     """(ticks, the worst node's gap in %) for everything that is asked."""
     shares = None
     if case.partition != "even":
-        shares = deal_by_sites(assign_sites(task.y, case.nodes, case.partition, seed=seed))[0]
+        shares = partition_by_site(assign_sites(task.y, case.nodes, case.partition, seed=seed))[0]
     problem = problem_of(task.X, task.y, case.nodes, shares, seed)
     network = build_network(case.topology, case.nodes, seed=seed)
     exchange = wrap_all(case.faults, FaultContext(case.nodes, seed)) if case.faults else None

@@ -125,8 +125,8 @@ def _rounds(network: Network, features: int, team: ThreadTeam) -> dict[str, Roun
 
     def diffusion_compiled() -> None:
         team.run(
-            fused_averaging.take_shares, n, features, in_ptr, source, True, network.each, network.self_share, state,
-                 other)  # fmt: skip
+            fused_averaging.pull_shares, n, features, in_ptr, source, True, network.even_share, network.self_share,
+                 state, other)  # fmt: skip
 
     return {
         "Push-Sum, by messages (GADGET)": Round(draw, push_sum, 6 * n * one),

@@ -9,7 +9,7 @@ from sklearn.svm import LinearSVC
 
 from gadget_svm import theory
 from gadget_svm.algorithms import Gadget
-from gadget_svm.data.partition import deal_evenly
+from gadget_svm.data.partition import partition_evenly
 from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.estimator.problem import Problem
 from gadget_svm.gossip import Diffusion, average
@@ -41,7 +41,7 @@ def optimum(X, y, lam=LAM):
 def iterates(X, y, T, seed, n_nodes=6):
     """w_i(1) .. w_i(T) of every node, unprojected, on a regular graph with a doubly stochastic B."""
     label = (y > 0).astype(np.int32)
-    shares = deal_evenly(X, label, n_nodes, seed)
+    shares = partition_evenly(X, label, n_nodes, seed)
     problem = Problem(X, label, np.ones(len(y)), None, shares, list(range(n_nodes)), 1)
     network = build("ring", n_nodes, transition="metropolis")
     run = Gadget(gossip="diffusion", project=False).bind(network, LAM, theory.radius(LAM))

@@ -23,7 +23,7 @@ from gadget_svm.cli.train import TrainRequest, check_lost_rows
 from gadget_svm.cluster import checkpoints
 from gadget_svm.cluster.sigterm import SigtermGuard
 from gadget_svm.cluster.timeouts import ClusterError
-from gadget_svm.data.raw_files import DataFileError
+from gadget_svm.data.files import DataFileError
 from support.threaded_actors import Stage
 from support.watch import watched
 

@@ -13,9 +13,9 @@ import pytest
 
 from gadget_svm import GadgetSVC
 from gadget_svm.cluster import connection, timeouts
+from gadget_svm.data.files import DataFileError
 from gadget_svm.data.formats import read_raw as read_place
-from gadget_svm.data.raw_files import DataFileError
-from gadget_svm.estimator.shard_uris import scheme_of, shard_names, shown
+from gadget_svm.estimator.shard_uris import display_name, scheme_of, shard_names
 from support.ray_kit import LAM, files_of, own_ray, ray, until
 from support.web_server import Web
 
@@ -71,11 +71,11 @@ def test_places_that_are_refused_before_anything_starts(place, said):
 
 
 def test_keys_are_not_shown():
-    assert shown("s3://key:secret@bucket/part.svm?endpoint_override=h&x=token") == "s3://bucket/part.svm"
-    assert shown("https://h:81/part.svm?signature=s#f") == "https://h:81/part.svm"
-    assert shown("/data/a?b#c@d") == "/data/a?b#c@d"
-    assert shown("hdfs:///data/part.svm?user=me") == "hdfs:///data/part.svm"
-    assert shown("http://user:1234/secret@h/part.svm") == "http://h/part.svm"
+    assert display_name("s3://key:secret@bucket/part.svm?endpoint_override=h&x=token") == "s3://bucket/part.svm"
+    assert display_name("https://h:81/part.svm?signature=s#f") == "https://h:81/part.svm"
+    assert display_name("/data/a?b#c@d") == "/data/a?b#c@d"
+    assert display_name("hdfs:///data/part.svm?user=me") == "hdfs:///data/part.svm"
+    assert display_name("http://user:1234/secret@h/part.svm") == "http://h/part.svm"
     with pytest.raises(ValueError, match=r"^file://h/part.svm is a file of the machine 'h'"):
         shard_names(["file://user:secret@h/part.svm"])
 

@@ -134,7 +134,7 @@ def test_hops_and_components_of_a_directed_path_into_a_cycle():
     network = Network.from_adjacency(graph)
     assert network.hops(0).tolist() == [0, 1, 2, 3, -1]
     assert network.hops(3, backward=True).tolist() == [3, 2, 1, 0, -1]
-    count, label = network.components()
+    count, label = network.components
     assert count == 3
     assert label[1] == label[2] == label[3]
     assert len({label[0], label[1], label[4]}) == 3

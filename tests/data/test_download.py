@@ -6,8 +6,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from gadget_svm.data.download import FetchError, fetch, fetch_first, recorded_sum, verify
-from gadget_svm.data.raw_files import DataFileError
+from gadget_svm.data.catalog import Mirror
+from gadget_svm.data.download import (
+    DownloadError,
+    download_file,
+    download_from_mirrors,
+    recorded_checksum,
+    verify_checksum,
+)
+from gadget_svm.data.files import DataFileError
 
 BODY = bytes(range(256)) * 4000
 SUM = hashlib.sha256(BODY).hexdigest()
@@ -70,7 +77,7 @@ def server(monkeypatch):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.answers, server.seen = {}, []
     server.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield server
     server.shutdown()
@@ -82,24 +89,24 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_success_is_recorded_and_reported(server, tmp_path):
+def test_success(server, tmp_path):
     server.answers["/f"] = [whole()]
     calls = []
-    path = fetch(f"{server.url}/f", tmp_path / "d" / "f.gz", progress=lambda *done: calls.append(done))
+    path = download_file(f"{server.url}/f", tmp_path / "d" / "f.gz", progress=lambda *done: calls.append(done))
     assert path.read_bytes() == BODY
     assert (tmp_path / "d" / "SHA256SUMS").read_text() == f"{SUM}  f.gz\n"
     assert names(tmp_path / "d") == ["SHA256SUMS", "f.gz"]
     assert calls[-1] == (len(BODY), len(BODY))
 
 
-def test_a_good_copy_is_not_fetched_again(server, tmp_path):
+def test_good_copy_is_kept(server, tmp_path):
     server.answers["/f"] = [whole()]
     for _ in range(2):
-        fetch(f"{server.url}/f", tmp_path / "f", sha256=SUM)
+        download_file(f"{server.url}/f", tmp_path / "f", sha256=SUM)
     assert len(server.seen) == 1
 
 
-def test_two_processes_that_fetch_one_file_do_not_mix_their_bytes(server, tmp_path):
+def test_two_downloads_of_one_file(server, tmp_path):
     """Each writes to a part of its own, so a second fetch in the middle of the first harms neither."""
     server.answers["/f"] = [whole()]
     inner = []
@@ -107,105 +114,105 @@ def test_two_processes_that_fetch_one_file_do_not_mix_their_bytes(server, tmp_pa
     def fetch_again(done, _total):
         if not inner:
             inner.append(done)
-            fetch(f"{server.url}/f", tmp_path / "f")
+            download_file(f"{server.url}/f", tmp_path / "f")
 
-    path = fetch(f"{server.url}/f", tmp_path / "f", progress=fetch_again)
+    path = download_file(f"{server.url}/f", tmp_path / "f", progress=fetch_again)
     assert 0 < inner[0] < len(BODY)
     assert path.read_bytes() == BODY
     assert names(tmp_path) == ["SHA256SUMS", "f"]
 
 
-def test_a_damaged_copy_is_replaced(server, tmp_path):
+def test_damaged_copy_is_replaced(server, tmp_path):
     server.answers["/f"] = [whole()]
-    fetch(f"{server.url}/f", tmp_path / "f")
+    download_file(f"{server.url}/f", tmp_path / "f")
     (tmp_path / "f").write_bytes(b"rotten")
     with pytest.raises(DataFileError, match=f"has changed.*{SUM}"):
-        verify(tmp_path / "f")
-    fetch(f"{server.url}/f", tmp_path / "f")
+        verify_checksum(tmp_path / "f")
+    download_file(f"{server.url}/f", tmp_path / "f")
     assert (tmp_path / "f").read_bytes() == BODY
-    verify(tmp_path / "f")
+    verify_checksum(tmp_path / "f")
 
 
-def test_published_sum_that_does_not_match(server, tmp_path):
+def test_published_checksum_differs(server, tmp_path):
     server.answers["/f"] = [whole()]
     wrong = "0" * 64
     with pytest.raises(DataFileError, match=f"{SUM}, expected was {wrong}"):
-        fetch(f"{server.url}/f", tmp_path / "f", sha256=wrong)
+        download_file(f"{server.url}/f", tmp_path / "f", sha256=wrong)
     assert names(tmp_path) == []
 
 
-def test_a_file_that_changed_since_the_first_fetch_does_not_replace_it(server, tmp_path):
+def test_recorded_checksum_differs(server, tmp_path):
     server.answers["/f"] = [whole(), whole(b"something else")]
-    fetch(f"{server.url}/f", tmp_path / "f")
+    download_file(f"{server.url}/f", tmp_path / "f")
     (tmp_path / "f").unlink()
     with pytest.raises(DataFileError, match=f"expected was {SUM}.*SHA256SUMS"):
-        fetch(f"{server.url}/f", tmp_path / "f")
+        download_file(f"{server.url}/f", tmp_path / "f")
     assert names(tmp_path) == ["SHA256SUMS"]
-    assert recorded_sum(tmp_path / "f") == SUM
+    assert recorded_checksum(tmp_path / "f") == SUM
 
 
-def test_truncated_body_then_success(server, tmp_path):
+def test_retry_after_truncation(server, tmp_path):
     server.answers["/f"] = [cut(), whole()]
     pauses = []
-    path = fetch(f"{server.url}/f", tmp_path / "f", sleep=pauses.append)
+    path = download_file(f"{server.url}/f", tmp_path / "f", sleep=pauses.append)
     assert path.read_bytes() == BODY
     assert pauses == [0.5]
 
 
-def test_truncated_body_is_resumed_where_the_server_can(server, tmp_path):
+def test_resume(server, tmp_path):
     server.answers["/f"] = [cut(tag='"v1"'), whole(tag='"v1"')]
-    path = fetch(f"{server.url}/f", tmp_path / "f", sleep=lambda _: None)
+    path = download_file(f"{server.url}/f", tmp_path / "f", sleep=lambda _: None)
     assert path.read_bytes() == BODY
     assert [asked for _, asked in server.seen] == [None, "bytes=1000-"]
 
 
-def test_giving_up_names_the_bytes_and_leaves_nothing(server, tmp_path):
+def test_giving_up(server, tmp_path):
     server.answers["/f"] = [cut()]
     pauses = []
-    with pytest.raises(FetchError, match=f"broke off after 1000 of {len(BODY)} bytes"):
-        fetch(f"{server.url}/f", tmp_path / "f", retries=2, sleep=pauses.append)
+    with pytest.raises(DownloadError, match=f"broke off after 1000 of {len(BODY)} bytes"):
+        download_file(f"{server.url}/f", tmp_path / "f", retries=2, sleep=pauses.append)
     assert pauses == [0.5, 1.0]
     assert names(tmp_path) == []
 
 
-def test_server_error_is_retried_and_missing_page_is_not(server, tmp_path):
+def test_which_errors_are_retried(server, tmp_path):
     server.answers |= {"/busy": [status(503), whole()], "/gone": [status(404)]}
-    assert fetch(f"{server.url}/busy", tmp_path / "f", sleep=lambda _: None).read_bytes() == BODY
-    with pytest.raises(FetchError, match="the server answered 404"):
-        fetch(f"{server.url}/gone", tmp_path / "g", sleep=lambda _: pytest.fail("a 404 was retried"))
+    assert download_file(f"{server.url}/busy", tmp_path / "f", sleep=lambda _: None).read_bytes() == BODY
+    with pytest.raises(DownloadError, match="the server answered 404"):
+        download_file(f"{server.url}/gone", tmp_path / "g", sleep=lambda _: pytest.fail("a 404 was retried"))
 
 
-def test_second_home_serves_where_the_first_does_not(server, tmp_path):
+def test_second_mirror(server, tmp_path):
     server.answers |= {"/gone": [status(404)], "/bad": [whole(b"bad")], "/good": [whole()]}
     for first in ("/gone", "/bad"):
-        homes = [(server.url + first, SUM), (f"{server.url}/good", SUM)]
-        assert fetch_first(homes, tmp_path / first[1:]).read_bytes() == BODY
+        mirrors = [Mirror(server.url + first, SUM), Mirror(f"{server.url}/good", SUM)]
+        assert download_from_mirrors(mirrors, tmp_path / first[1:]).read_bytes() == BODY
 
 
-def test_no_home_serves(server, tmp_path):
+def test_no_mirror_delivers(server, tmp_path):
     server.answers |= {"/a": [status(404)], "/b": [status(410)]}
-    with pytest.raises(FetchError, match=r"/a: the server answered 404.*/b: the server answered 410"):
-        fetch_first([(f"{server.url}/a", None), (f"{server.url}/b", None)], tmp_path / "f")
+    with pytest.raises(DownloadError, match=r"/a: the server answered 404.*/b: the server answered 410"):
+        download_from_mirrors([Mirror(f"{server.url}/a"), Mirror(f"{server.url}/b")], tmp_path / "f")
 
 
 @pytest.mark.parametrize("url", ["file:///etc/hostname", "ftp://127.0.0.1/f", "f"])
 def test_only_http_and_https(url, tmp_path):
     with pytest.raises(ValueError, match="only http and https"):
-        fetch(url, tmp_path / "f")
+        download_file(url, tmp_path / "f")
 
 
-def test_redirects_do_not_lead_out_of_http(server, tmp_path):
+def test_redirects_stay_in_http(server, tmp_path):
     secret = tmp_path / "secret"
     secret.write_bytes(b"local")
     for target in (secret.as_uri(), "ftp://127.0.0.1/f"):
         server.answers["/f"] = [status(302, Location=target)]
-        with pytest.raises(FetchError):
-            fetch(f"{server.url}/f", tmp_path / "f")
+        with pytest.raises(DownloadError):
+            download_file(f"{server.url}/f", tmp_path / "f")
     assert names(tmp_path) == ["secret"]
 
 
-def test_nobody_there_fails_at_once(server, tmp_path):
+def test_refused_connection(server, tmp_path):
     server.shutdown()
     server.server_close()
-    with pytest.raises(FetchError, match="refused"):
-        fetch(f"{server.url}/f", tmp_path / "f", sleep=lambda _: pytest.fail("a refused call was retried"))
+    with pytest.raises(DownloadError, match="refused"):
+        download_file(f"{server.url}/f", tmp_path / "f", sleep=lambda _: pytest.fail("a refused call was retried"))

@@ -1,4 +1,4 @@
-"""Who gets which rows: everybody some, every row somebody, by content and not by place."""
+"""Partitions of rows: every row once, every node a row, by content and not by position."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gadget_svm.data.partition import SCHEMES, assign_sites, deal_by_sites, deal_evenly
+from gadget_svm.data.partition import SCHEMES, assign_sites, partition_by_site, partition_evenly
 
 
 def table(n, seed, width=3):
@@ -21,31 +21,31 @@ def owned(shares):
 
 
 @given(n=st.integers(1, 60), nodes=st.integers(1, 12), seed=st.integers(0, 2**32))
-def test_every_row_is_dealt_once_and_shards_differ_by_one_at_most(n, nodes, seed):
-    shares = deal_evenly(*table(n, seed), nodes, seed)
+def test_even_shares_have_every_row_once(n, nodes, seed):
+    shares = partition_evenly(*table(n, seed), nodes, seed)
     np.testing.assert_array_equal(np.sort(shares.order), np.arange(n))
     assert shares.sizes.max() - shares.sizes.min() <= 1
     assert shares.sizes.sum() == n
 
 
 @given(n=st.integers(2, 40), nodes=st.integers(1, 5), seed=st.integers(0, 2**32))
-def test_dealing_goes_by_what_a_row_says_not_by_where_it_stands(n, nodes, seed):
+def test_order_of_rows_does_not_matter(n, nodes, seed):
     X, label = table(n, seed)
     turn = np.random.default_rng(seed + 1).permutation(n)
-    one, other = deal_evenly(X, label, nodes, seed), deal_evenly(X[turn], label[turn], nodes, seed)
+    one, other = partition_evenly(X, label, nodes, seed), partition_evenly(X[turn], label[turn], nodes, seed)
     for a, b in zip(owned(one), owned(other), strict=True):
         np.testing.assert_array_equal(X[a].toarray(), X[turn][b].toarray())
 
 
 @settings(max_examples=50)
 @given(times=st.lists(st.integers(0, 9), min_size=3, max_size=15), nodes=st.integers(1, 6), seed=st.integers(0, 99))
-def test_a_row_of_weight_k_is_dealt_as_k_rows(times, nodes, seed):
+def test_weight_k_is_k_rows(times, nodes, seed):
     """Whole weights are repetitions: each node owns the same rows, as often."""
     times = np.array([1, *times])
     X, label = table(len(times), seed)
     repeated = np.repeat(np.arange(len(times)), times)
-    weighted = deal_evenly(X, label, nodes, seed, times.astype(float))
-    plain = deal_evenly(X[repeated], label[repeated], nodes, seed)
+    weighted = partition_evenly(X, label, nodes, seed, times.astype(float))
+    plain = partition_evenly(X[repeated], label[repeated], nodes, seed)
     np.testing.assert_array_equal(weighted.sizes, plain.sizes)
     for node, rows in enumerate(owned(plain)):
         counted = np.zeros(len(times))
@@ -56,51 +56,51 @@ def test_a_row_of_weight_k_is_dealt_as_k_rows(times, nodes, seed):
         np.testing.assert_array_equal(found, counted)
 
 
-def test_fractions_stay_with_their_row_and_zero_leaves_it_out():
+def test_fractional_and_zero_weights():
     X, label = table(10, 0)
     times = np.linspace(0, 0.9, 10)
-    shares = deal_evenly(X, label, 3, 0, times)
+    shares = partition_evenly(X, label, 3, 0, times)
     np.testing.assert_array_equal(np.sort(shares.order), np.arange(1, 10))
     np.testing.assert_array_equal(shares.times, times[shares.order])
     assert shares.sizes.sum() == pytest.approx(times.sum())
 
 
-def test_whole_weights_beyond_counting_are_weights():
+def test_huge_weights_are_no_counts():
     X, label = table(6, 0)
-    shares = deal_evenly(X, label, 2, 0, np.full(6, 1e25))
+    shares = partition_evenly(X, label, 2, 0, np.full(6, 1e25))
     np.testing.assert_allclose(shares.sizes, 3e25)
 
 
-def test_another_seed_deals_otherwise():
+def test_seed_changes_the_partition():
     X, label = table(50, 0)
-    one, other = deal_evenly(X, label, 2, 0), deal_evenly(X, label, 2, 1)
+    one, other = partition_evenly(X, label, 2, 0), partition_evenly(X, label, 2, 1)
     assert set(owned(one)[0]) != set(owned(other)[0])
 
 
 @given(sites=st.lists(st.sampled_from(["b", "a", "c"]), min_size=1, max_size=30))
-def test_rows_go_to_their_site_and_sites_are_sorted(sites):
-    shares, names = deal_by_sites(np.array(sites, dtype=object))
+def test_sites_are_sorted(sites):
+    shares, names = partition_by_site(np.array(sites, dtype=object))
     assert names == sorted(set(sites))
     for name, rows in zip(names, owned(shares), strict=True):
         assert rows.tolist() == [r for r, site in enumerate(sites) if site == name]
 
 
-def test_sites_of_any_kind_and_of_a_known_network():
-    assert deal_by_sites([3, "x", 3, "b"])[1] == [3, "x", "b"]  # no order: as they appear
-    assert deal_by_sites([("eu", 2), ("eu", 1)])[1] == [("eu", 1), ("eu", 2)]
-    shares, names = deal_by_sites([2, 2, 0], known=[0, 1, 2])
+def test_kinds_of_sites():
+    assert partition_by_site([3, "x", 3, "b"])[1] == [3, "x", "b"]  # no order: as they appear
+    assert partition_by_site([("eu", 2), ("eu", 1)])[1] == [("eu", 1), ("eu", 2)]
+    shares, names = partition_by_site([2, 2, 0], known=[0, 1, 2])
     assert names == [0, 1, 2]
     assert [rows.tolist() for rows in owned(shares)] == [[2], [], [0, 1]]
     with pytest.raises(ValueError, match="unknown site 9: the nodes of this network are"):
-        deal_by_sites([9], known=[0, 1])
+        partition_by_site([9], known=[0, 1])
     with pytest.raises(ValueError, match="missing values"):
-        deal_by_sites(np.array([1.0, np.nan]))
+        partition_by_site(np.array([1.0, np.nan]))
 
 
 @pytest.mark.parametrize("scheme", sorted(SCHEMES))
 @settings(max_examples=25)
 @given(n=st.integers(1, 60), nodes=st.integers(1, 8), seed=st.integers(0, 2**32))
-def test_every_scheme_gives_every_node_a_row_and_is_seeded(scheme, n, nodes, seed):
+def test_every_scheme(scheme, n, nodes, seed):
     n = max(n, nodes)
     y = np.random.default_rng(seed).integers(0, 3, n)
     options = {"sizes": np.arange(1, nodes + 1)} if scheme == "sizes" else {}
@@ -110,23 +110,23 @@ def test_every_scheme_gives_every_node_a_row_and_is_seeded(scheme, n, nodes, see
     np.testing.assert_array_equal(site, assign_sites(y, nodes, scheme, seed=seed, **options))
 
 
-def test_sizes_are_in_proportion():
+def test_sizes():
     counts = np.bincount(assign_sites(np.zeros(1000), 3, "sizes", sizes=[1, 2, 7]))
     np.testing.assert_allclose(counts, [100, 200, 700], atol=3)
     assert counts.sum() == 1000
 
 
-def test_a_small_alpha_skews_labels_and_a_large_one_does_not():
+def test_label_skew():
     y = np.repeat([0, 1], 500)
 
-    def lopsidedness(alpha):
+    def skew(alpha):
         site = assign_sites(y, 5, "label-skew", seed=1, alpha=alpha)
         return np.mean([abs(y[site == node].mean() - 0.5) for node in range(5)])
 
-    assert lopsidedness(0.05) > 0.3 > 0.1 > lopsidedness(1000)
+    assert skew(0.05) > 0.3 > 0.1 > skew(1000)
 
 
-def test_sorted_shards_are_even_and_of_one_label_each():
+def test_sorted():
     y = np.array(list("abab" * 25))
     site = assign_sites(y, 4, "sorted")
     assert np.bincount(site).tolist() == [25] * 4
@@ -146,7 +146,7 @@ def test_sorted_shards_are_even_and_of_one_label_each():
         ((np.zeros(5), 2, "label-skew:0.1"), {}, "scheme='label-skew', alpha=0.1"),
     ],
 )
-def test_an_impossible_partition_says_so(arguments, options, sentence):
+def test_impossible_partition(arguments, options, sentence):
     with pytest.raises(ValueError, match=sentence):
         assign_sites(*arguments, **options)
 
@@ -159,6 +159,6 @@ def test_an_impossible_partition_says_so(arguments, options, sentence):
         ("sizes", {}, "needs sizes="),
     ],
 )
-def test_options_of_another_scheme_are_named(scheme, options, sentence):
+def test_wrong_options(scheme, options, sentence):
     with pytest.raises(TypeError, match=sentence):
         assign_sites(np.zeros(5), 2, scheme, **options)

@@ -30,7 +30,7 @@ def memory(tmp_path, monkeypatch):
 
 
 class Bucket(fsspec.get_filesystem_class("memory")):
-    """Stands for a store that stays when a process ends."""
+    """A stand-in for a store that outlives the process."""
 
     protocol = "bucket"
 
@@ -55,7 +55,7 @@ def gadget(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="gadget")
 
 
-def test_a_training_by_uris_alone(rows, memory):
+def test_training_by_uris(rows, memory):
     """Data, test rows, model, report and predictions; the local engine."""
     out = "bucket://runs/one"
     result = gadget("train", rows, "--test", rows, *QUICK, "--out", out, "--report", "bucket://runs/report.html")
@@ -72,7 +72,7 @@ def test_a_training_by_uris_alone(rows, memory):
     assert len(memory.cat("/answers/a.txt").splitlines()) == 60
 
 
-def test_a_model_is_saved_and_loaded_by_uri(toy, memory):
+def test_model_by_uri(toy, memory):
     model = GadgetSVC(3, **SETTINGS).fit(toy.X, toy.y)
     assert save_model(model, "memory://models/m.safetensors") == "memory://models/m.safetensors"
     np.testing.assert_array_equal(load_model("memory://models/m.safetensors").node_coef_, model.node_coef_)
@@ -83,14 +83,14 @@ def test_a_model_is_saved_and_loaded_by_uri(toy, memory):
         load_model("memory://models/absent.safetensors")
 
 
-def test_tables_and_shards_are_read_by_uri_with_the_local_engine(toy, rows):
+def test_tables_and_shards_by_uri(toy, rows):
     np.testing.assert_array_equal(read_table(rows)[1], toy.y)
     assert load_dataset(rows).name == "rows.svm"
     by_path = GadgetSVC(**SETTINGS).fit_shards(["rows.svm", "rows.svm"])
     np.testing.assert_array_equal(GadgetSVC(**SETTINGS).fit_shards([rows, rows]).node_coef_, by_path.node_coef_)
 
 
-def test_messages_about_tables_name_the_uri(memory):
+def test_messages_name_the_uri(memory):
     memory.pipe("/data/narrow.csv", b"a,label\n1,0\n2,1\n")
     memory.pipe("/data/wide.csv", b"a,b,label\n1,2,0\n2,3,1\n")
     with pytest.raises(
@@ -99,13 +99,13 @@ def test_messages_about_tables_name_the_uri(memory):
         read_tables(["memory://data/narrow.csv", "memory://data/wide.csv"])
 
 
-def test_one_uri_is_dealt_out_by_the_local_engine_as_a_file_is(rows):
+def test_one_uri_is_no_shard(rows):
     result = gadget("train", rows, *QUICK, "--json")
     assert result.exit_code == 0, result.stderr
     assert '"shards"' not in result.stdout
 
 
-def test_the_web_is_read_and_not_written(toy, tmp_path, memory):  # noqa: ARG001
+def test_web_is_read_only(toy, tmp_path, memory):  # noqa: ARG001
     dump_svmlight_file(toy.X, toy.y, str(tmp_path / "rows.svm"), zero_based=False)
     with Web(tmp_path) as web:
         assert gadget("train", web.url("rows.svm"), *QUICK).exit_code == 0
@@ -115,18 +115,18 @@ def test_the_web_is_read_and_not_written(toy, tmp_path, memory):  # noqa: ARG001
     assert "hush" not in result.stderr
 
 
-def test_a_target_that_cannot_be_written_fails_before_training(rows, monkeypatch):
+def test_target_checked_before_training(rows, monkeypatch):
     def full(*_):
         raise OSError("access denied")
 
-    monkeypatch.setattr(uris, "_open", full)
+    monkeypatch.setattr(uris, "_remote_file", full)
     result = gadget("train", "rows.svm", *QUICK, "--out", "bucket://runs")
     assert (result.exit_code, "iteration" in result.stderr) == (1, False)
     assert "cannot be written: access denied" in result.stderr
     assert rows
 
 
-def test_a_scheme_that_nobody_knows(memory):  # noqa: ARG001
+def test_unknown_scheme(memory):  # noqa: ARG001
     result = gadget("train", "digits", *QUICK, "--out", "nosuch://bucket/m")
     assert result.exit_code == 2
     assert "nosuch" in result.stderr
@@ -145,19 +145,19 @@ def test_a_scheme_that_nobody_knows(memory):  # noqa: ARG001
     ],
     ids=lambda command: " ".join(command[:2]) + command[-1][:10],
 )
-def test_what_takes_only_local_paths_refuses_a_uri(command, memory):  # noqa: ARG001
+def test_local_paths_only(command, memory):  # noqa: ARG001
     result = gadget(*command)
     assert result.exit_code == 2, result.output
     assert " is a URI, and " in " ".join(result.stderr.split())
 
 
-def test_a_uri_that_was_made_a_path_is_refused(toy, memory):  # noqa: ARG001
+def test_uri_made_a_path(toy, memory):  # noqa: ARG001
     model = GadgetSVC(3, **SETTINGS).fit(toy.X, toy.y)
     with pytest.raises(ValueError, match="lost a '/'"):
         save_model(model, Path("s3://bucket/m"))
 
 
-def test_join_keeps_what_follows_a_question_mark():
+def test_join_keeps_the_query():
     assert uris.join("s3://k:s@b/m/?endpoint_override=h:1", "x") == "s3://k:s@b/m/x?endpoint_override=h:1"
     assert uris.join(Path("a"), "x") == Path("a/x")
-    assert uris.place_of("file:///a%20b") == Path("/a b")
+    assert uris.parse_location("file:///a%20b") == Path("/a b")

@@ -104,7 +104,7 @@ def test_lam_that_is_no_positive_number(toy, lam):
         ({"n_jobs": "a"}, "n_jobs must be a whole number of threads"),
         ({"lam": 1e-320}, "out of the range of double precision"),
         ({"lam": 1e308}, "out of the range of double precision"),
-        ({"algorithm": Pdmm(theta="a")}, "theta is a number above 0"),
+        ({"algorithm": Pdmm(theta="a")}, "theta is a positive number"),
         ({"algorithm": Pdmm(penalty=[1])}, "penalty is a positive number"),
         ({"engine_options": {"blocks": 0}}, "blocks must be a whole number of at least 1"),
         ({"class_weight": {0: -1, 1: 1}}, "class weights must be numbers, none negative"),

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from gadget_svm import GadgetSVC, load_dataset
 from gadget_svm.algorithms import Gadget
 from gadget_svm.core.messages import Delivery
-from gadget_svm.data.dataset_table import ENTRIES
-from gadget_svm.data.partition import deal_evenly
+from gadget_svm.data.catalog import ENTRIES
+from gadget_svm.data.partition import partition_evenly
 from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.estimator.problem import Problem
 from gadget_svm.gossip import Diffusion, PushSum, average, averaging_block, rounds
@@ -32,7 +32,7 @@ def data(rows=60, features=5, seed=0):
 def network_of(X, y, *, n_nodes=6, topology="ring", lam=LAM, seed=0, exchange=None, **choices):
     """The nodes of a small network at the beginning of Algorithm 2."""
     label = (y > 0).astype(np.int32)
-    shares = deal_evenly(X, label, n_nodes, seed)
+    shares = partition_evenly(X, label, n_nodes, seed)
     problem = Problem(X, label, np.ones(len(y)), None, shares, list(range(n_nodes)), 1)
     network = build(topology, n_nodes, seed=seed)
     run = Gadget(**choices).bind(network, lam, lam**-0.5)
@@ -238,7 +238,7 @@ def test_anytime():
 def test_rows_are_split_evenly():
     """Section 4.4: "approximately equal number of instances ... distributed amongst the nodes", k = 10."""
     X, y = data(rows=103)
-    sizes = deal_evenly(X, (y > 0).astype(np.int32), 10, 0).sizes
+    sizes = partition_evenly(X, (y > 0).astype(np.int32), 10, 0).sizes
     assert sizes.sum() == 103
     assert sizes.max() - sizes.min() <= 1
 

@@ -1,4 +1,4 @@
-"""Mixing in closed form, by brute force, and in the words of the errors."""
+"""Mixing measures against closed forms and dense linear algebra, and their errors."""
 
 import math
 
@@ -16,15 +16,12 @@ from gadget_svm.spectral import eigen
 from gadget_svm.spectral.connectivity import swept_bound
 from gadget_svm.topologies import build
 
-LARGE = st.sampled_from([2, 3, 4, 7, 12, 64, 299, 301, 302, 1024])
-
 
 def lazy(eigenvalue):
     return (1 + eigenvalue) / 2
 
 
-@settings(max_examples=15, deadline=None)
-@given(LARGE)
+@pytest.mark.parametrize("n", [2, 3, 12, 299, 302])
 def test_closed_forms_of_the_lazy_walk(n):
     def beta(name):
         return spectral.second_eigenvalue(build(name, n))
@@ -42,15 +39,13 @@ def test_the_hypercube_has_gap_one_over_its_dimension(dimension):
 
 
 @pytest.mark.parametrize(("n", "transition"), [(10_000, "lazy"), (10_001, "random-walk"), (10_000, "metropolis")])
-def test_a_ring_of_ten_thousand_keeps_a_relative_accuracy_in_its_tiny_gap(n, transition):
+def test_the_tiny_gap_of_a_large_ring(n, transition):
     cosine = math.cos(2 * math.pi / n)
     beta = {
         "lazy": lazy(cosine),
         "random-walk": math.cos(math.pi / n),  # the eigenvalue next to -1
         "metropolis": (1 + 2 * cosine) / 3,
     }[transition]
-    found = spectral.spectral_gap(build("ring", n, transition=transition))
-    assert found == pytest.approx(1 - beta, rel=1e-6)
     assert spectral.tau_mix(build("ring", n, transition=transition)) == pytest.approx(1 / (1 - beta), rel=1e-6)
 
 
@@ -88,7 +83,7 @@ def connected_networks(draw):
     return Network.from_adjacency(graph, transition=draw(st.sampled_from(transitions)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(connected_networks())
 def test_dense_linear_algebra_agrees(network):
     B = network.matrix().toarray()
@@ -98,12 +93,12 @@ def test_dense_linear_algebra_agrees(network):
     np.testing.assert_allclose(pi @ B, pi, atol=1e-12)
     assert pi.sum() == pytest.approx(1)
     assert pi.min() > 0
-    # B settles exactly where there is no period.
+    # B converges exactly if it has no period.
     settled = np.linalg.matrix_power(B, 5000)
     assert (spectral.period(network) == 1) == np.allclose(settled, pi, atol=1e-4)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(connected_networks(), st.integers(0, 60), st.integers(0, 100_000))
 def test_the_measured_error_of_push_sum_never_exceeds_the_bound(network, t, seed):
     rng = np.random.default_rng(seed)
@@ -119,7 +114,7 @@ def test_the_measured_error_of_push_sum_never_exceeds_the_bound(network, t, seed
     assert error.max() <= factor * scale + 1e-12 * scale
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(connected_networks(), st.sampled_from([0.5, 0.01, 1e-6]))
 def test_rounds_to_is_the_first_round_within_gamma(network, gamma):
     if spectral.contraction(network) == 1:  # periodic, or directed and mixed by no single round
@@ -189,7 +184,7 @@ def test_a_directed_graph_says_which_way_is_missing():
         spectral.check_connected(no_way_there)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(connected_networks())
 def test_the_diameter_is_the_longest_shortest_path(network):
     graph = nx.from_scipy_sparse_array(network.adjacency(), create_using=nx.DiGraph)
@@ -236,7 +231,7 @@ def test_the_summary_of_a_ring():
     assert found["rounds_diffusion"] == math.ceil(math.log(0.01 / 2.01 / 8) / math.log(1 - gap))
 
 
-def test_the_summary_of_an_unconnected_graph_leaves_out_what_has_no_meaning():
+def test_the_summary_of_an_unconnected_graph():
     found = spectral.summary(Network.from_adjacency(sp.csr_array((3, 3))))
     assert found["connected"] is False
     assert found["period"] is found["diameter"] is found["tau_mix"] is found["rounds_diffusion"] is None
@@ -248,9 +243,9 @@ def test_gamma_must_be_positive(gamma):
         spectral.rounds_to(build("ring", 4), gamma)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(connected_networks())
-def test_contraction_is_one_exactly_where_a_round_mixes_nothing(network):
+def test_contraction_is_one_where_a_round_mixes_nothing(network):
     root = np.sqrt(spectral.stationary(network))
     S = root[:, None] * network.matrix().toarray() / root
     second = np.linalg.svd(S, compute_uv=False)[1]
@@ -260,17 +255,17 @@ def test_contraction_is_one_exactly_where_a_round_mixes_nothing(network):
     assert found >= spectral.second_eigenvalue(network) - 1e-9
 
 
-@pytest.mark.parametrize("name", ["tree", "grid", "scale-free", "small-world:4,0.02", "erdos-renyi", "k-out", "line"])
+@pytest.mark.parametrize("name", ["tree", "grid", "scale-free", "k-out", "line"])
 def test_the_sparse_solvers_agree_with_the_dense_one(name, monkeypatch):
     network = build(name, 420, seed=5)
     measures = (spectral.contraction, spectral.second_eigenvalue)
     sparse = [measure(network) for measure in measures]
-    monkeypatch.setattr(eigen, "DENSE", 10_000)
+    monkeypatch.setattr(eigen, "DENSE_MAX_NODES", 10_000)
     # 1e-7 is what the directed solver is asked for.
     assert sparse == pytest.approx([measure(network) for measure in measures], abs=1e-7)
 
 
-def test_no_answer_is_better_than_a_wrong_one(monkeypatch):
+def test_without_convergence_there_is_an_error(monkeypatch):
     monkeypatch.setattr(eigen, "_lanczos", lambda *_: None)
     with pytest.raises(spectral.TooLargeError, match="give the number of rounds"):
         spectral.contraction(build("ring", 400))

@@ -5,6 +5,7 @@ from itertools import islice
 import numpy as np
 
 from gadget_svm.core.messages import Delivery
+from gadget_svm.faults import FaultContext, wrap_all
 from gadget_svm.gossip import averaging_block, rounds
 
 
@@ -27,3 +28,21 @@ def some_block(network, width, seed, zeros=False):
     n = rng.integers(0 if zeros else 1, 50, network.n).astype(float)
     n[0] = max(n[0], 1.0)
     return averaging_block(network, rng.normal(size=(network.n, width)) * 10, n, seed)
+
+
+class Ledger:
+    """An exchange that sums what was sent and has not arrived yet."""
+
+    def __init__(self, exchange):
+        self.exchange, self.vector, self.weight = exchange, 0.0, 0.0
+
+    def __call__(self, messages):
+        delivery = self.exchange(messages)
+        self.vector = self.vector + messages.vector.sum(axis=0) - delivery.messages.vector.sum(axis=0)
+        self.weight += messages.weight.sum() - delivery.messages.weight.sum()
+        return delivery
+
+
+def with_faults(faults, n, seed=0):
+    """An exchange of n nodes with these faults."""
+    return wrap_all(faults, FaultContext(n, seed))

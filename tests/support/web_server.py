@@ -1,4 +1,4 @@
-"""Servers on loopback that hand out the files of a folder: a web server, and as much of S3 as reading takes."""
+"""A server on loopback for the files of a folder: a web server, and the part of S3 that reading needs."""
 
 import threading
 from email.utils import formatdate
@@ -7,8 +7,11 @@ from urllib.parse import unquote, urlsplit
 
 
 class Web:
-    """``asked(path)`` hears of every request, and may take its time. Only a ``part`` of each file comes; who asks for
-    what is ``moved`` is sent on."""
+    """A web server for the files of a folder.
+
+    ``asked`` is called with the path of every request and may block. Only the share ``part`` of each file is sent.
+    ``moved`` maps paths to redirects: (status, location).
+    """
 
     part = 1.0
 
@@ -67,7 +70,7 @@ class Web:
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
-        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True)
         self.thread.start()
         return self
 

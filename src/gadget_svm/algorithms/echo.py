@@ -86,8 +86,9 @@ class EchoNodes:
         vector = np.zeros((len(ends), int(self.carried[kinds].max(initial=0))))
         for kind, content in ((MODEL, self.model), (SUM, self.total), (BOUND, self.bound)):
             rows = np.flatnonzero(kinds == kind)
-            if len(rows):  # else the vectors may be shorter than this kind
-                vector[rows, : self.carried[kind]] = content[senders[rows]]
+            if not len(rows):
+                continue
+            vector[rows, : self.carried[kind]] = content[senders[rows]]
         header = (kinds + KINDS * missing[ends]).astype(np.float64)
         seq, parent = np.full(len(ends), self.since + now), self.parent[senders].astype(np.float64)
         return MessageBatch(time, senders + self.first, self.target[ends], seq, vector, parent, header), kinds
@@ -124,6 +125,8 @@ class EchoNodes:
         self.progress += len(new)
         for kind, content in ((MODEL, self.model), (BOUND, self.bound)):
             new = _first(i, (kinds == kind) & ~self.has[i, kind])
+            if not len(new):
+                continue
             self.has[i[new], kind] = True
             content[i[new]] = messages.vector[m[new], : self.carried[kind]]
             self.progress += len(new)

@@ -153,15 +153,15 @@ class GadgetRun(BaseRun):
             ""
             if self.still is None
             else (
-                "gossip_rounds='diameter' trusts that every flag arrives in its round, so it cannot be combined with "
-                "faults: use a fixed number or 'mix'"
+                "gossip_rounds='diameter' requires that every flag arrives in its round, so it cannot be combined with "
+                "faults or with a time-varying graph: use a fixed number or 'mix'"
             )
         )
 
     @property
     def loses_mass(self) -> bool:
-        """Whether lost messages do lasting harm to the gossip protocol."""
-        return not self.protocol.loss_proof
+        """Whether the gossip protocol conserves a mass, which lost messages take away."""
+        return self.protocol.conserves_mass
 
     def iteration(self, block: Block, t: int) -> gossip.Round:
         """Iteration t of Algorithm 2 on every node of the block; yields mail, is sent deliveries."""

@@ -17,9 +17,9 @@ def list_data(data_dir: DataDir = None, json: Json = False) -> None:
 
     from gadget_svm.cli.output import make_table
     from gadget_svm.cli.summary import plain
-    from gadget_svm.data.catalog import describe
+    from gadget_svm.data.datasets import list_datasets
 
-    listings = describe(data_dir)
+    listings = list_datasets(data_dir)
     if json:
         typer.echo(dumps([plain(asdict(listing)) for listing in listings]))
         return
@@ -35,10 +35,10 @@ def list_data(data_dir: DataDir = None, json: Json = False) -> None:
 @data_app.command("path")
 def data_path(name: DatasetName, data_dir: DataDir = None) -> None:
     """Print the folder that holds a named data set."""
-    from gadget_svm.data.catalog import where
-    from gadget_svm.data.dataset_table import ENTRIES
+    from gadget_svm.data.catalog import ENTRIES
+    from gadget_svm.data.datasets import find_dataset
 
-    folder = where(name, data_dir)
+    folder = find_dataset(name, data_dir)
     if folder is not None:
         typer.echo(folder)
     elif ENTRIES[name].builtin is not None:
@@ -54,7 +54,7 @@ def fetch_data(name: DatasetName, data_dir: DataDir = None) -> None:
 
     from gadget_svm.cli.output import say
     from gadget_svm.cli.progress import Download
-    from gadget_svm.data.catalog import fetch_dataset
+    from gadget_svm.data.datasets import fetch_dataset
 
     with Download(Console(stderr=True), name) as progress:
         folder = fetch_dataset(name, data_dir=data_dir, progress=progress)

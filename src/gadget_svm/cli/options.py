@@ -24,10 +24,12 @@ def option_field(*names: str, default: Any = None, **options: Any) -> Any:
 
 def local_path(param: typer.CallbackParam, given: Path | None) -> Path | None:
     """Refuse a URI where only a local path works: it would be taken for a folder of that name."""
-    from gadget_svm.data.uris import local_only
+    from gadget_svm.data.uris import require_local_path
 
     name = param.opts[0] if param.opts[0].startswith("-") else "this argument"
-    return None if given is None else local_only(given, f"{name} takes a local path: mount it, or copy it first")
+    return (
+        None if given is None else require_local_path(given, f"{name} takes a local path: mount it, or copy it first")
+    )
 
 
 def seed(param: typer.CallbackParam, given: int | None) -> int | None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from gadget_svm.data.uris import Place
+    from gadget_svm.data.uris import Location
 
 MODEL, HISTORY, SUMMARY = "model.safetensors", "history.jsonl", "summary.json"
 MAX_NODES_SHOWN = 20
@@ -25,7 +25,7 @@ Row = dict[str, Any]
 # Files
 
 
-def check_targets(out: "Place | None", report: "Place | None", read: "Sequence[Place | None]" = ()) -> None:
+def check_targets(out: "Location | None", report: "Location | None", read: "Sequence[Location | None]" = ()) -> None:
     """Check --out and --report before anything is computed; ``read`` are the files of this command."""
     from gadget_svm.data.uris import join
 
@@ -43,16 +43,16 @@ def check_targets(out: "Place | None", report: "Place | None", read: "Sequence[P
         check_target(report, f"--report {report}", "--report")
 
 
-def check_target(target: "Place", typed: str, option: str) -> None:
+def check_target(target: "Location", typed: str, option: str) -> None:
     """Raise an error if a file cannot be written. Leaves no trace: a folder is made when there is a file to write."""
-    from gadget_svm.data.uris import scheme_of, try_to_write
+    from gadget_svm.data.uris import check_writable, scheme_of
 
     if not isinstance(target, Path):
         if scheme_of(target) == "memory":
             raise ValueError(f"{typed} is lost when this command ends: give a path, or a URI such as s3://bucket/name")
         try:
             with naming(option):
-                try_to_write(target)
+                check_writable(target)
         except OSError as error:
             raise OSError(f"{option}: {error}") from error
         return
@@ -63,7 +63,7 @@ def check_target(target: "Place", typed: str, option: str) -> None:
         raise PermissionError(f"{option}: {nearest} may not be written to: name another place")
 
 
-def check_not_read(target: "Place", option: str, read: "Iterable[Place | None]") -> None:
+def check_not_read(target: "Location", option: str, read: "Iterable[Location | None]") -> None:
     """Refuse to overwrite a file that this command reads."""
     if isinstance(target, Path) and any(isinstance(p, Path) and p.resolve() == target.resolve() for p in read):
         raise ValueError(f"{option} {target} is also what this command reads, and would be lost: name another file")
@@ -96,18 +96,20 @@ def from_stdin(source: str) -> Iterator[str]:
         yield str(path)
 
 
-def save_history(folder: "Place", history: Iterable[Row]) -> None:
+def save_history(folder: "Location", history: Iterable[Row]) -> None:
     """Write one record per line."""
-    from gadget_svm.data.uris import join, write
+    from gadget_svm.data.uris import join, write_file
 
-    write(join(folder, HISTORY), "".join(json.dumps(record, allow_nan=False) + "\n" for record in history).encode())
+    write_file(
+        join(folder, HISTORY), "".join(json.dumps(record, allow_nan=False) + "\n" for record in history).encode()
+    )
 
 
-def save_summary(folder: "Place", summary: Row) -> None:
+def save_summary(folder: "Location", summary: Row) -> None:
     """Write the run as one JSON object."""
-    from gadget_svm.data.uris import join, write
+    from gadget_svm.data.uris import join, write_file
 
-    write(join(folder, SUMMARY), f"{json.dumps(summary, allow_nan=False, indent=2)}\n".encode())
+    write_file(join(folder, SUMMARY), f"{json.dumps(summary, allow_nan=False, indent=2)}\n".encode())
 
 
 # Screen

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gadget_svm.cli.output import SUMMARY
 from gadget_svm.data import Dataset
-from gadget_svm.data.partition import deal_evenly
+from gadget_svm.data.partition import partition_evenly
 from gadget_svm.estimator.problem import as_csr
 from gadget_svm.peers import certs, checkpoint
 from gadget_svm.peers.config import template
@@ -98,7 +98,7 @@ def set_up(
     """Write what each peer needs into a folder of its own; return the folders."""
     classes, label = np.unique(data.y, return_inverse=True)
     X = as_csr(data.X, intercept=False)
-    shares = deal_evenly(X, label.astype(np.int32), peers, seed)
+    shares = partition_evenly(X, label.astype(np.int32), peers, seed)
     certs.init_ca(out / CA, name="gadget peer demo", days=VALIDITY_DAYS)
     if data.X_test is not None and data.y_test is not None:
         _write_rows(out / TEST, as_csr(data.X_test, intercept=False), data.y_test)

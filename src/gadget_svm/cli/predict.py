@@ -13,7 +13,7 @@ from gadget_svm.cli.options import DataDir, Format, Label, Positive, command_for
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gadget_svm.data.uris import Place
+    from gadget_svm.data.uris import Location
     from gadget_svm.estimator import GadgetSVC
 
 DENSE_EXTENSIONS = (".csv", ".tsv", ".parquet", ".pq", ".npz")
@@ -64,7 +64,7 @@ class Rows(NamedTuple):
 def predict(request: PredictRequest) -> None:
     """Predict with a trained model and, where rows have labels, print the accuracy."""
     from gadget_svm.cli.output import from_stdin
-    from gadget_svm.data.uris import place_of, write
+    from gadget_svm.data.uris import parse_location, write_file
     from gadget_svm.estimator import load_model
 
     _check(request)
@@ -77,7 +77,7 @@ def predict(request: PredictRequest) -> None:
         answers = (model if request.node is None else model.node(site_named(model, request.node))).predict(X)
     text = "".join(f"{answer}\n" for answer in answers.tolist())
     if request.out is not None and request.out != "-":
-        write(place_of(request.out), text.encode())
+        write_file(parse_location(request.out), text.encode())
     if request.json:
         typer.echo(jsonlib.dumps(as_object(request, model, answers, rows.y), allow_nan=False))
         return
@@ -90,23 +90,23 @@ def predict(request: PredictRequest) -> None:
 def _check(request: PredictRequest) -> None:
     """Check what can be checked before anything is read."""
     from gadget_svm.cli.output import check_format, check_not_read, check_target
-    from gadget_svm.data.uris import place_of
+    from gadget_svm.data.uris import parse_location
 
     if request.json and request.out == "-":
         raise ValueError("--json and --out - both write to stdout: leave out --out, and the JSON has the predictions")
     check_format(request.format)
     if request.out is not None and request.out != "-":
-        target = place_of(request.out)
-        check_not_read(target, "--out", [place_of(request.data), model_file(request.model)])
+        target = parse_location(request.out)
+        check_not_read(target, "--out", [parse_location(request.data), model_file(request.model)])
         check_target(target, f"--out {request.out}", "--out")
 
 
-def model_file(given: str) -> "Place":
+def model_file(given: str) -> "Location":
     """Return the model file: the one given, or the one in a folder; for a URI the extension decides."""
     from gadget_svm.cli.output import MODEL
-    from gadget_svm.data.uris import join, place_of
+    from gadget_svm.data.uris import join, parse_location
 
-    place = place_of(given)
+    place = parse_location(given)
     folder = place.is_dir() if isinstance(place, Path) else not place.partition("?")[0].endswith(".safetensors")
     return join(place, MODEL) if folder else place
 
@@ -135,29 +135,28 @@ def model_name(model: "GadgetSVC", node: str | None) -> str:
 def labelled_rows(request: PredictRequest, source: str, model: "GadgetSVC") -> Rows:
     """Read a named data set's test rows, or a file; without labels if its label column is a feature of the model."""
     from gadget_svm.data import load_dataset
-    from gadget_svm.data.catalog import against_rest
-    from gadget_svm.data.dataset_table import ENTRIES
-    from gadget_svm.data.formats import agree, named, note_label, read_raw, read_unlabelled
-    from gadget_svm.data.paper_datasets import Parts
-    from gadget_svm.data.uris import place_of
+    from gadget_svm.data.catalog import ENTRIES
+    from gadget_svm.data.formats import align_tables, read_raw, read_unlabelled, warn_guessed_label
+    from gadget_svm.data.tables import binarize_labels
+    from gadget_svm.data.uris import display_name, parse_location
 
     if source in ENTRIES:
         chosen: dict[str, Any] = {} if request.positive is None else {"positive": request.positive}
         known = load_dataset(source, label=request.label, data_dir=request.data_dir, **chosen)
         return Rows(known.X_test, None, None if request.no_label else known.y_test)
-    if isinstance(place := place_of(source), Path) and not place.is_file():
+    if isinstance(place := parse_location(source), Path) and not place.is_file():
         load_dataset(source)  # raises the error for a missing name or file
     if request.no_label:
         return Rows(*read_unlabelled(source, zero_based=request.zero_based, format=request.format))
     raw = read_raw(source, request.label, request.format)
-    [(X, y)] = agree([named(source)], [raw], None, request.zero_based)
-    parts = against_rest(Parts(X, y, None, None), request.positive)
-    rows = Rows(parts.X, raw.columns, parts.y, raw.label, raw.guessed)
+    [(X, y)] = align_tables([display_name(source)], [raw], None, request.zero_based)
+    y = binarize_labels(y, request.positive)
+    rows = Rows(X, raw.columns, y, raw.label, raw.guessed)
     if request.label is None and request.positive is None and lacks_label(rows, source, model, request.format):
         rows = Rows(*read_unlabelled(source, format=request.format))
     if rows.guessed is not None and request.positive is None:
-        check_guessed_label(source, model, parts.y)
-    note_label(named(source), rows.guessed)
+        check_guessed_label(source, model, y)
+    warn_guessed_label(display_name(source), rows.guessed)
     return rows
 
 
@@ -173,19 +172,19 @@ def lacks_label(rows: Rows, source: str, model: "GadgetSVC", format: str | None)
 
 def is_dense(source: str, format: str | None) -> bool:
     """Return whether a file's width is that of its rows; svmlight leaves out features that do not occur."""
-    from gadget_svm.data.formats import named
-    from gadget_svm.data.raw_files import plain_name
+    from gadget_svm.data.files import without_compression_suffix
+    from gadget_svm.data.uris import display_name
 
     if format is not None:
         return format != "svmlight"
-    return plain_name(Path(named(source))).suffix.lower() in DENSE_EXTENSIONS
+    return without_compression_suffix(Path(display_name(source))).suffix.lower() in DENSE_EXTENSIONS
 
 
 def fit_columns(rows: Rows, source: str, model: "GadgetSVC", format: str | None) -> Any:
     """Return the rows with the model's columns: matched by name, else by position; narrow svmlight is padded."""
     from scipy.sparse import csr_matrix
 
-    from gadget_svm.data.dataset_table import ENTRIES
+    from gadget_svm.data.catalog import ENTRIES
 
     X, width = rows.X, model.n_features_in_
     if hasattr(model, "feature_names_in_"):
@@ -252,7 +251,7 @@ def as_object(
     request: PredictRequest, model: "GadgetSVC", answers: "NDArray[Any]", y: "NDArray[Any] | None"
 ) -> dict[str, Any]:
     """Return the result for --json: ``accuracy`` is null without labels that the model knows."""
-    from gadget_svm.data.uris import place_of, shown
+    from gadget_svm.data.uris import display_name, parse_location
 
     unknown, all_unknown = ([], True) if y is None else unknown_labels(model, y)
     about = {
@@ -263,4 +262,4 @@ def as_object(
     }
     if request.out is None:
         return about | {"predictions": answers.tolist()}
-    return about | {"out": shown(place_of(request.out))}
+    return about | {"out": display_name(parse_location(request.out))}

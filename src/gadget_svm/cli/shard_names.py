@@ -31,7 +31,7 @@ def _expanded(name: str) -> list[str]:
 
 def check_shards(request: "TrainRequest") -> None:
     """Refuse names that are no shards, duplicates, and options that divide rows. A file need not be on this machine."""
-    from gadget_svm.data.dataset_table import ENTRIES
+    from gadget_svm.data.catalog import ENTRIES
 
     shards, count = request.shards, len(request.shards)
     for shard in shards:
@@ -64,13 +64,13 @@ def check_file_name(name: str) -> None:
     from pathlib import Path
     from urllib.parse import urlsplit
 
-    from gadget_svm.data.uris import scheme_of, shown
+    from gadget_svm.data.uris import display_name, scheme_of
 
     if scheme := scheme_of(name):
         if "*" in urlsplit(name).path:
             raise ValueError(
-                f"{shown(name)} is a pattern, and no shell knows the files behind {scheme}://: name each of them; "
-                "part-{0..9}.svm means ten names"
+                f"{display_name(name)} is a pattern, and no shell knows the files behind {scheme}://: name each of "
+                "them; part-{0..9}.svm means ten names"
             )
         return
     path = Path(name)
@@ -87,13 +87,17 @@ def check_file_name(name: str) -> None:
 def _check_distinct(shards: list[str]) -> None:
     from pathlib import Path
 
-    from gadget_svm.data.uris import scheme_of, shown
+    from gadget_svm.data.uris import display_name, scheme_of
     from gadget_svm.estimator.shard_uris import shard_names
 
     seen: dict[str, str] = {}
     for shard, name in zip(shards, shard_names(shards), strict=True):
         place = name if scheme_of(name) else str(Path(name).resolve())  # a file: URI may name a link
         if place in seen:
-            both = shown(shard) if shard == seen[place] else f"{shown(seen[place])}, also as {shown(shard)},"
+            both = (
+                display_name(shard)
+                if shard == seen[place]
+                else f"{display_name(seen[place])}, also as {display_name(shard)},"
+            )
             raise ValueError(f"{both} is given twice, and every node has rows of its own: leave one out")
         seen[place] = shard

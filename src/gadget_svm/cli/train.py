@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gadget_svm.cli.progress import Interruption
     from gadget_svm.cli.summary import Summary
     from gadget_svm.cli.train_data import TrainingRows
-    from gadget_svm.data.uris import Place
+    from gadget_svm.data.uris import Location
     from gadget_svm.estimator import GadgetSVC
 
 _data, _network, _learning = (partial(option_field, panel=panel) for panel in (DATA, "Network", "Algorithm"))
@@ -180,11 +180,11 @@ class TrainRequest:
         return [spec for _, spec in self.typed_faults]
 
 
-def place(given: str | None) -> "Place | None":
+def place(given: str | None) -> "Location | None":
     """Return a path or URI as the package's functions take it; None for an option that was not given."""
-    from gadget_svm.data.uris import place_of
+    from gadget_svm.data.uris import parse_location
 
-    return None if given is None else place_of(given)
+    return None if given is None else parse_location(given)
 
 
 @command_for(TrainRequest)
@@ -307,7 +307,7 @@ def _show(request: TrainRequest, model: "GadgetSVC", summary: "Summary", stderr:
 
     from gadget_svm.cli.output import MODEL, save_summary, say, show_training
     from gadget_svm.cli.summary import plain
-    from gadget_svm.data.uris import join, shown
+    from gadget_svm.data.uris import display_name, join
 
     out, report, history = place(request.out), place(request.report), plain(model.history_)
     if out is not None:
@@ -320,7 +320,7 @@ def _show(request: TrainRequest, model: "GadgetSVC", summary: "Summary", stderr:
         print(json.dumps({**summary, "history": history}, allow_nan=False))
     else:
         show_training(Console(), summary, history)
-    model_file = None if out is None else shown(join(out, MODEL))
+    model_file = None if out is None else display_name(join(out, MODEL))
     if model.stopped_by_ == "interrupted":
         what = "terminated" if exit_code == TERMINATED else "interrupted"
         kept = f"kept in {model_file}" if model_file else "not kept, as no --out DIR was given"
@@ -328,7 +328,7 @@ def _show(request: TrainRequest, model: "GadgetSVC", summary: "Summary", stderr:
     elif model_file:
         say(stderr, f"The model is in {model_file}.")
     if report is not None:
-        say(stderr, f"The report is {shown(report)}.")
+        say(stderr, f"The report is {display_name(report)}.")
 
 
 def check_lost_rows(request: TrainRequest, summary: "Summary") -> int:

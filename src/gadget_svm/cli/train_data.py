@@ -22,13 +22,11 @@ from gadget_svm.cli.shard_names import check_file_name, check_shards
 from gadget_svm.cli.train import TrainRequest
 from gadget_svm.cli.train_model import partition_of, wants_intercept
 from gadget_svm.data import Dataset, load_dataset
-from gadget_svm.data.catalog import against_rest
-from gadget_svm.data.dataset_table import ENTRIES
-from gadget_svm.data.formats import agree, named, read_raw
-from gadget_svm.data.paper_datasets import Parts
+from gadget_svm.data.catalog import ENTRIES
+from gadget_svm.data.formats import align_tables, read_raw
 from gadget_svm.data.partition import assign_sites
-from gadget_svm.data.raw_files import Raw
-from gadget_svm.data.uris import shown
+from gadget_svm.data.tables import RawTable, TrainTest
+from gadget_svm.data.uris import display_name
 from gadget_svm.estimator import GadgetSVC
 from gadget_svm.estimator.advice import scale_advice
 from gadget_svm.estimator.shards import Agreed, stack_shards
@@ -43,7 +41,7 @@ def rows_of(request: TrainRequest, source: str, stderr: Console) -> "TrainingRow
     if not request.shards:
         if source not in ENTRIES:
             check_file_name(source)
-        say(stderr, f"reading {as_stdin(shown(source))}")
+        say(stderr, f"reading {as_stdin(display_name(source))}")
         data = load(request, source, stderr)
         return TrainingRows(request).with_rows(data, divide(request, data.y))
     check_shards(request)
@@ -51,7 +49,7 @@ def rows_of(request: TrainRequest, source: str, stderr: Console) -> "TrainingRow
     if request.engine == "ray":
         return TrainingRows(request, remote=True, test=test)
     stack = stack_shards(request.shards, request.label, request.format)
-    note = f"read from {shown(request.shards[0])} to {shown(request.shards[-1])}"
+    note = f"read from {display_name(request.shards[0])} to {display_name(request.shards[-1])}"
     return TrainingRows(request).with_rows(_dataset(request, stack.X, stack.y, stack.agreed(), test, note), stack.sites)
 
 
@@ -77,16 +75,16 @@ def divide(request: TrainRequest, y: NDArray[Any]) -> NDArray[Any] | None:
 
 
 def _dataset(
-    request: TrainRequest, X: csr_matrix, y: NDArray[Any], agreed: Agreed, test: Raw | None, note: str
+    request: TrainRequest, X: csr_matrix, y: NDArray[Any], agreed: Agreed, test: RawTable | None, note: str
 ) -> Dataset:
     """Return shards as one data set. Test rows get the shards' width and numbering; other features are left out."""
     X_test = y_test = None
     if test is not None and request.test is not None:
-        like = Raw(csr_matrix((1, agreed.features)), np.zeros(1), agreed.columns)
-        places = [named(request.shards[0]), named(request.test)]
-        X_test, y_test = agree(places, [like, test], None, agreed.zero_based)[1]
+        like = RawTable(csr_matrix((1, agreed.features)), np.zeros(1), agreed.columns)
+        places = [display_name(request.shards[0]), display_name(request.test)]
+        X_test, y_test = align_tables(places, [like, test], None, agreed.zero_based)[1]
         X_test = csr_matrix(X_test[:, : agreed.features])
-    parts = against_rest(Parts(X, y, X_test, y_test), request.positive)
+    parts = TrainTest(X, y, X_test, y_test).binarized(request.positive)
     return Dataset(request.name, *parts, None, note, agreed.columns)
 
 
@@ -134,7 +132,7 @@ class TrainingRows:
 
     request: TrainRequest
     remote: bool = False
-    test: Raw | None = None
+    test: RawTable | None = None
     data: Dataset = field(init=False)
     sites: NDArray[Any] | None = field(init=False, default=None)
     sizes: NDArray[np.int64] | None = field(init=False, default=None)
@@ -171,7 +169,7 @@ class TrainingRows:
     @property
     def about(self) -> dict[str, Any]:
         """Name and sizes for the summary."""
-        shards = {"shards": [shown(shard) for shard in self.request.shards]} if self.request.shards else {}
+        shards = {"shards": [display_name(shard) for shard in self.request.shards]} if self.request.shards else {}
         return describe_data(self.data) | {"rows": self.n_rows} | shards
 
     def node_sizes(self, n_nodes: int) -> NDArray[np.int64]:

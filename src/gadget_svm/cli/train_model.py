@@ -15,9 +15,9 @@ from gadget_svm.cli.option_names import naming
 from gadget_svm.cli.output import check_format
 from gadget_svm.cli.train import TrainRequest, place
 from gadget_svm.core.lookup import lookup
-from gadget_svm.data.dataset_table import ENTRIES
+from gadget_svm.data.catalog import ENTRIES
+from gadget_svm.data.files import require_file
 from gadget_svm.data.partition import SCHEMES
-from gadget_svm.data.raw_files import require_file
 from gadget_svm.estimator import GadgetSVC
 from gadget_svm.estimator.problem import checked_nodes
 from gadget_svm.estimator.validation import DEFAULT_LAM, ENGINES, MAX_SEED, check_parameters

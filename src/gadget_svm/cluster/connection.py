@@ -24,7 +24,7 @@ from gadget_svm.cluster.sigterm import SigtermGuard
 from gadget_svm.cluster.timeouts import Call, ClusterError, greet, hanging, within
 from gadget_svm.core.lookup import lookup
 from gadget_svm.core.temp_folders import Scratch
-from gadget_svm.data.uris import local_only
+from gadget_svm.data.uris import require_local_path
 
 __all__ = ["Cluster", "RayOptions", "reach", "the_ray", "within"]
 MISSING = "engine='ray' needs Ray: pip install 'gadget-svm[ray]'"
@@ -98,11 +98,11 @@ class RayOptions:
             raise ValueError(f"engine option resume={options.resume} needs checkpoint_dir: name the folder of the run")
         if options.temp_dir is not None:
             options = replace(
-                options, temp_dir=str(local_only(options.temp_dir, "temp_dir is a folder of this machine"))
+                options, temp_dir=str(require_local_path(options.temp_dir, "temp_dir is a folder of this machine"))
             )
         if options.checkpoint_dir is None:
             return options
-        folder = local_only(
+        folder = require_local_path(
             options.checkpoint_dir,
             "checkpoints need a folder: name one as checkpoint_dir that all machines mount (NFS, or a bucket by FUSE)",
         )

@@ -1,10 +1,10 @@
-"""The graph the nodes gossip on, with the paper's transition matrix B, as plain CSR arrays.
+"""The graph on which the nodes gossip, with the paper's transition matrix B, as plain CSR arrays.
 
-Owns the value and the walks along its edges; how edges are weighed is `transitions`' work, building graphs
-`topologies`', measuring them `spectral`'s.
+Owns the value and searches along its edges. `core.transitions` weighs edges, `topologies` builds graphs, and `spectral`
+measures them.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -13,8 +13,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from gadget_svm.core.transitions import DOUBLY_STOCHASTIC, GIVEN, WALKS, Nodes, Shares, check_transition, given_shares
-from gadget_svm.core.types import Floats, Ints
+from gadget_svm.core.transitions import DOUBLY_STOCHASTIC, GIVEN, WALKS, EdgeWeights, check_transition, given_weights
+from gadget_svm.core.types import Flags, Floats, Ints, NodeIds
 
 Sparse = Any  # any scipy sparse matrix or array: they share no typed base
 
@@ -23,18 +23,36 @@ Sparse = Any  # any scipy sparse matrix or array: they share no typed base
 class Network:
     """A graph of ``n`` nodes: node i may send to ``indices[indptr[i]:indptr[i+1]]``.
 
-    ``share[e]`` is b_ij of edge e, ``self_share[i]`` is b_ii; each row of B sums to one. What has an entry per edge
-    beside ``indices`` is made when it is asked for: a walk on a large graph needs none of it. ``labels`` are the nodes'
-    names in the graph the network was made from, if it had names.
+    Arrays with an entry per edge, other than ``indices``, are made on first use: a walk on a large graph needs none.
+
+    Attributes
+    ----------
+    indptr, indices : arrays of int
+        The edges in CSR form, each row sorted.
+    name : str, default "custom"
+        For messages and reports.
+    directed : bool, default False
+        Whether some edges have no reverse.
+    transition : str, default "lazy"
+        How edges are weighed.
+    labels : tuple or None, default None
+        The names of the nodes in the graph that the network was made from.
+    weights : tuple of two arrays, or None, default None
+        b_ij of every edge and b_ii of every node, if the user gave B.
+    schedule : callable or None, default None
+        ``schedule(t, sender, receiver)`` tells which edges are active in iteration t, see `Topology.active`. None: all.
+    share, self_share : arrays of float
+        b_ij of every edge and b_ii of every node. Each row of B sums to one.
     """
 
     indptr: Ints
-    indices: Nodes
+    indices: NodeIds
     name: str = "custom"
     directed: bool = False
     transition: str = "lazy"
     labels: tuple[Hashable, ...] | None = None
-    weights: Shares | None = None  # b_ij of every edge and b_ii of every node, where the user gave B
+    weights: EdgeWeights | None = None
+    schedule: Callable[[int, Ints, Ints], Flags] | None = None
 
     @classmethod
     def from_adjacency(
@@ -46,9 +64,9 @@ class Network:
         transition: str = "lazy",
         labels: Sequence[Hashable] | None = None,
     ) -> "Network":
-        """The network of a sparse adjacency: non-zero means an edge; self-loops and weights are ignored.
+        """Return the network of a sparse adjacency: non-zero means an edge; self-loops and weights are ignored.
 
-        ``directed=None`` looks: a symmetric adjacency is undirected. ``labels`` are the names of its rows.
+        ``directed=None``: a symmetric adjacency is undirected. ``labels`` are the names of its rows.
         """
         indptr, indices = _simple(adjacency)
         if directed is None:
@@ -58,7 +76,7 @@ class Network:
 
     @classmethod
     def from_matrix(cls, B: Sparse, *, name: str = "custom", labels: Sequence[Hashable] | None = None) -> "Network":
-        """The network of a transition matrix B of your own; b_ij > 0 means that node i sends to node j.
+        """Return the network of your own transition matrix B; b_ij > 0 means that node i sends to node j.
 
         Parameters
         ----------
@@ -66,10 +84,15 @@ class Network:
             Row i is what node i does with its mass: the share b_ij goes to node j, b_ii stays. No entry is negative and
             every row sums to one. Columns need not: Push-Sum averages correctly under any such matrix. The randomised
             Push-Sum sends half of its mass, to node j with probability b_ij and to none with probability b_ii.
-        name : str
+        name : str, default "custom"
             For messages and reports.
-        labels : sequence or None
+        labels : sequence or None, default None
             The names of the nodes.
+
+        Raises
+        ------
+        ValueError
+            If an entry is negative or a row does not sum to one.
 
         Examples
         --------
@@ -78,21 +101,16 @@ class Network:
         """
         matrix: Sparse = sp.csr_array(B, dtype=np.float64)
         network = cls.from_adjacency(matrix, name=name, labels=labels)
-        return replace(network, transition=GIVEN, weights=given_shares(matrix))
+        return replace(network, transition=GIVEN, weights=given_weights(matrix))
 
     @classmethod
     def from_csr(
-        cls,
-        indptr: Ints,
-        indices: Nodes,
-        *,
-        name: str = "custom",
-        directed: bool = False,
-        transition: str = "lazy",
+        cls, indptr: Ints, indices: NodeIds, *, name: str = "custom", directed: bool = False, transition: str = "lazy"
     ) -> "Network":
-        """The network of ready CSR arrays: rows sorted, without self-loops or duplicates; int32 indices are not copied.
+        """Return the network of CSR arrays with sorted rows and no self-loops or duplicates.
 
-        ``directed=False`` vouches that the graph is symmetric, which is not checked.
+        Indices of 32 bits are not copied. With ``directed=False`` the caller guarantees that the graph is
+        symmetric; it is not checked.
         """
         indptr = np.asarray(indptr, np.int64)
         _check_csr(indptr, np.asarray(indices))
@@ -100,7 +118,7 @@ class Network:
         return cls(indptr, np.asarray(indices, np.int32), name, directed, transition)
 
     def with_transition(self, transition: str) -> "Network":
-        """The same graph under another B. A B of the user's stays: "lazy" is every algorithm's default."""
+        """Return the same graph under another B. A B that the user gave stays under "lazy", the algorithms' default."""
         if transition == self.transition or (self.weights is not None and transition == "lazy"):
             return self
         if self.weights is not None:
@@ -112,52 +130,52 @@ class Network:
         return replace(self, transition=transition)
 
     def with_labels(self, labels: Sequence[Hashable]) -> "Network":
-        """The same graph with names for its nodes."""
+        """Return the same graph with names for its nodes."""
         if len(labels) != self.n or len(set(labels)) != self.n:
             raise ValueError(f"{self.n} nodes need {self.n} different labels, got {len(labels)}: {list(labels)[:10]}")
         return replace(self, labels=tuple(labels))
 
     @property
     def is_walk(self) -> bool:
-        """Whether all neighbours of a node have the same share and the same chance to be drawn."""
+        """Whether all neighbours of a node have the same share and the same probability to be drawn."""
         return self.transition in WALKS
 
     @property
     def reversible(self) -> bool:
-        """Whether B is known to be reversible: all on undirected graphs are, but for one of the user's."""
+        """Whether B is known to be reversible: on undirected graphs, unless the user gave it."""
         return not self.directed and self.weights is None
 
     @cached_property
     def share(self) -> Floats:
         """b_ij of every edge."""
-        return np.repeat(self.each, self.degree) if self.is_walk else self._weighed[0]
+        return np.repeat(self.even_share, self.degree) if self.is_walk else self._weights_of_b[0]
 
     @cached_property
     def self_share(self) -> Floats:
         """b_ii of every node."""
         if self.is_walk:
             return np.where(self.degree > 0, WALKS[self.transition], 1.0)
-        return self._weighed[1]
+        return self._weights_of_b[1]
 
     @cached_property
-    def each(self) -> Floats:
-        """Of a walk, the share that every neighbour of node i gets."""
+    def even_share(self) -> Floats:
+        """The share that every neighbour of node i gets, in a walk."""
         return (1.0 - WALKS[self.transition]) / np.maximum(self.degree, 1)
 
     @cached_property
-    def _weighed(self) -> Shares:
+    def _weights_of_b(self) -> EdgeWeights:
         if self.weights is not None:
             return self.weights
         return DOUBLY_STOCHASTIC[self.transition](self.indptr, self.indices, self.degree)
 
     @property
     def n(self) -> int:
-        """How many nodes there are."""
+        """The number of nodes."""
         return len(self.indptr) - 1
 
     @property
     def n_edges(self) -> int:
-        """How many directed edges there are: an undirected edge counts twice."""
+        """The number of directed edges: an undirected edge counts twice."""
         return len(self.indices)
 
     @cached_property
@@ -172,20 +190,20 @@ class Network:
 
     @cached_property
     def chances(self) -> Floats:
-        """Per edge, the probability that the randomised Push-Sum of its sender draws it.
+        """The probability, per edge, that the randomised Push-Sum of its sender draws it.
 
-        It keeps half and sends half to a neighbour drawn by b_ij. A walk sends always: b_ii is left out and the
-        rest of the row scaled to one, since for the lazy walk the kept half *is* b_ii and the expected step is B.
-        Of any other B the draw is b_ij as it stands, and with probability b_ii the node is silent: where B is doubly
-        stochastic, every node is then drawn as often as it draws, on whatever graph.
+        A node keeps half and sends half to a neighbour drawn by b_ij. In a walk it always sends: b_ii is left out and
+        the rest of the row scaled to one, since for the lazy walk the kept half is b_ii and the expected step is B.
+        Under any other B it draws by b_ij unscaled, and sends nothing with probability b_ii: if B is doubly stochastic,
+        every node is then drawn as often as it draws, on any graph.
         """
         return np.repeat(1.0 / np.maximum(self.degree, 1), self.degree) if self.is_walk else self.share
 
     @cached_property
     def draw_table(self) -> Floats:
-        """Per edge, the cumulative probability of being drawn; a draw above a row's last entry is silence.
+        """The cumulative probability, per edge, to be drawn; a draw above a row's last entry sends nothing.
 
-        Empty for a walk: all neighbours are as likely, so that the draw itself says which (`kernels.gossip.pick_edge`).
+        Empty for a walk, whose neighbours are equally likely (see `kernels.gossip.pick_edge`).
         """
         if self.is_walk:
             return np.empty(0)
@@ -194,7 +212,7 @@ class Network:
 
     @cached_property
     def balanced(self) -> bool:
-        """Whether every node is drawn at least half as often as it draws: none goes on with next to no mass."""
+        """Whether every node is drawn at least half as often as it draws, so that none runs out of mass."""
         drawn = np.zeros(self.n)
         for nodes in _portions(self.indptr):
             degree, edges = self.degree[nodes], slice(self.indptr[nodes.start], self.indptr[nodes.stop])
@@ -212,23 +230,20 @@ class Network:
             )
 
     def matrix(self) -> sp.csr_array:
-        """B as a sparse matrix, rows are senders."""
+        """Return B as a sparse matrix; rows are senders."""
         off = sp.csr_array((self.share, self.indices, self.indptr), shape=(self.n, self.n))
         return sp.csr_array(off + sp.diags_array(self.self_share))
 
     def adjacency(self) -> sp.csr_array:
-        """The graph as a 0/1 sparse matrix."""
+        """Return the graph as a 0/1 sparse matrix."""
         return _csr(np.ones(self.n_edges), self.indptr, self.indices)
 
-    def components(self) -> tuple[int, Ints]:
-        """How many components there are and the one of each node; strong ones if the graph is directed."""
-        return self._components
-
     @cached_property
-    def _components(self) -> tuple[int, Ints]:
+    def components(self) -> tuple[int, Ints]:
+        """The number of components and the one of each node; strong ones if the graph is directed."""
         from scipy.sparse.csgraph import connected_components
 
-        ones = np.broadcast_to(1.0, self.n_edges)  # only where they stand is looked at
+        ones = np.broadcast_to(1.0, self.n_edges)  # only their positions matter
         count, labels = connected_components(
             _csr(ones, self.indptr, self.indices),
             directed=self.directed,
@@ -237,13 +252,13 @@ class Network:
         return int(count), np.asarray(labels, np.int64)
 
     def hops(self, source: int, *, backward: bool = False) -> Ints:
-        """The fewest edges from ``source`` to each node (``backward``: to it); -1 where there is no way."""
+        """Return the fewest edges from ``source`` to each node (``backward``: to it); -1 where there is no path."""
         graph = self.adjacency()
         return hops(sp.csr_array(graph.T) if backward and self.directed else graph, source)
 
 
 def hops(graph: sp.csr_array, source: int) -> Ints:
-    """The fewest edges from ``source`` to each node of a 0/1 matrix; -1 where there is no way."""
+    """Return the fewest edges from ``source`` to each node of a 0/1 matrix; -1 where there is no path."""
     from scipy.sparse.csgraph import breadth_first_order
 
     reached, before = breadth_first_order(graph, source)
@@ -258,7 +273,7 @@ def hops(graph: sp.csr_array, source: int) -> Ints:
     return found
 
 
-def _csr(data: NDArray[np.generic], indptr: Ints, indices: Nodes) -> sp.csr_array:
+def _csr(data: NDArray[np.generic], indptr: Ints, indices: NodeIds) -> sp.csr_array:
     return sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, len(indptr) - 1))
 
 
@@ -267,12 +282,12 @@ def _sources(indptr: Ints) -> Ints:
 
 
 def _simple(adjacency: Sparse) -> tuple[Ints, Ints]:
-    """CSR arrays of a square matrix with sorted columns, without self-loops, duplicates or stored zeros."""
+    """Return CSR arrays of a square matrix with sorted columns and no self-loops, duplicates or stored zeros."""
     if adjacency.shape[0] != adjacency.shape[1]:
         raise ValueError(f"an adjacency matrix is square, this one is {adjacency.shape[0]} x {adjacency.shape[1]}")
     graph = sp.csr_array(adjacency)
     if not graph.has_canonical_format:
-        graph = graph.copy()  # what the caller gave stays as it was
+        graph = graph.copy()  # do not change the caller's matrix
         graph.sum_duplicates()
     indptr, indices = graph.indptr.astype(np.int64), graph.indices.astype(np.int64)
     keep = (indices != _sources(indptr)) & (graph.data != 0)
@@ -287,8 +302,8 @@ def _symmetric(indptr: Ints, indices: Ints) -> bool:
     return np.array_equal(turned.indptr, indptr) and np.array_equal(turned.indices, indices)
 
 
-def _check_csr(indptr: Ints, indices: Nodes) -> None:
-    """Refuse arrays that are no simple graph, with the first node at fault."""
+def _check_csr(indptr: Ints, indices: NodeIds) -> None:
+    """Raise ValueError, with the first node at fault, if the arrays are not a simple graph."""
     n = len(indptr) - 1
     if n < 1 or indptr[0] != 0 or indptr[-1] != len(indices) or np.any(indptr[1:] < indptr[:-1]):
         raise ValueError(f"indptr must rise from 0 to the {len(indices)} edges, with one entry more than nodes")
@@ -305,7 +320,7 @@ def _check_csr(indptr: Ints, indices: Nodes) -> None:
 
 
 def _portions(indptr: Ints, most: int = 2**20) -> Iterator[slice]:
-    """All nodes, some at a time with about ``most`` edges: what is worked out per edge then stays small."""
+    """Yield all nodes, some at a time with about ``most`` edges, so that arrays per edge stay small."""
     first, n = 0, len(indptr) - 1
     while first < n:
         last = max(first + 1, int(np.searchsorted(indptr, indptr[first] + most, side="right")) - 1)

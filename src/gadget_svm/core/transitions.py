@@ -1,26 +1,24 @@
-"""The transition matrix B of a graph: four ways to make it from the edges, and the check of one that the user gives."""
+"""The transition matrix B of a graph: four ways to compute it from the edges, and the check of one the user gives."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from gadget_svm.core.lookup import lookup
-from gadget_svm.core.types import Floats, Ints
+from gadget_svm.core.types import Floats, Ints, NodeIds
 
-Nodes = NDArray[Any]  # node numbers, 32 bits each: a graph of a million nodes is mostly these
-Shares = tuple[Floats, Floats]  # b_ij of every edge, b_ii of every node
+EdgeWeights = tuple[Floats, Floats]  # b_ij of every edge, b_ii of every node
 
 GIVEN = "given"
-"""The name of a B that the user gave."""
+"""The transition of a network whose B the user gave."""
 ROW_SUM_TOLERANCE = 1e-5
 """How far from one the rows of a given B may sum; they are scaled to sum to one exactly."""
 
 
-def given_shares(B: sp.csr_array) -> Shares:
-    """The shares of a B that the user gives, checked, edge by edge in the order of sorted columns."""
+def given_weights(B: sp.csr_array) -> EdgeWeights:
+    """Return the weights of a B that the user gives, checked, edge by edge in the order of sorted columns."""
     total = np.asarray(B.sum(axis=1), dtype=np.float64).ravel()
     wrong = ~(np.abs(total - 1) <= ROW_SUM_TOLERANCE)
     if wrong.any():
@@ -40,7 +38,7 @@ def given_shares(B: sp.csr_array) -> Shares:
 
 
 def check_transition(transition: str, directed: bool) -> None:
-    """Refuse an unknown name, and one that does not suit a directed graph."""
+    """Raise ValueError for an unknown name, and for one that does not suit a directed graph."""
     lookup("transition", transition, TRANSITIONS)
     if directed and transition in DOUBLY_STOCHASTIC:
         raise ValueError(
@@ -49,28 +47,28 @@ def check_transition(transition: str, directed: bool) -> None:
         )
 
 
-def _metropolis(indptr: Ints, indices: Nodes, degree: Ints) -> Shares:
+def _metropolis(indptr: Ints, indices: NodeIds, degree: Ints) -> EdgeWeights:
     """b_ij = 1/(1 + max(deg i, deg j)): symmetric, so doubly stochastic."""
     share = 1.0 / (1.0 + np.maximum(np.repeat(degree, degree), degree[indices]))
     return share, 1.0 - _row_sums(share, indptr, indices)
 
 
-def _max_degree(indptr: Ints, indices: Nodes, degree: Ints) -> Shares:
+def _max_degree(indptr: Ints, indices: NodeIds, degree: Ints) -> EdgeWeights:
     """b_ij = 1/(1 + max degree), the same on every edge: symmetric, so doubly stochastic."""
     share = np.full(len(indices), 1.0 / (1.0 + max(int(degree.max(initial=0)), 1)))
     return share, 1.0 - _row_sums(share, indptr, indices)
 
 
-def _row_sums(share: Floats, indptr: Ints, indices: Nodes) -> Floats:
-    # Row by row: differences of one long running sum would lose digits on millions of edges.
+def _row_sums(share: Floats, indptr: Ints, indices: NodeIds) -> Floats:
+    # Row by row, since differences of one cumulative sum lose digits on millions of edges.
     n = len(indptr) - 1
     return np.asarray(sp.csr_array((share, indices, indptr), shape=(n, n)) @ np.ones(n), dtype=np.float64)
 
 
 WALKS = {"lazy": 0.5, "random-walk": 0.0}
-"""What a node keeps of its own; its neighbours get the rest in equal parts. The random walk, b_ij = 1/deg(i), is the
-paper's "obvious choice"; the lazy one is aperiodic on every graph. A node without neighbours keeps everything."""
-DOUBLY_STOCHASTIC: dict[str, Callable[[Ints, Nodes, Ints], Shares]] = {
+"""The share b_ii that a node keeps; its neighbours get the rest in equal parts. The random walk, b_ij = 1/deg(i), is
+the paper's "obvious choice"; the lazy one is aperiodic on every graph. A node without neighbours keeps everything."""
+DOUBLY_STOCHASTIC: dict[str, Callable[[Ints, NodeIds, Ints], EdgeWeights]] = {
     "metropolis": _metropolis,
     "max-degree": _max_degree,
 }

@@ -1,5 +1,7 @@
 """Type aliases, in one place."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -8,3 +10,5 @@ Ints = NDArray[np.int64]
 Indices = NDArray[np.int32]
 Flags = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
+NodeIds = NDArray[Any]
+"""Numbers of nodes, 32 bits each in large graphs, where they are most of the memory."""

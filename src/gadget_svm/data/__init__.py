@@ -1,6 +1,7 @@
-"""Data in: files and named data sets become CSR matrices and labels, and rows are dealt out to nodes."""
+"""Reads files and named data sets into CSR matrices and labels, and partitions rows among nodes."""
 
-from gadget_svm.data.catalog import Dataset, load_dataset
-from gadget_svm.data.formats import DataFileError, read_table, read_tables
+from gadget_svm.data.datasets import Dataset, load_dataset
+from gadget_svm.data.files import DataFileError
+from gadget_svm.data.formats import read_table, read_tables
 
 __all__ = ["DataFileError", "Dataset", "load_dataset", "read_table", "read_tables"]

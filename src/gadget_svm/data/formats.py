@@ -1,5 +1,5 @@
-"""Reading one table, or several of one data set, from files: owns the choice of the format by the file's
-ending and the agreement of the tables; refuses to guess labels' meaning."""
+"""Reads one table, or the tables of one data set, from files. Owns the choice of the format by suffix and the
+alignment of the tables: one width, one numbering of the features."""
 
 from __future__ import annotations
 
@@ -8,52 +8,42 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 
 from gadget_svm.core.lookup import lookup
-from gadget_svm.data.columnar import read_npz, read_parquet
-from gadget_svm.data.delimited import read_csv
-from gadget_svm.data.raw_files import (
-    COMPRESSIONS,
-    DataFileError,
-    LabelColumn,
-    Labels,
-    NoLabel,
-    Raw,
-    finish,
-    is_compressed,
-    plain_name,
-    require_file,
-    require_rows,
-)
+from gadget_svm.data.csv_table import read_csv
+from gadget_svm.data.files import COMPRESSION_SUFFIXES, DataFileError, require_file, without_compression_suffix
+from gadget_svm.data.npz import read_npz
+from gadget_svm.data.parquet import read_parquet
 from gadget_svm.data.svmlight import looks_like_svmlight, read_svmlight
-from gadget_svm.data.uris import Place, local_copy, place_of, shown
+from gadget_svm.data.tables import Csr, LabelColumn, Labels, NoLabel, RawTable, checked_table, require_rows
+from gadget_svm.data.uris import Location, display_name, local_copy, parse_location
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
-
-__all__ = ["DataFileError", "read_named", "read_table", "read_tables", "read_unlabelled"]
+__all__ = ["DataFileError", "read_table", "read_tables", "read_tables_with_columns", "read_unlabelled"]
 
 LOG = logging.getLogger("gadget_svm.data")
-Reader = Callable[[Path, LabelColumn], Raw]
 
-_SVMLIGHT = (".svm", ".svmlight", ".libsvm", ".txt", ".dat", ".trn", ".tst")
-_READERS: dict[str, Reader] = {
-    **dict.fromkeys(_SVMLIGHT, read_svmlight),
-    **dict.fromkeys((".csv", ".tsv"), read_csv),
-    **dict.fromkeys((".parquet", ".pq"), read_parquet),
-    ".npz": read_npz,
+
+class Format(NamedTuple):
+    """How files of a format are recognised and read. ``magic`` are the first bytes of a binary format."""
+
+    read: Callable[[Path, LabelColumn], RawTable]
+    suffixes: tuple[str, ...]
+    magic: bytes = b""
+
+
+FORMATS = {
+    "svmlight": Format(read_svmlight, (".svm", ".svmlight", ".libsvm", ".txt", ".dat", ".trn", ".tst")),
+    "csv": Format(read_csv, (".csv",)),
+    "tsv": Format(read_csv, (".tsv",)),
+    "parquet": Format(read_parquet, (".parquet", ".pq"), b"PAR1\x15"),  # the header of a CSV file may begin with PAR1
+    "npz": Format(read_npz, (".npz",), b"PK\x03\x04"),
 }
-FORMATS: dict[str, Reader] = {
-    "svmlight": read_svmlight, "csv": read_csv, "tsv": read_csv, "parquet": read_parquet, "npz": read_npz,
-}  # fmt: skip
-"""The formats by name, for files whose ending does not tell. csv and tsv are one reader: it finds the separator."""
-OPENINGS = {"parquet": b"PAR1\x15", "npz": b"PK\x03\x04"}
-"""The first bytes of formats that are no text; a header of a CSV file may well begin with PAR1."""
-MOST_CLASSES = 20
-"""More different labels than this that are not whole numbers are measurements, not classes."""
+_BY_SUFFIX = {suffix: name for name, format in FORMATS.items() for suffix in format.suffixes}
+MAX_FRACTIONAL_CLASSES = 20
+"""More distinct labels than this that are not whole numbers are measurements, not classes."""
 
 
 def read_table(
@@ -63,15 +53,42 @@ def read_table(
     n_features: int | None = None,
     zero_based: bool | None = None,
     format: str | None = None,
-) -> tuple[csr_matrix, Labels]:
-    """Read one file, by path or URI: svmlight, CSV (both also .gz .bz2 .xz), Parquet or npz.
+) -> tuple[Csr, Labels]:
+    """Read a table from a file, by path or URI.
+
+    The formats are svmlight and CSV (both also compressed: .gz, .bz2, .xz), Parquet and npz.
 
     Parameters
     ----------
-    label : the label's column, by name or number (default: label, y, target or class, else the last).
-    n_features : the width of the result; a wider file is an error.
-    zero_based : whether svmlight ids start at 0 (default: they do if an id 0 occurs).
-    format : svmlight, csv, tsv, parquet or npz (default: by the file's ending).
+    path : a path, or a URI such as s3://bucket/name.csv.
+    label : name or number of the label column. Default: a column called label, y, target or class, else the last.
+    n_features : number of columns of the result. Default: as many as the file has.
+    zero_based : whether the ids of svmlight start at 0. Default: they do if an id 0 occurs.
+    format : svmlight, csv, tsv, parquet or npz. Default: by the suffix of the file.
+
+    Returns
+    -------
+    X : csr_matrix of float64
+    y : array of int64, float64 or strings
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    DataFileError
+        If the file cannot be used: it is damaged or empty, or a feature is not a number. The message names the fix.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from gadget_svm.data import read_table
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "flowers.csv")
+    ...     _ = path.write_text("length,width,species\\n5.1,3.5,setosa\\n4.9,0,virginica\\n")
+    ...     X, y = read_table(path)
+    >>> X.toarray().tolist(), y.tolist()
+    ([[5.1, 3.5], [4.9, 0.0]], ['setosa', 'virginica'])
     """
     return read_tables([path], label=label, n_features=n_features, zero_based=zero_based, format=format)[0]
 
@@ -83,152 +100,169 @@ def read_tables(
     n_features: int | None = None,
     zero_based: bool | None = None,
     format: str | None = None,
-) -> list[tuple[csr_matrix, Labels]]:
-    """Read files of one data set, such as train and test: one width, one numbering of the features."""
-    return read_named(paths, label=label, n_features=n_features, zero_based=zero_based, format=format)[0]
+) -> list[tuple[Csr, Labels]]:
+    """Read several files of one data set, such as train and test: same width, same numbering of the features.
+
+    Parameters
+    ----------
+    paths : paths or URIs.
+    label, n_features, zero_based, format : as for `read_table`, for all files.
+
+    Returns
+    -------
+    list of (X, y)
+        One pair per file, as from `read_table`.
+
+    Raises
+    ------
+    DataFileError
+        As for `read_table`, and if the columns of the files differ.
+
+    Examples
+    --------
+    The test file lacks the feature 3, but gets a column for it:
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from gadget_svm.data import read_tables
+    >>> with TemporaryDirectory() as folder:
+    ...     train, test = Path(folder, "train.svm"), Path(folder, "test.svm")
+    ...     _ = train.write_text("+1 1:0.5 3:2\\n-1 2:1\\n"), test.write_text("-1 1:1\\n")
+    ...     (X, y), (X_test, y_test) = read_tables([train, test])
+    >>> X.shape, X_test.toarray().tolist()
+    ((2, 3), [[1.0, 0.0, 0.0]])
+    """
+    return read_tables_with_columns(paths, label=label, n_features=n_features, zero_based=zero_based, format=format)[0]
 
 
-def read_named(
+def read_tables_with_columns(
     paths: Sequence[str | PathLike[str]],
     *,
     label: str | int | None = None,
     n_features: int | None = None,
     zero_based: bool | None = None,
     format: str | None = None,
-) -> tuple[list[tuple[csr_matrix, Labels]], tuple[str, ...] | None]:
-    """`read_tables`, and the names of the features where the first file has any."""
-    places = [named(path) for path in paths]
+) -> tuple[list[tuple[Csr, Labels]], tuple[str, ...] | None]:
+    """Read as `read_tables` does; also return the names of the features if the first file has names."""
+    names = [display_name(path) for path in paths]
     raws = [read_raw(path, label, format) for path in paths]
-    tables = agree(places, raws, n_features, zero_based)
-    for place, raw, (_, y) in zip(places, raws, tables, strict=True):
-        require_classes(place, raw, y)
-    note_label(places[0], raws[0].guessed)
+    tables = align_tables(names, raws, n_features, zero_based)
+    for name, raw, (_, y) in zip(names, raws, tables, strict=True):
+        require_class_labels(name, raw, y)
+    warn_guessed_label(names[0], raws[0].guessed)
     return tables, raws[0].columns
 
 
 def read_unlabelled(
     path: str | PathLike[str], *, zero_based: bool | None = None, format: str | None = None
-) -> tuple[csr_matrix, tuple[str, ...] | None]:
-    """A file in which every column is a feature (svmlight: whatever stands for a label), and their names."""
+) -> tuple[Csr, tuple[str, ...] | None]:
+    """Read a file in which every column is a feature, and the names of the features. Labels of svmlight are ignored."""
     raw = read_raw(path, NoLabel.NONE, format)
-    return agree([named(path)], [raw], None, zero_based)[0][0], raw.columns
+    return align_tables([display_name(path)], [raw], None, zero_based)[0][0], raw.columns
 
 
-def read_raw(place: str | PathLike[str], label: LabelColumn = None, format: str | None = None) -> Raw:
-    """One file, by path or URI, as it is, before it agrees with others."""
-    with local_copy(place_of(place)) as path:
-        return _reader(path, format)(path, label)
+def read_raw(location: str | PathLike[str], label: LabelColumn = None, format: str | None = None) -> RawTable:
+    """Read one file, by path or URI, before it is aligned with others."""
+    with local_copy(parse_location(location)) as path:
+        return _recognise(path, format).read(path, label)
 
 
-def named(place: str | PathLike[str]) -> str:
-    """A file's name for messages: a URI's without its keys."""
-    return shown(place_of(place))
-
-
-def require_classes(path: Place, raw: Raw, y: Labels) -> None:
-    """Refuse a column of measurements that was taken for the label, and name it."""
-    if y.dtype.kind != "f" or len(np.unique(y)) <= MOST_CLASSES:
+def require_class_labels(name: Location, raw: RawTable, y: Labels) -> None:
+    """Refuse a column of measurements that was taken as the label, and name it."""
+    if y.dtype.kind != "f" or len(np.unique(y)) <= MAX_FRACTIONAL_CLASSES:
         return
     some = ", ".join(f"{value:g}" for value in y[:3].tolist())
     column = "the last column" if raw.label is None else f"the column {raw.label!r}"
     raise DataFileError(
-        f"{path}: {column} was taken as the label, and holds measurements ({some}, ...), not classes: give the label's "
+        f"{name}: {column} was taken as the label, and holds measurements ({some}, ...), not classes: give the label's "
         "column by name or by number, counted from 0, such as label=0"
     )
 
 
-def note_label(path: Place, guessed: int | None) -> None:
-    """Say which column of a table of numbers without a header was taken as the label."""
+def warn_guessed_label(name: Location, guessed: int | None) -> None:
+    """Log which column was taken as the label in a table of numbers without a header."""
     if guessed is not None:
         LOG.warning(
             "%s has no header: its last column, number %d counted from 0, is taken as the label; label= chooses "
-            "another one (on the command line --label)", path, guessed,
+            "another one (on the command line --label)", name, guessed,
         )  # fmt: skip
 
 
-def agree(
-    places: Sequence[Place], raws: list[Raw], n_features: int | None, zero_based: bool | None
-) -> list[tuple[csr_matrix, Labels]]:
-    """Give what was read from the files of one data set one width and one numbering, checked."""
-    for path, raw in zip(places, raws, strict=True):
-        require_rows(path, raw.X)
-    raws = _from_zero(places, raws, zero_based)
-    width = n_features if n_features is not None else _common_width(places, raws)
-    return [finish(path, raw.X, raw.y, width) for path, raw in zip(places, raws, strict=True)]
+def align_tables(
+    names: Sequence[Location], raws: Sequence[RawTable], n_features: int | None, zero_based: bool | None
+) -> list[tuple[Csr, Labels]]:
+    """Give the tables of one data set the same width and the same numbering of the features, and check them.
+
+    ``names`` stand for the files in errors.
+    """
+    for name, raw in zip(names, raws, strict=True):
+        require_rows(name, raw.X)
+    raws = _number_from_zero(names, raws, zero_based)
+    width = n_features if n_features is not None else _common_width(names, raws)
+    return [checked_table(name, raw.X, raw.y, width) for name, raw in zip(names, raws, strict=True)]
 
 
-def _reader(path: Path, format: str | None) -> Reader:
+def _recognise(path: Path, name: str | None) -> Format:
+    """Return the format with this name, or by the suffix of the file. Refuse files of another format."""
     require_file(path)
-    chosen = None if format is None else lookup("format", format, FORMATS)
+    if name is not None:
+        lookup("format", name, FORMATS)
     if path.stat().st_size == 0:
         raise DataFileError(f"{path} is empty: fetch or copy it again")
-    reader = chosen or _READERS.get(plain_name(path).suffix.lower())
-    if reader in (read_parquet, read_npz) and is_compressed(path):
-        raise DataFileError(f"{path} is compressed twice: unpack the {path.suffix} first")
-    if reader is not None:
-        require_kind(path, reader)
-    if reader is None and looks_like_svmlight(path):
-        return read_svmlight
-    if reader is None:
-        known = " ".join(_READERS)
+    name = name or _BY_SUFFIX.get(without_compression_suffix(path).suffix.lower())
+    if name is None:
+        if looks_like_svmlight(path):
+            return FORMATS["svmlight"]
         raise DataFileError(
             f"{path}: cannot tell its format. Say format='csv' (or {', '.join(FORMATS)}), or give it one of the "
-            f"endings {known} (text also with {' '.join(COMPRESSIONS[1:])})"
+            f"endings {' '.join(_BY_SUFFIX)} (text also with {' '.join(COMPRESSION_SUFFIXES[1:])})"
         )
-    return reader
-
-
-def require_kind(path: Path, reader: Reader) -> None:
-    """Refuse a file whose first bytes are those of another format than its ending or the user says."""
+    format = FORMATS[name]
+    if format.magic and without_compression_suffix(path) != path:
+        raise DataFileError(f"{path} is compressed twice: unpack the {path.suffix} first")
     with path.open("rb") as file:
         start = file.read(8)
-    found = next((kind for kind, opening in OPENINGS.items() if start.startswith(opening)), None)
-    if found is not None and FORMATS[found] is not reader:
-        raise DataFileError(f"{path} is a file of the format {found}: say format={found!r}")
-    wanted = next((kind for kind in OPENINGS if FORMATS[kind] is reader), None)
-    if wanted is not None and not start.startswith(OPENINGS[wanted][:2]):
-        others = ", ".join(kind for kind in FORMATS if kind not in OPENINGS)
+    for other, (_, _, magic) in FORMATS.items():
+        if other != name and magic and start.startswith(magic):
+            raise DataFileError(f"{path} is a file of the format {other}: say format={other!r}")
+    if not start.startswith(format.magic[:2]):
+        texts = ", ".join(other for other in FORMATS if not FORMATS[other].magic)
         raise DataFileError(
-            f"{path} is not of the format {wanted}: say which it is ({others}), such as format='csv'; if it should be "
-            f"{wanted}, it looks truncated or damaged: fetch or copy it again"
+            f"{path} is not of the format {name}: say which it is ({texts}), such as format='csv'; if it should be "
+            f"{name}, it looks truncated or damaged: fetch or copy it again"
         )
+    return format
 
 
-def _from_zero(places: Sequence[Place], raws: list[Raw], zero_based: bool | None) -> list[Raw]:
-    """Let svmlight ids count from 0; the files decide together, as a test part may lack an id 0."""
-    uses_zero = [raw.sparse_text and bool((raw.X.indices == 0).any()) for raw in raws]
-    if zero_based is False and any(uses_zero):
-        raise DataFileError(f"{places[uses_zero.index(True)]} has a feature id 0, ids from 1 were expected")
-    if zero_based or any(uses_zero):
+def _number_from_zero(
+    names: Sequence[Location], raws: Sequence[RawTable], zero_based: bool | None
+) -> Sequence[RawTable]:
+    """Number the features of svmlight from 0. The files decide together, as a test part may lack an id 0."""
+    has_zero = [raw.sparse_text and bool((raw.X.indices == 0).any()) for raw in raws]
+    if zero_based is False and any(has_zero):
+        raise DataFileError(f"{names[has_zero.index(True)]} has a feature id 0, ids from 1 were expected")
+    if zero_based or any(has_zero):
         return raws
     return [_shifted(raw) if raw.sparse_text else raw for raw in raws]
 
 
-def _shifted(raw: Raw) -> Raw:
+def _shifted(raw: RawTable) -> RawTable:
     from scipy.sparse import csr_matrix
 
-    X = raw.X
-    shape = (X.shape[0], max(0, X.shape[1] - 1))
-    return replace(raw, X=csr_matrix((X.data, X.indices - 1, X.indptr), shape=shape))
+    shape = (raw.X.shape[0], max(0, raw.X.shape[1] - 1))
+    return replace(raw, X=csr_matrix((raw.X.data, raw.X.indices - 1, raw.X.indptr), shape=shape))
 
 
-def _common_width(places: Sequence[Place], raws: Sequence[Raw]) -> int:
-    """The widest svmlight file's width (tests often lack the last ids); other tables must agree."""
-    width = max(raw.X.shape[1] for raw in raws)
-    first, *others = raws
-    for path, raw in zip(places[1:], others, strict=True):
+def _common_width(names: Sequence[Location], raws: Sequence[RawTable]) -> int:
+    """Return the width of the widest svmlight file (tests often lack the last ids); other tables must agree."""
+    first = raws[0]
+    for name, raw in zip(names[1:], raws[1:], strict=True):
         if not raw.sparse_text and raw.X.shape[1] != first.X.shape[1]:
             raise DataFileError(
-                f"{path} has {raw.X.shape[1]} features and {places[0]} has {first.X.shape[1]}: "
+                f"{name} has {raw.X.shape[1]} features and {names[0]} has {first.X.shape[1]}: "
                 "use the same columns in both"
             )
-        _require_same_columns(places[0], first, path, raw)
-    return int(width)
-
-
-def _require_same_columns(path: Place, raw: Raw, other_path: Place, other: Raw) -> None:
-    if raw.columns is None or other.columns is None or raw.columns == other.columns:
-        return
-    pairs = zip(raw.columns, other.columns, strict=False)
-    a, b = next((a, b) for a, b in pairs if a != b)
-    raise DataFileError(f"column {a!r} of {path} stands where {other_path} has {b!r}: use the same order in both")
+        if first.columns and raw.columns and first.columns != raw.columns:
+            a, b = next((a, b) for a, b in zip(first.columns, raw.columns, strict=False) if a != b)
+            raise DataFileError(f"column {a!r} of {names[0]} stands where {name} has {b!r}: use the same order in both")
+    return int(max(raw.X.shape[1] for raw in raws))

@@ -1,28 +1,26 @@
-"""Reading svmlight (LIBSVM) text: owns the line numbers in its errors; whether ids start at 0 or 1 is left
-to the caller, who may know a second file of the same data set."""
-
-from __future__ import annotations
+"""Reads svmlight (LIBSVM) text and names the line of an error. Leaves open whether ids start at 0 or 1: `formats`
+decides that for all files of a data set together."""
 
 import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from gadget_svm.data.raw_files import DataFileError, LabelColumn, Raw, reading
+from gadget_svm.data.files import DataFileError, open_data_file
+from gadget_svm.data.tables import LabelColumn, RawTable
 
 _LINE = re.compile(rb"\s*[-+.\deE]+(\s+(\d+|qid):\S+)+")
 
 
-class _Lines:
-    """Lines that remember how many were read; ``read`` is there because the parser asks for a file."""
+class _CountedLines:
+    """Iterate over lines and count them. scikit-learn accepts objects with `read` as open files."""
 
     def __init__(self, lines: Iterable[bytes]) -> None:
         self._lines = lines
-        self.number = 0
+        self.count = 0
 
     def __iter__(self) -> Iterator[bytes]:
-        for line in self._lines:
-            self.number += 1
+        for self.count, line in enumerate(self._lines, start=1):  # noqa: B020 - the loop is the counter
             yield line
 
     def read(self, size: int = -1) -> bytes:
@@ -30,29 +28,30 @@ class _Lines:
 
 
 def looks_like_svmlight(path: Path) -> bool:
-    """Whether one of the first lines has the form ``label id:value ...``."""
-    with reading(path) as file:
+    """Return whether one of the first lines has the form ``label id:value ...``."""
+    with open_data_file(path) as file:
         return any(_LINE.match(line) for line in islice(iter(lambda: file.readline(1 << 16), b""), 10))
 
 
-def read_svmlight(path: Path, _label: LabelColumn = None) -> Raw:
-    """The table with ids as column numbers, so that column 0 is empty where ids start at 1."""
-    with reading(path) as file:
+def read_svmlight(path: Path, _label: LabelColumn = None) -> RawTable:
+    """Read a file. Ids become column numbers, so column 0 is empty if ids start at 1."""
+    with open_data_file(path) as file:
         return parse_svmlight(path, file)
 
 
-def parse_svmlight(path: Path, lines: Iterable[bytes]) -> Raw:
+def parse_svmlight(path: Path, lines: Iterable[bytes]) -> RawTable:
+    """Parse lines of a file; ``path`` is its name in errors."""
     from sklearn.datasets import load_svmlight_file
 
-    counted = _Lines(lines)
+    counted = _CountedLines(lines)
     try:
         X, y = load_svmlight_file(counted, zero_based=True)
     except UnicodeDecodeError:
         raise
     except (ValueError, OverflowError) as error:
         raise DataFileError(
-            f"{path}, line {counted.number}: {error}. Expected 'label id:value id:value ...' with ids ascending: for a "
+            f"{path}, line {counted.count}: {error}. Expected 'label id:value id:value ...' with ids ascending: for a "
             "table say format='csv' (or tsv); if the file should be right, it looks truncated or damaged: fetch or "
             "copy it again"
         ) from error
-    return Raw(X, y, sparse_text=True)
+    return RawTable(X, y, sparse_text=True)

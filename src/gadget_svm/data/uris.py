@@ -1,71 +1,78 @@
-"""Files by path or URI: tells the one from the other, reads and writes both.
+"""Locations of files: local paths and URIs. Tells one from the other, reads and writes both.
 
-http and https are read with the standard library, other schemes with pyarrow if it knows them, else with fsspec. Errors
-name the place without the keys that a URI may carry.
+http and https use the standard library, other schemes pyarrow if it knows them, else fsspec. Messages never show the
+keys that a URI may carry.
 """
 
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from http.client import HTTPException
 from importlib import import_module
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from gadget_svm.core.temp_folders import Scratch
-from gadget_svm.data.raw_files import DataFileError
+from gadget_svm.data.files import DataFileError
 
-Place = str | Path
+Location = str | Path
 """A URI as text, or a local path."""
 LOCAL = ("", "file")
 WEB = ("http", "https")
-URI = r"([A-Za-z][A-Za-z0-9+.-]+)"
-GS_RETRY_SECONDS = 15
-"""pyarrow tries a bucket that does not answer for so long; its own limit is 15 minutes, in which no signal is heard."""
+_SCHEME = r"([A-Za-z][A-Za-z0-9+.-]+)"  # of two letters at least: one letter is a drive
+GS_RETRY_LIMIT_S = 15
+"""How long pyarrow retries a bucket that does not answer. Its own limit is 15 minutes and ignores signals."""
 
 
-def scheme_of(place: str) -> str:
-    """The scheme of a URI, empty for a path: a drive's letter, or a colon in a name, makes no URI."""
-    found = re.match(rf"{URI}://|(file):/", place)
+def scheme_of(location: str) -> str:
+    """Return the scheme of a URI, or "" for a path. A drive letter or a colon in a name does not make a URI."""
+    found = re.match(rf"{_SCHEME}://|(file):/", location)
     return (found[1] or found[2]).lower() if found else ""
 
 
-def place_of(given: str | os.PathLike[str]) -> Place:
-    """Return a URI as text and all else, also a file: URI, as a local path.
+def _lost_slash(text: str) -> bool:
+    """Return whether a path was made of a URI, which turns :// into :/."""
+    return not scheme_of(text) and re.match(rf"{_SCHEME}:/", text) is not None
+
+
+def parse_location(given: str | os.PathLike[str]) -> Location:
+    """Return a URI as text; anything else, also a file: URI, as a local path.
 
     Raises
     ------
     ValueError
-        If a URI was made a path, which turns :// into :/ and would name a local folder.
+        If a path was made of a URI. It would name a local folder.
     """
     text = os.fspath(given)
     if not text:
         raise ValueError("a path is empty: was a variable not set?")
     if scheme_of(text) not in LOCAL:
         return text
-    if not scheme_of(text) and re.match(rf"{URI}:/", text):
+    if _lost_slash(text):
         raise ValueError(f"{text} is a URI that lost a '/' when it was made a path: give it as text, with '://'")
-    return local(text)
+    return local_path(text)
 
 
-def local_only(given: str | os.PathLike[str], what: str) -> Path:
-    """Return the path, or refuse a URI: ``what`` says what needs a local path and why."""
+def require_local_path(given: str | os.PathLike[str], reason: str) -> Path:
+    """Return the path, or refuse a URI. ``reason`` says what needs a local path and what to do."""
     text = os.fspath(given)
-    if scheme_of(text) not in LOCAL or (not scheme_of(text) and re.match(rf"{URI}:/", text)):
-        whole = re.sub(rf"^{URI}:/(?!/)", r"\1://", text)  # a path has lost a slash
-        raise ValueError(f"{shown(whole)} is a URI, and {what}")
-    return local(text)
+    if _lost_slash(text):
+        text = text.replace(":/", "://", 1)
+    if scheme_of(text) not in LOCAL:
+        raise ValueError(f"{display_name(text)} is a URI, and {reason}")
+    return local_path(text)
 
 
-def local(place: str) -> Path:
-    """The path that is given, or that a file: URI means."""
-    if not scheme_of(place):
-        return Path(place)
-    parts = urlsplit(place)
+def local_path(location: str) -> Path:
+    """Return a path as it is, or the path that a file: URI names."""
+    if not scheme_of(location):
+        return Path(location)
+    parts = urlsplit(location)
     if parts.netloc not in ("", "localhost"):
         host = parts.netloc.rpartition("@")[2]
         raise ValueError(
@@ -73,93 +80,85 @@ def local(place: str) -> Path:
             f"file://{parts.path} if all machines have it under that name"
         )
     if parts.query or parts.fragment:
-        raise ValueError(f"{place} has a '?' or '#', which end a URI's path: in a file's name write %3F and %23")
+        raise ValueError(f"{location} has a '?' or '#', which end a URI's path: in a file's name write %3F and %23")
     return Path(unquote(parts.path))
 
 
-def file_name(place: str) -> str:
-    """The last part of a URI's path, by whose ending the format is known."""
-    name = PurePosixPath(unquote(urlsplit(place).path)).name
+def file_name(uri: str) -> str:
+    """Return the last part of a URI's path. Its suffix tells the format."""
+    name = PurePosixPath(unquote(urlsplit(uri).path)).name
     if not name:
         raise ValueError(
-            f"{shown(place)} names no file, so its format cannot be told: give a URI whose path ends in a file's name, "
-            "such as part-0.svm"
+            f"{display_name(uri)} names no file, so its format cannot be told: give a URI whose path ends in a file's "
+            "name, such as part-0.svm"
         )
     return name
 
 
-def join(folder: Place, name: str) -> Place:
-    """A file in a folder; what follows a '?' in a URI stays at its end."""
+def join(folder: Location, name: str) -> Location:
+    """Return the location of a file in a folder. The query of a URI stays at its end."""
     if isinstance(folder, Path):
         return folder / name
     parts = urlsplit(folder)
     return parts._replace(path=f"{parts.path.rstrip('/')}/{name}").geturl()
 
 
-def shown(place: Place) -> str:
-    """A place as it may be printed: a URI without the keys in it."""
-    if isinstance(place, Path) or scheme_of(place) in LOCAL:
-        return str(place)
-    rest = re.split("[?#]", place.partition("://")[2])[0]
-    return f"{scheme_of(place)}://{rest.rpartition('@')[2]}"  # a password with a / in it looks like a path
+def display_name(location: str | os.PathLike[str]) -> str:
+    """Return a location for messages: a URI without the keys in it."""
+    text = os.fspath(location)
+    if scheme_of(text) in LOCAL:
+        return text
+    rest = re.split("[?#]", text.partition("://")[2])[0]
+    return f"{scheme_of(text)}://{rest.rpartition('@')[2]}"  # a password with a / in it looks like a path
 
 
 @contextmanager
-def local_copy(place: Place) -> Iterator[Path]:
-    """The local file, or a temporary copy of what a URI names. Errors, also of the block, name the URI."""
-    if isinstance(place, Path):
-        yield place
+def local_copy(location: Location) -> Iterator[Path]:
+    """Yield the local file, or a temporary copy of a remote one. Errors, also of the block, name the URI."""
+    if isinstance(location, Path):
+        yield location
         return
     with Scratch() as scratch:
-        copy = scratch.path / file_name(place)
+        copy = scratch.path / file_name(location)
+        name = display_name(location)
         try:
-            with copy.open("wb") as target:
-                _fetch(place, target)
+            with _open_remote(location, name) as source, copy.open("wb") as target:
+                shutil.copyfileobj(source, target)
             yield copy
         except FileNotFoundError as error:
-            raise FileNotFoundError(f"no file {shown(place)} ({_said(error, place)}): check the spelling") from None
+            raise FileNotFoundError(f"no file {name} ({_message(error, location, name)}): check the spelling") from None
         except (OSError, HTTPException) as error:
-            raise OSError(f"{shown(place)} cannot be read: {_said(error, place)}") from None
-        except ValueError as error:  # of what is in it, or of a label that is not
+            raise OSError(f"{name} cannot be read: {_message(error, location, name)}") from None
+        except ValueError as error:  # from the reader of the format
             kind = DataFileError if isinstance(error, DataFileError) else ValueError
-            raise kind(_said(error, place).replace(str(copy), shown(place))) from None
+            raise kind(_message(error, location, name).replace(str(copy), name)) from None
 
 
-def write(place: Place, content: bytes) -> None:
-    """Write a file. A half-written local file never replaces a good one; parents are made where they are missing."""
-    if isinstance(place, Path):
-        _write_local(place, content)
-        return
-    require_writable_scheme(place)
+def write_file(location: Location, content: bytes) -> None:
+    """Write a file and create missing parent folders. A half-written local file never replaces a good one."""
+    if isinstance(location, Path):
+        _write_local(location, content)
+    else:
+        _write_remote(location, content, display_name(location))
+
+
+def check_writable(uri: str) -> None:
+    """Raise an error if a file cannot be written: write an empty file with another name and remove it."""
+    parts = urlsplit(uri)
+    probe = parts._replace(path=f"{parts.path}.{secrets.token_hex(4)}").geturl()
+    _write_remote(probe, b"", display_name(uri))
+    _remote_file(probe, display_name(uri)).delete()
+
+
+def _write_remote(uri: str, content: bytes, name: str) -> None:
+    """Write a file; errors call it ``name``."""
+    if scheme_of(uri) in WEB:
+        raise ValueError(f"{name} can be read but not written: give a path, or a URI such as s3://bucket/name")
     try:
-        with _open(place, "wb") as target:
+        with _remote_file(uri, name).create() as target:
             target.write(content)
     except OSError as error:
-        raise OSError(f"{shown(place)} cannot be written: {_said(error, place)}") from None
-
-
-def require_writable_scheme(place: str) -> None:
-    """Refuse a URI of the web: it can be read only."""
-    if scheme_of(place) in WEB:
-        raise ValueError(f"{shown(place)} can be read but not written: give a path, or a URI such as s3://bucket/name")
-
-
-def try_to_write(target: str) -> None:
-    """Raise unless a file can be written by its URI; an empty file of another name is written and removed again."""
-    require_writable_scheme(target)
-    parts = urlsplit(target)
-    place = parts._replace(path=f"{parts.path}.{secrets.token_hex(4)}").geturl()
-    try:
-        write(place, b"")
-    except (OSError, ValueError, ImportError) as error:
-        kind = next(kind for kind in (OSError, ImportError, ValueError) if isinstance(error, kind))
-        raise kind(str(error).replace(shown(place), shown(target))) from None
-    found = _arrow(place)
-    if found is not None:
-        found[0].delete_file(found[1])
-    else:
-        system, path = _fsspec(place).core.url_to_fs(place)
-        system.rm_file(path)
+        raise OSError(f"{name} cannot be written: {_message(error, uri, name)}") from None
 
 
 def _write_local(target: Path, content: bytes) -> None:
@@ -169,7 +168,7 @@ def _write_local(target: Path, content: bytes) -> None:
         with target.open("wb") as file:
             file.write(content)
         return
-    target = target.resolve()  # what a link points to is written, and the link stays
+    target = target.resolve()  # the target of a link is written, and the link stays
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
     try:
@@ -179,61 +178,65 @@ def _write_local(target: Path, content: bytes) -> None:
         part.unlink(missing_ok=True)
 
 
-def _said(error: Exception, place: str) -> str:
-    return str(error).replace(place, shown(place)) or type(error).__name__
+def _message(error: Exception, uri: str, name: str) -> str:
+    return str(error).replace(uri, name) or type(error).__name__
 
 
-def _fetch(place: str, target: Any) -> None:
-    """Copy what is there, all of it."""
-    if scheme_of(place) in WEB:
-        from gadget_svm.data.http import fetch_web  # here: it takes long to import
+def _open_remote(uri: str, name: str) -> Any:
+    if scheme_of(uri) in WEB:
+        from gadget_svm.data.web import open_web_file  # slow to import
 
-        fetch_web(place, target)
-        return
-    with _open(place, "rb") as source:
-        shutil.copyfileobj(source, target)
+        return open_web_file(uri)
+    return _remote_file(uri, name).open()
 
 
-def _open(place: str, mode: str) -> Any:
-    """A file by its URI, to be read or written in bytes."""
-    found = _arrow(place)
-    if found is None:
-        return _fsspec(place).open(place, mode)
-    system, path = found
-    return (system.open_input_stream if mode == "rb" else system.open_output_stream)(path, compression=None)
+class _RemoteFile(NamedTuple):
+    """What can be done with a file behind a URI."""
+
+    open: Callable[[], Any]
+    create: Callable[[], Any]
+    delete: Callable[[], None]
 
 
-def _arrow(place: str) -> tuple[Any, str] | None:
-    """pyarrow's file system and the path in it; None without pyarrow, or if it does not know the scheme."""
+def _remote_file(uri: str, name: str) -> _RemoteFile:
+    """Return the file by pyarrow if it knows the scheme, else by fsspec; errors call it ``name``."""
     try:
         from pyarrow import ArrowException, fs
     except ImportError:
-        return None
-    if scheme_of(place) in ("gs", "gcs") and "retry_limit_seconds" not in place:
-        place += ("&" if "?" in place else "?") + f"retry_limit_seconds={GS_RETRY_SECONDS}"
+        return _fsspec_file(uri, name)
+    limit = ""
+    if scheme_of(uri) in ("gs", "gcs") and "retry_limit_seconds" not in uri:
+        limit = f"{'&' if '?' in uri else '?'}retry_limit_seconds={GS_RETRY_LIMIT_S}"
     try:
-        system, path = fs.FileSystem.from_uri(place)
+        system, path = fs.FileSystem.from_uri(uri + limit)
     except (ArrowException, ValueError):
-        return None
-    return system, path
+        return _fsspec_file(uri, name)
+    return _RemoteFile(
+        partial(system.open_input_stream, path, compression=None),
+        partial(system.open_output_stream, path, compression=None),
+        partial(system.delete_file, path),
+    )
 
 
-def _fsspec(place: str) -> Any:
-    scheme = scheme_of(place)
+def _fsspec_file(uri: str, name: str) -> _RemoteFile:
+    scheme = scheme_of(uri)
     try:
         fsspec = import_module("fsspec")
     except ImportError as error:
         raise ImportError(
-            f"{shown(place)}: {scheme}:// takes pyarrow (s3, gs, hdfs) or fsspec with the package for {scheme}: "
+            f"{name}: {scheme}:// takes pyarrow (s3, gs, hdfs) or fsspec with the package for {scheme}: "
             "pip install 'gadget-svm[parquet]' or 'gadget-svm[remote]', with engine='ray' where the actors run"
         ) from error
     try:
         fsspec.get_filesystem_class(scheme)
-    except ValueError as error:
-        raise ValueError(
-            f"{shown(place)}: no installed package knows {scheme}://: check the spelling, or give a path, or a URI "
+    except (ValueError, ImportError) as error:  # an unknown scheme; a known one whose package is missing
+        raise type(error)(
+            f"{name}: no installed package knows {scheme}:// ({error}): check the spelling, or give a path, or a URI "
             "such as s3://bucket/name (also gs, hdfs, https and the schemes of fsspec's packages)"
         ) from error
-    except ImportError as error:
-        raise ImportError(f"{shown(place)}: {scheme}:// needs a package ({error})") from error
-    return fsspec
+
+    def delete() -> None:
+        system, path = fsspec.core.url_to_fs(uri)
+        system.rm_file(path)
+
+    return _RemoteFile(partial(fsspec.open, uri, "rb"), partial(fsspec.open, uri, "wb"), delete)

@@ -16,7 +16,7 @@ from gadget_svm.core.rows import Rows, Shares
 from gadget_svm.core.types import Floats, Ints
 from gadget_svm.estimator.advice import warn
 from gadget_svm.estimator.problem import Problem
-from gadget_svm.faults import Fault, FaultContext, wrap_all
+from gadget_svm.faults import ActiveEdges, Fault, FaultContext, wrap_all
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.simulation.engine import UNCERTIFIABLE, LocalRuntime
 from gadget_svm.simulation.observers import Layout, Observer
@@ -125,8 +125,10 @@ def fit_network(problem: TrainingProblem, plan: Plan, state: NodeState | None = 
     """
     radius = float(np.sqrt(problem.mean_cost / plan.lam))
     run = plan.algorithm.bind(plan.network, plan.lam, radius, plan.lossy, problem.shares.sizes)
-    if plan.faults and run.refuses_faults:
+    if (plan.faults or plan.network.schedule) and run.refuses_faults:
         raise ValueError(run.refuses_faults)
+    if plan.network.schedule and plan.engine != "local":
+        raise ValueError("a time-varying graph runs in the simulator only: use engine='local' with it")
     if plan.certified_lam is not None and not run.certifiable:
         raise ValueError(f"no bound of the gap can be had here: {UNCERTIFIABLE}")
     width, columns = problem.X.shape[1], np.arange(problem.X.shape[1])
@@ -195,8 +197,11 @@ def _state(runtime: Runtime, models: Floats, last: Floats) -> NodeState:
 def _local_runtime(problem: Any, plan: Plan, run: Run, team: ThreadTeam, state: NodeState | None) -> LocalRuntime:
     """All nodes in this process."""
     blocks = make_blocks(problem, plan.network, plan.seed, plan.engine_options.get("blocks", 1), team)
-    exchange = wrap_all(plan.faults, FaultContext(plan.network.n, plan.seed)) if plan.faults else None
-    runtime = LocalRuntime(run, blocks, exchange, lam=plan.certified_lam)
+    active = None if plan.network.schedule is None else ActiveEdges(plan.network.schedule)
+    exchange = wrap_all(plan.faults, FaultContext(plan.network.n, plan.seed)) if plan.faults or active else None
+    if active and exchange:
+        exchange = active.wrap(exchange)
+    runtime = LocalRuntime(run, blocks, exchange, lam=plan.certified_lam, active_edges=active)
     if state is not None:  # the gossip protocol's mass restarts, from all rows a node has seen so far
         runtime.t, runtime.messages, runtime.nbytes = state.t, state.messages, state.nbytes
         for block in blocks:

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from gadget_svm.algorithms import ALGORITHMS
 from gadget_svm.core.lookup import lookup
 from gadget_svm.core.state_file import StateFileError, encode_state, read_state
-from gadget_svm.data.uris import local_copy, place_of, write
+from gadget_svm.data.uris import local_copy, parse_location, write_file
 from gadget_svm.estimator.svc import GadgetSVC
 
 KIND, VERSION = "model", 2
@@ -47,7 +47,7 @@ def save_model(model: GadgetSVC, path: str | Path) -> Path | str:
     ['b']
     """
     check_is_fitted(model)
-    target = place_of(path)
+    target = parse_location(path)
     arrays = {name: getattr(model, name) for name in (*ARRAYS, *OPTIONAL_ARRAYS)}
     classes, algorithm = model.classes_, type(model.algorithm)
     about = {
@@ -60,10 +60,10 @@ def save_model(model: GadgetSVC, path: str | Path) -> Path | str:
         "algorithm": None,
     }
     if _kinds().get(algorithm.__name__) is algorithm:
-        params = {name: _required(value) for name, value in model.algorithm.get_params().items()}
+        params = {name: _plain(value) for name, value in model.algorithm.get_params().items() if _is_plain(value)}
         about["algorithm"] = {"kind": algorithm.__name__, "params": params}
     present = {name: np.asarray(value) for name, value in arrays.items() if value is not None}
-    write(target, encode_state(KIND, VERSION, present, about))
+    write_file(target, encode_state(KIND, VERSION, present, about))
     return target
 
 
@@ -91,7 +91,7 @@ def load_model(path: str | Path) -> GadgetSVC:
     --------
     See `save_model`.
     """
-    place = place_of(path)
+    place = parse_location(path)
     if isinstance(place, Path) and not place.is_file():
         raise FileNotFoundError(f"no model file {place}: train one with 'gadget train DATA --out DIR'")
     with local_copy(place) as source:
@@ -138,12 +138,6 @@ def _is_plain(value: Any) -> bool:
 
 def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _required(value: Any) -> Any:
-    if not _is_plain(value):
-        raise TypeError(f"a model file cannot hold {value!r}: set that parameter to plain numbers, texts or names")
-    return _plain(value)
 
 
 def _label(site: Any) -> Any:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from gadget_svm.core.objective import Objective
 from gadget_svm.core.rows import NO_PAIRS, Rows, Shares
 from gadget_svm.core.types import Floats
-from gadget_svm.data.partition import are_counts, deal_by_sites, deal_evenly
+from gadget_svm.data.partition import are_counts, partition_by_site, partition_evenly
 from gadget_svm.estimator.sites import check_labels, node_names
 from gadget_svm.kernels import ThreadTeam
 
@@ -213,10 +213,10 @@ def share_rows(
     Returns the shares and the nodes' labels. Where the graph's nodes have ``labels``, sites are matched to them.
     """
     if sites is not None:
-        shares, names = deal_by_sites(one_per_row(sites, label), times)
+        shares, names = partition_by_site(one_per_row(sites, label), times)
         if labels is not None:
             check_labels(names, labels)
-            shares, names = deal_by_sites(sites, times, labels)
+            shares, names = partition_by_site(sites, times, labels)
         empty = [names[i] for i in np.flatnonzero(np.diff(shares.start) == 0)]
         if empty:
             raise ValueError(f"site {empty[0]!r} has no rows of positive weight: leave it out, or give it some")
@@ -225,7 +225,7 @@ def share_rows(
     count = min(10, available) if n_nodes is None else checked_nodes(n_nodes)
     if count > available:
         raise ValueError(f"n_nodes={count} is more than the {available} rows: every node needs at least one row")
-    return deal_evenly(X, label, count, seed, times), node_names(count, labels)
+    return partition_evenly(X, label, count, seed, times), node_names(count, labels)
 
 
 def share_batch(
@@ -238,8 +238,8 @@ def share_batch(
 ) -> Shares:
     """Assign the rows of a further batch to the existing ``nodes``; some may get none."""
     if sites is not None:
-        return deal_by_sites(one_per_row(sites, label), times, nodes)[0]
-    return deal_evenly(X, label, len(nodes), seed, times)
+        return partition_by_site(one_per_row(sites, label), times, nodes)[0]
+    return partition_evenly(X, label, len(nodes), seed, times)
 
 
 def one_per_row(sites: Any, label: NDArray[np.int32]) -> Any:

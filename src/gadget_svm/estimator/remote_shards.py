@@ -17,14 +17,12 @@ from numpy.typing import NDArray
 from gadget_svm.cluster import connection, driver
 from gadget_svm.core.rows import NO_PAIRS, Rows, Shares
 from gadget_svm.core.types import Floats, Ints
-from gadget_svm.data.catalog import against_rest
-from gadget_svm.data.columnar import read_arrow
-from gadget_svm.data.formats import agree, note_label, read_raw
-from gadget_svm.data.paper_datasets import Parts
-from gadget_svm.data.partition import deal_by_sites
-from gadget_svm.data.raw_files import Raw, tidy_labels
+from gadget_svm.data.formats import align_tables, read_raw, warn_guessed_label
+from gadget_svm.data.parquet import read_arrow_table
+from gadget_svm.data.partition import partition_by_site
+from gadget_svm.data.tables import RawTable, binarize_labels, normalize_labels
 from gadget_svm.estimator.problem import MAX_KEPT_SHARE, Lengths, as_csr, pairs_of, row_weights
-from gadget_svm.estimator.shard_uris import shard_names, shown
+from gadget_svm.estimator.shard_uris import display_name, shard_names
 from gadget_svm.estimator.shards import Agreed, warn_of_kinds
 from gadget_svm.estimator.validation import CHOOSE, require_classes
 from gadget_svm.kernels import ThreadTeam
@@ -69,7 +67,7 @@ class Shards:
     names: list[str]
     tables: list[list[Any]] = field(default_factory=list)  # of a Ray Dataset: parts of every node's table
     label: str | None = None  # its column
-    _raws: list[Raw] = field(default_factory=list)
+    _raws: list[RawTable] = field(default_factory=list)
     _width: int = 0
     _rows: Rows | None = None
 
@@ -80,7 +78,7 @@ class Shards:
             self._raws = [_from_tables(name, parts, self.label) for name, parts in pairs]
         else:
             self._raws = [_slim(read_raw(name, self.label)) for name in self.names]
-        return [_look(shown(name), raw) for name, raw in zip(self.names, self._raws, strict=True)]
+        return [_look(display_name(name), raw) for name, raw in zip(self.names, self._raws, strict=True)]
 
     def settle(self, terms: Terms) -> tuple[NDArray[np.bool_], Floats]:
         """Bring the rows into their common form, shard by shard, and let what was read go.
@@ -89,7 +87,7 @@ class Shards:
         """
         tables, labels = [], [terms.classes[:0]]
         for name in self.names:
-            X, y = agree([Path(shown(name))], [self._raws.pop(0)], terms.width, not terms.shift)[0]
+            X, y = align_tables([Path(display_name(name))], [self._raws.pop(0)], terms.width, not terms.shift)[0]
             tables.append(as_csr(X, terms.intercept_unit > 0))
             labels.append(y)
             del X
@@ -99,9 +97,9 @@ class Shards:
         whole = _stacked(tables)
         self._width = whole.shape[1]
         shares = Shares(np.arange(len(label)), start, ONCE)
-        if terms.weight is not None:  # as `deal_by_sites` does it
+        if terms.weight is not None:  # as `partition_by_site` does it
             owner = np.repeat(np.arange(len(self.names)), np.diff(start))
-            shares = deal_by_sites(owner, terms.weight[label], list(range(len(self.names))))[0]
+            shares = partition_by_site(owner, terms.weight[label], list(range(len(self.names))))[0]
         self._rows = Rows.of(whole, label, np.ones(len(label)), shares, terms.pairs, terms.intercept_unit)
         used = np.zeros(self._width, dtype=np.bool_)
         for some in _pieces(whole.indices):
@@ -124,7 +122,7 @@ class Shards:
         return self._rows
 
 
-def _slim(raw: Raw) -> Raw:
+def _slim(raw: RawTable) -> RawTable:
     """With 32 bits for an index where they are enough: readers of text take 64."""
     X = raw.X
     if max(X.nnz, X.shape[1]) >= 2**31:
@@ -151,17 +149,17 @@ def _pieces(indices: NDArray[Any]) -> Iterator[NDArray[Any]]:
     return (indices[at : at + AT_ONCE] for at in range(0, len(indices), AT_ONCE))
 
 
-def _from_tables(name: str, parts: Sequence[Any], label: str | None) -> Raw:
+def _from_tables(name: str, parts: Sequence[Any], label: str | None) -> RawTable:
     import pyarrow as pa
     import ray
 
     tables = [ray.get(part, timeout=600) for part in parts]
     tables = [table if isinstance(table, pa.Table) else pa.Table.from_pandas(table) for table in tables]
-    return read_arrow(Path(name), pa.concat_tables([t for t in tables if t.num_rows] or tables[:1]), label)
+    return read_arrow_table(Path(name), pa.concat_tables([t for t in tables if t.num_rows] or tables[:1]), label)
 
 
-def _look(name: str, raw: Raw) -> Look:
-    tidy = tidy_labels(Path(name), raw.y)
+def _look(name: str, raw: RawTable) -> Look:
+    tidy = normalize_labels(Path(name), raw.y)
     labels, counts = np.unique(tidy, return_counts=True)
     squares = np.asarray(raw.X.multiply(raw.X).sum(axis=1)).ravel()
     from_zero = raw.sparse_text and bool((raw.X.indices == 0).any())
@@ -174,15 +172,15 @@ def _look(name: str, raw: Raw) -> Look:
 def agreed_width(names: Sequence[str], looks: Sequence[Look]) -> tuple[int, bool]:
     """The common width, and whether svmlight ids count from 1: decided by stand-ins of one row, as by the tables."""
     stand_ins = [_stand_in(look) for look in looks]
-    tables = agree([Path(name) for name in names], stand_ins, None, None)
+    tables = align_tables([Path(name) for name in names], stand_ins, None, None)
     return int(tables[0][0].shape[1]), not any(look.from_zero for look in looks)
 
 
-def _stand_in(look: Look) -> Raw:
+def _stand_in(look: Look) -> RawTable:
     X = sp.csr_matrix((min(look.rows, 1), look.width))
     if look.from_zero:
         X = sp.csr_matrix(([1.0], ([0], [0])), shape=X.shape)
-    return Raw(X, np.zeros(X.shape[0]), look.columns, look.sparse_text)
+    return RawTable(X, np.zeros(X.shape[0]), look.columns, look.sparse_text)
 
 
 @dataclass(frozen=True)
@@ -215,10 +213,10 @@ def pose(
     """The problem that the actors' shards make up, its classes, and what the shards agreed on."""
     names, looks = runtime.names, [look for part in runtime.ask("look") for look in part]
     width, shift = agreed_width(names, looks)
-    note_label(names[0], looks[0].guessed)
+    warn_guessed_label(names[0], looks[0].guessed)
     warn_of_kinds(names, [look.labels for look in looks])
     labels, number = np.unique(np.concatenate([look.labels for look in looks]), return_inverse=True)
-    signs = against_rest(Parts(sp.csr_matrix((0, width)), labels), positive).y
+    signs = binarize_labels(labels, positive)
     classes, merged = np.unique(signs, return_inverse=True)
     require_classes(classes, CHOOSE)
     if len(classes) < 2:
@@ -288,7 +286,7 @@ def _start(names: list[str], options: dict[str, Any], source: Any, cluster: Any 
     try:
         bounds = driver.even_bounds(len(names), cluster.actors(len(names)))
         runtime = driver.RayRuntime(cluster, bounds, [source(*pair) for pair in pairwise(bounds.tolist())])
-        runtime.names = [shown(name) for name in names]
+        runtime.names = [display_name(name) for name in names]
         return runtime
     except BaseException:
         cluster.close()

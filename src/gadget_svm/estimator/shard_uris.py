@@ -5,9 +5,9 @@ from os import fspath
 from typing import Any
 from urllib.parse import urlsplit
 
-from gadget_svm.data.uris import LOCAL, file_name, local, scheme_of, shown
+from gadget_svm.data.uris import LOCAL, display_name, file_name, local_path, scheme_of
 
-__all__ = ["LOCAL", "local", "scheme_of", "shard_names", "shown"]
+__all__ = ["LOCAL", "display_name", "local_path", "scheme_of", "shard_names"]
 
 
 def shard_names(shards: Iterable[Any]) -> list[str]:
@@ -18,7 +18,7 @@ def shard_names(shards: Iterable[Any]) -> list[str]:
 def _checked(place: str) -> str:
     scheme = scheme_of(place)
     if scheme in LOCAL:
-        return str(local(place) if scheme else local(place).resolve())
+        return str(local_path(place) if scheme else local_path(place).resolve())
     try:
         urlsplit(place).port  # noqa: B018 - it raises
     except ValueError:

@@ -9,8 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from gadget_svm.data.formats import agree, named, note_label, read_raw, require_classes
-from gadget_svm.data.uris import shown
+from gadget_svm.data.formats import align_tables, read_raw, require_class_labels, warn_guessed_label
+from gadget_svm.data.uris import display_name
 
 MENTIONED = 3
 """So many labels of a shard are named in a warning."""
@@ -60,7 +60,10 @@ def stack_shards(shards: Iterable[Any], label: str | None = None, format: str | 
                 f"shard {i} has {X.shape[1]} features, another has {widest}: do the nodes share one set of features?"
             )
     warn_of_kinds(
-        [shown(fspath(shard)) if isinstance(shard, str | PathLike) else f"shard {i}" for i, shard in enumerate(shards)],
+        [
+            display_name(fspath(shard)) if isinstance(shard, str | PathLike) else f"shard {i}"
+            for i, shard in enumerate(shards)
+        ],
         [y for _, y in pairs],
     )
     sizes = [X.shape[0] for X, _ in pairs]
@@ -76,11 +79,11 @@ def _read(
         return [], None, None
     raws = [read_raw(file, label, format) for file in files]
     from_zero = [bool((raw.X.indices == 0).any()) for raw in raws if raw.sparse_text]
-    places = [named(file) for file in files]
-    tables = agree(places, raws, None, None)
+    places = [display_name(file) for file in files]
+    tables = align_tables(places, raws, None, None)
     for place, raw, (_, y) in zip(places, raws, tables, strict=True):
-        require_classes(place, raw, y)
-    note_label(places[0], raws[0].guessed)
+        require_class_labels(place, raw, y)
+    warn_guessed_label(places[0], raws[0].guessed)
     return tables, any(from_zero) if from_zero else None, raws[0].columns
 
 
@@ -121,7 +124,7 @@ def _is_number(label: str) -> bool:
 def require_list(shards: Any) -> None:
     """Refuse a single place, of which each character would be one."""
     if isinstance(shards, str | PathLike):
-        place = shown(fspath(shards))
+        place = display_name(fspath(shards))
         raise TypeError(
             f"shards are a list of places, one a node, and {place!r} is a single one: write fit_shards([{place!r}, "
             "...]), or, to deal its rows out to nodes, read them with gadget_svm.data.read_table and give them to fit"

@@ -21,9 +21,8 @@ from gadget_svm import algorithms, topologies
 from gadget_svm.algorithms import Algorithm
 from gadget_svm.core.network import Network
 from gadget_svm.core.types import Floats
-from gadget_svm.data.catalog import against_rest
-from gadget_svm.data.paper_datasets import Parts
-from gadget_svm.data.partition import deal_by_sites
+from gadget_svm.data.partition import partition_by_site
+from gadget_svm.data.tables import binarize_labels
 from gadget_svm.estimator.advice import warn_after_fit
 from gadget_svm.estimator.fitting import Fitted, NodeState, Plan, TrainingProblem, fit_network
 from gadget_svm.estimator.inputs import check_batch, make_problem, validate_rows
@@ -367,7 +366,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise ValueError(f"format={format!r}: actors know a file's format by its ending: rename the files")
             return self._fit_remote(shards, label, positive, agreed, names)
         stack = stack_shards(shards, label, format)
-        y = against_rest(Parts(stack.X, stack.y), positive).y
+        y = binarize_labels(stack.y, positive)
         if agreed is not None:
             agreed(stack.agreed())
         owners: Any = stack.sites if sites is None else [names[i] for i in stack.sites.tolist()]
@@ -486,7 +485,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The nodes of a network that learns batch by batch: as many as requested, or 10, or the sites of this one."""
         requested, labels = self._n_nodes(), topologies.labels_of(self.topology)
         names = node_names(10 if requested is None else checked_nodes(requested), labels)
-        return names if sites is None else labels or deal_by_sites(sites)[1]  # a batch need not have all the labels
+        return names if sites is None else labels or partition_by_site(sites)[1]  # a batch need not have all the labels
 
     def _connect(self, algorithm: Algorithm) -> None:
         """Build the network of the nodes in ``sites_``, with the transition matrix that the algorithm asks for."""

@@ -1,49 +1,92 @@
-"""What a fault is: a value that wraps an exchange. Owns the contract and the draws they share."""
+"""The interface of faults, and the random draws and checks that they share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gadget_svm.core.messages import Exchange, MessageBatch
+from gadget_svm.core.types import Flags, Floats
 from gadget_svm.kernels.counter_rng import uniform
 
 
 @dataclass(frozen=True)
 class FaultContext:
-    """What a fault may know: how many nodes there are, and the seed of its draws."""
+    """What a fault knows of the run.
+
+    Attributes
+    ----------
+    n_nodes : int
+        How many nodes there are.
+    seed : int
+        The seed of the fault's draws.
+    """
 
     n_nodes: int
     seed: int
 
 
+@runtime_checkable
 class Fault(Protocol):
-    """Wraps an exchange; its parameters are plain values, its state lives in the wrapped function."""
+    """Wraps an exchange. Derive from this class, declare `loses`, and write `wrap`.
 
-    loses: bool
-    """Whether messages may vanish for good (or their sender): then mass-conserving protocols go astray."""
+    Its parameters are plain values; its state lives in the wrapped function.
+
+    Attributes
+    ----------
+    loses : bool
+        Whether messages, and the mass in them, may vanish. Gossip protocols that cannot recover them are then avoided
+        or warned about. It has no default.
+
+    Examples
+    --------
+    >>> from gadget_svm import GadgetSVC
+    >>> from gadget_svm.faults import Fault
+    >>> class LoseEveryThird(Fault):
+    ...     loses = True
+    ...     def wrap(self, exchange, context):
+    ...         return lambda messages: exchange(messages.select(messages.seq % 3 > 0))
+    >>> model = GadgetSVC(4, faults=[LoseEveryThird()], max_iter=3, stopping=None, random_state=0)
+    >>> model.fit([[0.0], [1.0]] * 8, [0, 1] * 8).n_iter_
+    3
+    """
+
+    @property
+    def loses(self) -> bool:
+        """Whether messages may vanish."""
+        raise TypeError(
+            f"the fault {type(self).__name__} does not declare whether messages may be lost: give the class an "
+            "attribute 'loses', True if messages can vanish and False if all arrive in the end or come back"
+        )
 
     def wrap(self, exchange: Exchange, context: FaultContext) -> Exchange:
-        """The exchange with this fault."""
+        """Return the exchange with this fault.
+
+        Parameters
+        ----------
+        exchange : callable
+            Takes the messages that the nodes send (`MessageBatch`), and returns what reaches them (`Delivery`).
+        context : FaultContext
+            The number of nodes, and a seed.
+        """
 
 
-def chance(messages: MessageBatch, context: FaultContext, purpose: int) -> NDArray[np.float64]:
-    """A draw per message, by its sender, receiver and sequence number, so that grouping does not change it."""
+def chance(messages: MessageBatch, context: FaultContext, purpose: int) -> Floats:
+    """Return a uniform draw per message, by its sender, receiver and sequence number; grouping does not change it."""
     pair = messages.sender * np.int64(context.n_nodes) + messages.receiver
     return uniform(context.seed, pair, messages.seq, purpose)
 
 
 def probability(p: float, what: str) -> float:
-    """``p`` if it is a probability."""
+    """Return ``p`` if it is a probability."""
     if not 0 <= p <= 1:
         raise ValueError(f"{what} is a probability, between 0 and 1, got {p}")
     return p
 
 
-def members(nodes: Sequence[int] | float, context: FaultContext) -> NDArray[np.bool_]:
-    """Which nodes are meant by one number or several."""
+def node_mask(nodes: Sequence[int] | float, context: FaultContext) -> Flags:
+    """Return a mask of one node or several."""
     chosen = np.zeros(context.n_nodes, dtype=np.bool_)
     for node in np.atleast_1d(np.asarray(nodes)).tolist():
         if node not in range(context.n_nodes):
@@ -52,6 +95,6 @@ def members(nodes: Sequence[int] | float, context: FaultContext) -> NDArray[np.b
     return chosen
 
 
-def bounced(messages: MessageBatch, which: NDArray[np.bool_]) -> MessageBatch:
-    """The same mail with some messages returned to their senders: to oneself is where a bounced share belongs."""
+def bounced(messages: MessageBatch, which: Flags) -> MessageBatch:
+    """Return the messages, some of them addressed to their senders, who keep what these carry."""
     return messages._replace(receiver=np.where(which, messages.sender, messages.receiver)) if which.any() else messages

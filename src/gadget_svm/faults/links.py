@@ -6,46 +6,66 @@ from dataclasses import dataclass
 import numpy as np
 
 from gadget_svm.core.messages import Delivery, Exchange, MessageBatch
-from gadget_svm.faults.base import FaultContext, bounced, chance, members, probability
+from gadget_svm.faults.base import Fault, FaultContext, bounced, chance, node_mask, probability
 from gadget_svm.kernels.counter_rng import BOUNCE, DELAY, LOSS
 
 
 @dataclass(frozen=True)
-class Loss:
-    """Each message vanishes with probability p, and what it carried with it."""
+class Loss(Fault):
+    """Each message vanishes with probability p, and what it carried with it.
+
+    Parameters
+    ----------
+    p : float
+        The probability.
+    """
 
     p: float
-    loses: bool = True
+    loses = True
 
     def wrap(self, exchange: Exchange, context: FaultContext) -> Exchange:
-        """The exchange with this fault."""
+        """Return the exchange with this fault."""
         p = probability(self.p, "loss")
         return lambda messages: exchange(messages.select(chance(messages, context, LOSS) >= p))
 
 
 @dataclass(frozen=True)
-class Bounce:
-    """Each message fails with probability p, the sender notices, and keeps what it carried."""
+class Bounce(Fault):
+    """Each message fails with probability p. Its sender notices, and keeps what it carried.
+
+    Parameters
+    ----------
+    p : float
+        The probability.
+    """
 
     p: float
-    loses: bool = False
+    loses = False
 
     def wrap(self, exchange: Exchange, context: FaultContext) -> Exchange:
-        """The exchange with this fault."""
+        """Return the exchange with this fault."""
         p = probability(self.p, "bounce")
         return lambda messages: exchange(bounced(messages, chance(messages, context, BOUNCE) < p))
 
 
 @dataclass(frozen=True)
-class Delay:
-    """Each message takes between ``least`` and ``most`` exchanges longer, drawn evenly."""
+class Delay(Fault):
+    """Each message takes between ``least`` and ``most`` exchanges longer, drawn evenly.
+
+    Parameters
+    ----------
+    most : int
+        The longest delay, in exchanges.
+    least : int, default 0
+        The shortest one.
+    """
 
     most: float
     least: float = 0
-    loses: bool = False
+    loses = False
 
     def wrap(self, exchange: Exchange, context: FaultContext) -> Exchange:
-        """The exchange with this fault."""
+        """Return the exchange with this fault."""
         least, most = int(self.least), int(self.most)
         if not 0 <= least <= most:
             raise ValueError(f"a delay is a number of exchanges, 0 <= least <= most; got {self.least} to {self.most}")
@@ -65,11 +85,19 @@ class Delay:
 
 
 @dataclass(frozen=True)
-class Partition:
-    """From iteration ``at`` until ``heal`` no mail crosses between groups: it bounces, or is lost.
+class Partition(Fault):
+    """From iteration ``at`` until ``heal`` no message crosses between groups of nodes.
 
-    ``groups`` lists the nodes of each group, and those not listed are one more; by default the network falls into
-    two halves.
+    Parameters
+    ----------
+    at : int, default 1
+        The first iteration.
+    heal : int or None, default None
+        The iteration in which it ends; None: never.
+    groups : list of lists of int, or None, default None
+        The nodes of each group; those not listed are one more. None: two halves.
+    lost : bool, default False
+        Whether messages that would cross are lost, or come back to their senders.
     """
 
     at: float = 1
@@ -79,16 +107,16 @@ class Partition:
 
     @property
     def loses(self) -> bool:
-        """Only if crossing mail is lost."""
+        """Whether crossing messages are lost."""
         return self.lost
 
     def wrap(self, exchange: Exchange, context: FaultContext) -> Exchange:
-        """The exchange with this fault."""
+        """Return the exchange with this fault."""
         side = (np.arange(context.n_nodes) >= context.n_nodes // 2).astype(np.int64)
         if self.groups is not None:
             side[:] = -1
         for number, group in enumerate(self.groups or []):
-            side[members(group, context)] = number
+            side[node_mask(group, context)] = number
 
         def cut(messages: MessageBatch) -> Delivery:
             if messages.time < self.at or (self.heal is not None and messages.time >= self.heal):

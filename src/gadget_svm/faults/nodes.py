@@ -1,10 +1,7 @@
-"""Faults of nodes: those that stop, those that come and go, those that are slow or wake at random.
+"""Faults of nodes: those that crash or leave for a while, and those that skip iterations.
 
-A node that is away takes no step and sends nothing. Mail to it bounces, for a connection that is refused is
-noticed; what the node holds is out of the game until it returns. An idle node is here, and mail waits for it.
-
-Time is counted in iterations of learning. For nodes that come and go or sit out at random, and for slow ones, every
-exchange of a certificate counts as well: they do not stand still while one is made.
+A node that is absent neither sends nor receives: messages from and to it come back to their senders. Messages to a node
+that is idle wait for it. Time counts iterations, and the exchanges of certificates (see `clock`).
 """
 
 from collections.abc import Callable, Sequence
@@ -13,128 +10,147 @@ from dataclasses import dataclass
 import numpy as np
 
 from gadget_svm.core.messages import Delivery, Exchange, MessageBatch
-from gadget_svm.core.types import Flags
-from gadget_svm.faults.base import FaultContext, bounced, members, probability
+from gadget_svm.core.types import Flags, Floats
+from gadget_svm.faults.base import Fault, FaultContext, bounced, node_mask, probability
+from gadget_svm.faults.clock import Clock, clock
 from gadget_svm.kernels.counter_rng import CHURN, WAKE, uniform
 
 
 @dataclass(frozen=True)
-class Crash:
-    """``nodes`` stop at iteration ``at``, and return at ``back`` if that is given."""
+class Crash(Fault):
+    """Some nodes stop, and may return.
+
+    Parameters
+    ----------
+    nodes : int or list of int, default (0,)
+        The nodes.
+    at : int, default 1
+        The iteration in which they stop.
+    back : int or None, default None
+        The iteration in which they return; None: never.
+    """
 
     nodes: Sequence[int] = (0,)
     at: int = 1
     back: int | None = None
-    loses: bool = False
+    loses = False
 
     def wrap(self, exchange: Exchange, context: FaultContext) -> Exchange:
-        """The exchange with this fault."""
-        chosen = members(self.nodes, context)
+        """Return the exchange with this fault."""
+        chosen = node_mask(self.nodes, context)
 
-        def away(time: int, before: Flags) -> Flags:  # noqa: ARG001
-            down = time >= self.at and (self.back is None or time < self.back)
-            return chosen & down
+        def absent(time: int, before: Flags) -> Flags:  # noqa: ARG001
+            return chosen & (time >= self.at and (self.back is None or time < self.back))
 
-        return _absences(exchange, context, away, lambda messages: messages.time)
+        return _with_absences(exchange, context, absent, lambda messages: messages.time)
 
 
 @dataclass(frozen=True)
-class Churn:
-    """In every iteration each node leaves with probability ``leave``, and an absent one returns with ``join``."""
+class Churn(Fault):
+    """Nodes leave and return at random.
+
+    Parameters
+    ----------
+    leave : float, default 0.01
+        The probability that a present node leaves, in each iteration.
+    join : float, default 0.1
+        The probability that an absent node returns.
+    """
 
     leave: float = 0.01
     join: float = 0.1
-    loses: bool = False
+    loses = False
 
     def wrap(self, exchange: Exchange, context: FaultContext) -> Exchange:
-        """The exchange with this fault."""
+        """Return the exchange with this fault."""
         leave, join = probability(self.leave, "leave"), probability(self.join, "join")
-        nodes = np.arange(context.n_nodes)
 
-        def away(time: int, before: Flags) -> Flags:
-            u = uniform(context.seed, nodes, np.full(context.n_nodes, time), CHURN)
+        def absent(time: int, before: Flags) -> Flags:
+            u = _draws(context, time, CHURN)
             return np.where(before, u >= join, u < leave)
 
-        return _absences(exchange, context, away, _clock())
+        return _with_absences(exchange, context, absent, clock())
 
 
 @dataclass(frozen=True)
-class Slow:
-    """``nodes`` act only in every ``every``-th iteration; mail waits for them meanwhile."""
+class Slow(Fault):
+    """Some nodes act only in every n-th iteration. Messages wait for them.
+
+    Parameters
+    ----------
+    every : int, default 2
+        The n.
+    nodes : int or list of int, default (0,)
+        The nodes.
+    """
 
     every: float = 2
     nodes: Sequence[int] = (0,)
-    loses: bool = False
+    loses = False
 
     def wrap(self, exchange: Exchange, context: FaultContext) -> Exchange:
-        """The exchange with this fault."""
-        every = int(self.every)
+        """Return the exchange with this fault."""
+        every, chosen = int(self.every), node_mask(self.nodes, context)
         if every < 1:
             raise ValueError(f"a slow node acts in every n-th iteration, n >= 1; got {self.every}")
-        chosen = members(self.nodes, context)
-
-        return _idling(exchange, context, lambda time: chosen & (time % every != 0))
+        return _with_idle(exchange, context, lambda time: chosen & (time % every != 0))
 
 
 @dataclass(frozen=True)
-class Asynchronous:
-    """Each node takes part in an iteration with probability ``p``; mail waits for those that do not."""
+class Asynchronous(Fault):
+    """Each node takes part in an iteration with probability ``p``. Messages wait for the others.
+
+    Parameters
+    ----------
+    p : float, default 0.3
+        The probability.
+    """
 
     p: float = 0.3
-    loses: bool = False
+    loses = False
 
     def wrap(self, exchange: Exchange, context: FaultContext) -> Exchange:
-        """The exchange with this fault."""
-        p, nodes = probability(self.p, "async"), np.arange(context.n_nodes)
-        return _idling(
-            exchange, context, lambda time: uniform(context.seed, nodes, np.full(context.n_nodes, time), WAKE) >= p
-        )
+        """Return the exchange with this fault."""
+        p = probability(self.p, "async")
+        return _with_idle(exchange, context, lambda time: _draws(context, time, WAKE) >= p)
 
 
-def _clock() -> Callable[[MessageBatch], int]:
-    """The time of mail: iterations, and exchanges of certificates, whose mail is numbered below zero."""
-    certifying = 0
-
-    def now(messages: MessageBatch) -> int:
-        nonlocal certifying
-        certifying += bool(messages.n_messages and messages.seq[0] < 0)
-        return messages.time + certifying
-
-    return now
+def _draws(context: FaultContext, time: int, purpose: int) -> Floats:
+    return uniform(context.seed, np.arange(context.n_nodes), np.full(context.n_nodes, time), purpose)
 
 
-def _absences(
-    exchange: Exchange, context: FaultContext, away: Callable[[int, Flags], Flags], clock: Callable[[MessageBatch], int]
+def _with_absences(
+    exchange: Exchange, context: FaultContext, absent: Callable[[int, Flags], Flags], now: Clock
 ) -> Exchange:
-    """The exchange under absences: asked once per iteration who is away in the next one."""
+    """Return the exchange with absences. ``absent(time, before)`` is asked once per iteration."""
     gone, time = np.zeros(context.n_nodes, dtype=np.bool_), -1
 
-    def absent(messages: MessageBatch) -> Delivery:
+    def exchange_with_absences(messages: MessageBatch) -> Delivery:
         nonlocal gone, time
-        before, now = gone, clock(messages)
-        if now != time:  # several exchanges may belong to one iteration
-            gone, time = away(now, gone), now
+        before, at = gone, now(messages)
+        if at != time:  # an iteration may have several exchanges
+            gone, time = absent(at, gone), at
         inner = exchange(bounced(messages, gone[messages.receiver] | gone[messages.sender]))
         joined, left = np.flatnonzero(before & ~gone), np.flatnonzero(gone & ~before)
         return inner._replace(joined=(*inner.joined, *joined.tolist()), left=(*inner.left, *left.tolist()))
 
-    return absent
+    return exchange_with_absences
 
 
-def _idling(exchange: Exchange, context: FaultContext, sits_out: Callable[[int], Flags]) -> Exchange:
-    """The exchange with nodes that sit out some iterations: mail waits for them."""
-    idle, time, clock = np.zeros(context.n_nodes, dtype=np.bool_), -1, _clock()
+def _with_idle(exchange: Exchange, context: FaultContext, idle_at: Callable[[int], Flags]) -> Exchange:
+    """Return the exchange with nodes that skip some iterations; messages wait for them."""
+    idle, time, now = np.zeros(context.n_nodes, dtype=np.bool_), -1, clock()
     kept: list[MessageBatch] = []
 
-    def idling(messages: MessageBatch) -> Delivery:
+    def exchange_with_idle(messages: MessageBatch) -> Delivery:
         nonlocal idle, time, kept
-        now = clock(messages)
-        if now != time:
-            idle, time = sits_out(now), now
+        at = now(messages)
+        if at != time:
+            idle, time = idle_at(at), at
         messages = MessageBatch.merge([messages, *kept])
         waits = idle[messages.receiver]
         kept = [messages.select(waits)] if waits.any() else []
         inner = exchange(messages.select(~waits))
         return inner._replace(idle=(*inner.idle, *np.flatnonzero(idle).tolist()))
 
-    return idling
+    return exchange_with_idle

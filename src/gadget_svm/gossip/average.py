@@ -72,7 +72,7 @@ def average(
     weights : array-like or None, default None
         The weight of each node; None weighs all the same.
     seed : int, default 0
-        Decides whom nodes draw.
+        Decides which neighbours the nodes draw.
     n_jobs : int or None, default None
         Threads, as in `GadgetSVC`. The result does not depend on it.
 
@@ -94,6 +94,8 @@ def average(
     """
     if not isinstance(network, Network):
         raise TypeError("network must be a Network: average(values, build_network('ring', n), 'push-sum', n_rounds)")
+    if network.schedule is not None:
+        raise ValueError("average() uses all edges at all times: give it a graph that does not vary, or use GadgetSVC")
     gossip = resolve(gossip)
     start = np.asarray(values, dtype=np.float64)
     if start.ndim == 0 or len(start) != network.n:

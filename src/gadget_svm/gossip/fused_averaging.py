@@ -36,7 +36,7 @@ def diffusion(network: Network, state: Floats, n_rounds: int, team: ThreadTeam) 
     n, width = state.shape
     even = network.is_walk
     in_ptr, source, edge = kernels.incoming_edges(network.indptr, network.indices, 0, n, not even)
-    share, other = network.each if even else network.share[edge], np.empty_like(state)
+    share, other = network.even_share if even else network.share[edge], np.empty_like(state)
     work = width * max(1, network.n_edges // n)
     for _ in range(n_rounds):
         team.run(kernels.pull_shares, n, work, in_ptr, source, even, share, network.self_share, state, other)

@@ -10,8 +10,7 @@ from gadget_svm.gossip.push_sum import Diffusion, PushSum
 from gadget_svm.gossip.running_sum import RunningSum
 
 PROTOCOLS: Registry[Callable[[], Gossip]] = Registry(
-    "gadget_svm.gossip",
-    {"push-sum": PushSum, "diffusion": Diffusion, "pairwise": Pairwise, "running-sum": RunningSum},
+    "gadget_svm.gossip", {"push-sum": PushSum, "diffusion": Diffusion, "pairwise": Pairwise, "running-sum": RunningSum}
 )
 
 

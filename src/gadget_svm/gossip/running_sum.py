@@ -81,13 +81,13 @@ _SUMS = ("sigma", "sigma_phi", "seen", "seen_phi", "seen_seq")
 
 def _join_epoch(block: Block, messages: MessageBatch) -> None:
     """Move every node to the highest epoch in the messages to it."""
-    own, heard = block.edge["epoch"], messages.seq >> kernels.EPOCH_SHIFT
-    if not heard.any():
+    own, epochs = block.edge["epoch"], messages.seq >> kernels.EPOCH_SHIFT
+    if not epochs.any():
         return
     for m in np.flatnonzero((messages.receiver >= block.first) & (messages.receiver < block.first + block.k)).tolist():
         i = int(messages.receiver[m]) - block.first
-        if heard[m] > own[i]:
-            _start_epoch(block, i, int(heard[m]))
+        if epochs[m] > own[i]:
+            _start_epoch(block, i, int(epochs[m]))
 
 
 def _start_epoch(block: Block, i: int, epoch: int) -> None:

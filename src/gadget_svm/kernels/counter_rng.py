@@ -1,6 +1,6 @@
 """Random draws without state: each is a pure function of (seed, node, time, purpose).
 
-Nodes can so be grouped, split and moved between machines without changing a single draw.
+So grouping nodes, or moving them between machines, changes no draw.
 """
 
 import numpy as np
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from gadget_svm.kernels.compiler import compiled
 
-# What a draw is for: two purposes never share a number.
+# The purposes of draws, each with a number of its own.
 EXAMPLE, NEIGHBOUR, ROLE, ANSWER, LOSS, DELAY, CHURN, BOUNCE, WAKE = range(9)
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -20,7 +20,7 @@ _S30, _S27, _S31, _S11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(
 
 @compiled
 def mix_bits(z: np.uint64) -> np.uint64:
-    """The finaliser of SplitMix64 (Steele, Lea and Flood 2014): every bit of z reaches every bit of the result."""
+    """Apply SplitMix64's finaliser (Steele, Lea and Flood 2014): every bit of z affects every bit of the result."""
     z = (z ^ (z >> _S30)) * _M1
     z = (z ^ (z >> _S27)) * _M2
     return z ^ (z >> _S31)
@@ -37,7 +37,7 @@ def mix_all(z: NDArray[np.uint64]) -> None:
 
 @compiled
 def draw(seed: int, node: int, time: int, purpose: int) -> float:
-    """A number uniform on [0, 1), the same for the same arguments everywhere."""
+    """Return a number uniform on [0, 1), the same for the same arguments on every machine."""
     z = mix_bits(np.uint64(seed) + _GOLDEN * np.uint64(purpose + 1))
     z = mix_bits(z + _GOLDEN * np.uint64(node + 1))
     z = mix_bits(z + _GOLDEN * np.uint64(time + 1))
@@ -46,7 +46,7 @@ def draw(seed: int, node: int, time: int, purpose: int) -> float:
 
 @compiled
 def uniform(seed: int, nodes: NDArray[np.int64], times: NDArray[np.int64], purpose: int) -> NDArray[np.float64]:
-    """One `draw` per pair of (node, time)."""
+    """Return one `draw` per pair of (node, time)."""
     out = np.empty(len(nodes))
     for i in range(len(nodes)):
         out[i] = draw(seed, nodes[i], times[i], purpose)

@@ -1,8 +1,8 @@
-"""Whole rounds of averaging for networks on which nothing is lost, late or away.
+"""Whole rounds of averaging, for networks on which no message is lost or late and no node is absent.
 
-A node is a row of ``state``: its sum s, and its weight phi in the last column, so that both come with one look at
-memory. A round reads one such array and writes another. Every node's own part is taken first and then what was sent to
-it, by ascending sender, as in `kernels.gossip`: the bits are the same.
+A node is a row of ``state``: its sum s, and its weight phi in the last column, so that both are in one cache line. A
+round reads one such array and writes another. It adds a node's own part first, then what was sent to it by ascending
+sender, as `kernels.gossip` does: the results are the same bit for bit.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ Nodes = NDArray[np.int32]
 def draw_receivers(
     lo: int, hi: int, indptr: Ints, target: Nodes, table: Floats, seed: int, time: int, state: Floats, receiver: Nodes
 ) -> None:
-    """Whom every node sends half of what it has; -1 for the silent."""
+    """Draw the receiver of every node's half; -1 for a node that sends nothing."""
     phi = state.shape[1] - 1
     for i in range(lo, hi):
         receiver[i] = -1
@@ -33,7 +33,7 @@ def draw_receivers(
 
 @compiled
 def sort_by_receiver(receiver: Nodes, start: Nodes, sender: Nodes) -> None:
-    """The senders to node i, ascending, into sender[start[i]:start[i+1]]."""
+    """Write the senders to node i, ascending, to sender[start[i]:start[i+1]]."""
     start[:] = 0
     for r in receiver:
         if r >= 0:
@@ -44,15 +44,15 @@ def sort_by_receiver(receiver: Nodes, start: Nodes, sender: Nodes) -> None:
         r = receiver[m]
         if r >= 0:
             sender[start[r]] = m
-            start[r] += 1  # which makes it the start of the next ...
+            start[r] += 1  # becomes the start of the next node ...
     for i in range(len(start) - 1, 0, -1):
-        start[i] = start[i - 1]  # ... so move all up by one
+        start[i] = start[i - 1]  # ... so shift all by one
     start[0] = 0
 
 
 @compiled
 def pull_halves(lo: int, hi: int, receiver: Nodes, start: Nodes, sender: Nodes, before: Floats, after: Floats) -> None:
-    """Half of one's own (all of it, if one is silent), and the halves that were sent."""
+    """Sum half of each node's own state (all of it, if it sends nothing) and the halves that were sent to it."""
     width, last = before.shape[1], start[hi] - 1
     for i in range(lo, hi):
         part = 0.5 if receiver[i] >= 0 else 1.0
@@ -67,7 +67,7 @@ def pull_halves(lo: int, hi: int, receiver: Nodes, start: Nodes, sender: Nodes, 
 
 @compiled
 def push_halves(receiver: Nodes, before: Floats, after: Floats) -> None:
-    """The same for one number a node, sender by sender: so short a row is sooner added than its mail sorted."""
+    """Do the same for one number per node, sender by sender: adding so short a row takes less time than sorting."""
     last = len(receiver) - 1
     for i in range(len(receiver)):
         part = 0.5 if receiver[i] >= 0 else 1.0
@@ -85,7 +85,7 @@ def halving_rounds(
     count: int, indptr: Ints, target: Nodes, table: Floats, seed: int, time: int, receiver: Nodes, start: Nodes,
     sender: Nodes, before: Floats, after: Floats,
 ) -> tuple[Floats, Floats]:  # fmt: skip
-    """``count`` rounds on one thread; the state after them, and the other array."""
+    """Run ``count`` rounds on one thread; returns the state after them, and the other array."""
     k = len(receiver)
     for r in range(count):
         draw_receivers(0, k, indptr, target, table, seed, time + r, before, receiver)
@@ -100,9 +100,9 @@ def halving_rounds(
 
 @compiled
 def incoming_edges(indptr: Ints, target: Nodes, first: int, last: int, which_edge: bool) -> tuple[Ints, Nodes, Ints]:
-    """The edges into the nodes first:last, by receiver: source[in_ptr[j]:in_ptr[j+1]] ascending.
+    """Return the edges into the nodes first:last, by receiver: source[in_ptr[j]:in_ptr[j+1]] ascending.
 
-    The third array, empty unless asked for, says which out-edge each of them is.
+    The third array holds the out-edge of each; it is empty unless ``which_edge``.
     """
     in_ptr = np.zeros(last - first + 1, dtype=np.int64)
     for j in target:
@@ -128,7 +128,7 @@ def pull_shares(
     lo: int, hi: int, in_ptr: Ints, source: Nodes, even: bool, share: Floats, keep: Floats, before: Floats,
     after: Floats,
 ) -> None:  # fmt: skip
-    """b_ii of one's own and b_ij of what every neighbour has; ``share`` is per in-edge, or ``even`` and per sender."""
+    """Sum b_ii of each node's state and b_ij of its neighbours'. ``share`` is per in-edge, per sender if ``even``."""
     width, last, phi = before.shape[1], len(source) - 1, before.shape[1] - 1
     for i in range(lo, hi):
         part = keep[i] if before[i, phi] >= MIN_MASS else 1.0

@@ -11,25 +11,25 @@ from gadget_svm.kernels.counter_rng import ANSWER, NEIGHBOUR, draw
 from gadget_svm.kernels.prefetch import PREFETCH_ROWS, prefetch_entry, prefetch_row
 
 Places = NDArray[Any]
-"""Places of messages in a batch, 32 bits each."""
+"""Positions of messages in a batch, 32 bits each."""
 
 MIN_MASS = 1e-250
-"""A node cut off for a thousand rounds has halved its mass so often that s/phi would lose its digits, and then be
-0/0: with less than this it keeps what it has."""
+"""A node with less mass than this sends none. A node that is cut off for a thousand rounds halves its mass so often
+that s/phi would lose its digits, and then become 0/0."""
 EPOCH_SHIFT = 40
-"""A message's number is its epoch, from this bit on, and below that the exchange it was sent in: where epochs count,
-newer and of a higher epoch are one comparison."""
+"""The bit of a sequence number at which the epoch begins; below it is the exchange in which the message was sent. One
+comparison then tells whether a message is newer or of a higher epoch."""
 
 
 @compiled
 def load_vectors(
     lo: int, hi: int, alive: Flags, n: Floats, w: Floats, s: Floats, phi: Floats, held: Floats, persist: bool
 ) -> None:
-    """Let every node's new vector w into its sum.
+    """Enter every node's new vector w into its sum.
 
-    Mass that starts anew: s = n w, phi = n. Mass that persists: the step n (w - s/phi) is added to what was
-    held back, and as much of it enters s as the node's mass allows, phi/n at most 1; the rest waits. Without
-    that bound a node whose mass is low for the moment would take its step n/phi times too far.
+    Without ``persist``, or at a node without mass: s = n w, phi = n. Otherwise the step n (w - s/phi) is added to
+    ``held``, and the part min(1, phi/n) of that moves to s; the rest is held back until the next call. Without that
+    bound the estimate of a node whose mass is low would move n/phi times too far.
     """
     for i in range(lo, hi):
         if not alive[i]:
@@ -48,9 +48,9 @@ def load_vectors(
 
 @compiled
 def pick_edge(table: Floats, first: int, last: int, u: float) -> int:
-    """The edge of first:last whose stretch of the cumulative probability holds u; -1 above the last.
+    """Return the edge of first:last whose interval of the cumulative probability contains u; -1 above the last.
 
-    Without a table all of them are as likely.
+    With an empty table all edges are equally likely.
     """
     if len(table) == 0:
         return first + int(u * (last - first))
@@ -68,7 +68,7 @@ def pick_edge(table: Floats, first: int, last: int, u: float) -> int:
 
 @compiled
 def draw_edges(alive: Flags, first: int, indptr: Ints, table: Floats, seed: int, time: int) -> Ints:
-    """The out-edge every node draws at this time; -1 for the silent (dead, without neighbours, or by the draw)."""
+    """Return the out-edge that every node draws; -1 if it is absent, has no neighbours, or draws to send nothing."""
     edges = np.empty(len(alive), dtype=np.int64)
     for i in range(len(alive)):
         edges[i] = -1
@@ -79,7 +79,7 @@ def draw_edges(alive: Flags, first: int, indptr: Ints, table: Floats, seed: int,
 
 @compiled
 def halve(lo: int, hi: int, edges: Ints, s: Floats, phi: Floats, vector: Floats, weight: Floats) -> None:
-    """Keep half, put half on the wire. A node with next to no mass falls silent: its entry of ``edges`` becomes -1."""
+    """Keep half and send half. A node with less than MIN_MASS sends nothing: its entry of ``edges`` becomes -1."""
     for i in range(lo, hi):
         if phi[i] < MIN_MASS:
             edges[i] = -1
@@ -105,7 +105,7 @@ def halve_running(
     vector: Floats,
     weight: Floats,
 ) -> None:
-    """Keep half, add half to the drawn edge's running sum, put that sum on the wire."""
+    """Keep half, add half to the running sum of the drawn edge, and send that sum."""
     for i in range(lo, hi):
         e = edges[i]
         if e < 0:
@@ -125,7 +125,7 @@ def send_shares(
     lo: int, hi: int, alive: Flags, indptr: Ints, share: Floats, keep: Floats, s: Floats, phi: Floats,
     vector: Floats, weight: Floats,
 ) -> None:  # fmt: skip
-    """A share b_ij to every neighbour, b_ii to itself; message e belongs to edge e."""
+    """Send the share b_ij to every neighbour and keep b_ii; message e belongs to edge e."""
     for i in range(lo, hi):
         if not alive[i]:
             continue
@@ -143,11 +143,11 @@ def send_shares(
 
 @compiled
 def order_messages(receiver: Ints, sender: Ints, seq: Ints, first: int, count: int) -> tuple[Places, Places]:
-    """Mail in the fixed order of absorption: by receiver, then sender, then sequence.
+    """Sort messages by receiver, then sender, then sequence number: the fixed order of absorption.
 
-    Returns the order and where each receiver's mail starts in it; mail for others is left out.
+    Returns the order, and where each receiver's messages start in it. Messages to other nodes are left out.
     """
-    start = np.zeros(count + 1, dtype=np.int32)  # half as wide: of a million, more stay near the processor
+    start = np.zeros(count + 1, dtype=np.int32)  # 32 bits: more of a million stay in the cache
     for m in range(len(receiver)):
         if first <= receiver[m] < first + count:
             start[receiver[m] - first + 1] += 1
@@ -159,7 +159,7 @@ def order_messages(receiver: Ints, sender: Ints, seq: Ints, first: int, count: i
         i = receiver[m] - first
         if 0 <= i < count:
             p, least = filled[i], filled[i] if ready else start[i]
-            while p > least and (  # an insertion sort, where mail does not come in order
+            while p > least and (  # an insertion sort, if messages are not in order
                 sender[order[p - 1]] > sender[m] or (sender[order[p - 1]] == sender[m] and seq[order[p - 1]] > seq[m])
             ):
                 order[p] = order[p - 1]
@@ -171,7 +171,7 @@ def order_messages(receiver: Ints, sender: Ints, seq: Ints, first: int, count: i
 
 @compiled
 def in_order(sender: Ints, seq: Ints) -> bool:
-    """Whether mail comes by sender, then sequence."""
+    """Whether messages are sorted by sender, then sequence number."""
     for m in range(1, len(sender)):
         if sender[m - 1] > sender[m] or (sender[m - 1] == sender[m] and seq[m - 1] > seq[m]):
             return False
@@ -183,7 +183,7 @@ def absorb(
     lo: int, hi: int, order: Places, start: Places, seq: Ints, since: int, vector: Floats, weight: Floats,
     s: Floats, phi: Floats,
 ) -> None:  # fmt: skip
-    """Add to every node's own share what was sent to it; mail of before ``since`` is stale and left out."""
+    """Add to every node's sum what was sent to it. Messages numbered below ``since`` are out of date and left out."""
     last = start[hi] - 1
     for i in range(lo, hi):
         for p in range(start[i], start[i + 1]):
@@ -204,7 +204,7 @@ def absorb_running(
     in_ptr: Ints, source: Ints,
     seen: Floats, seen_phi: Floats, seen_seq: Ints, s: Floats, phi: Floats,
 ) -> None:  # fmt: skip
-    """Add what is new in each running sum since the last one seen; old, repeated or returned mail is ignored."""
+    """Add what is new in each running sum since the last one seen. Old, repeated or returned messages are ignored."""
     for i in range(lo, hi):
         for p in range(start[i], start[i + 1]):
             m = order[p]
@@ -221,7 +221,7 @@ def absorb_running(
 
 @compiled
 def find(sorted_ids: Ints, first: int, last: int, wanted: int) -> int:
-    """Where ``wanted`` stands in the sorted stretch first:last, or -1."""
+    """Return the position of ``wanted`` in the sorted interval first:last, or -1."""
     lo, hi = first, last
     while lo < hi:
         middle = (lo + hi) // 2
@@ -234,7 +234,7 @@ def find(sorted_ids: Ints, first: int, last: int, wanted: int) -> int:
 
 @compiled
 def estimate(lo: int, hi: int, alive: Flags, s: Floats, phi: Floats, w: Floats) -> None:
-    """w = s / phi; a node without mass keeps the vector it had."""
+    """Set w = s / phi. A node without mass keeps its vector."""
     for i in range(lo, hi):
         if alive[i] and phi[i] > 0.0:
             per_mass = 1.0 / phi[i]
@@ -244,7 +244,7 @@ def estimate(lo: int, hi: int, alive: Flags, s: Floats, phi: Floats, w: Floats) 
 
 @compiled
 def average_with(lo: int, hi: int, partner: Ints, vector: Floats, s: Floats) -> None:
-    """Every node with a partner's vector moves to the middle of the two."""
+    """Move every node that has a partner to the mean of the two vectors."""
     for i in range(lo, hi):
         m = partner[i]
         if m >= 0:
@@ -254,15 +254,15 @@ def average_with(lo: int, hi: int, partner: Ints, vector: Floats, s: Floats) -> 
 
 @compiled
 def pick_message(
-    first: int, order: Places, start: Places, seq: Ints, since: int, willing: Flags, seed: int, time: int
+    first: int, order: Places, start: Places, seq: Ints, since: int, eligible: Flags, seed: int, time: int
 ) -> Ints:
-    """For every willing node one of the messages to it not older than ``since``, drawn evenly; -1 for none."""
-    chosen = np.full(len(willing), -1, dtype=np.int64)
-    for i in range(len(willing)):
+    """Draw for every eligible node one of the messages to it that are numbered ``since`` or higher; -1 for none."""
+    chosen = np.full(len(eligible), -1, dtype=np.int64)
+    for i in range(len(eligible)):
         seen = 0
         for p in range(start[i], start[i + 1]):
-            if willing[i] and seq[order[p]] >= since:
+            if eligible[i] and seq[order[p]] >= since:
                 seen += 1
-                if draw(seed, first + i, (time << 24) + seen, ANSWER) * seen < 1.0:  # each of them with chance 1/seen
+                if draw(seed, first + i, (time << 24) + seen, ANSWER) * seen < 1.0:  # reservoir sampling
                     chosen[i] = order[p]
     return chosen

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gadget_svm.core.network import Network
-from gadget_svm.data.uris import place_of, write
+from gadget_svm.data.uris import parse_location, write_file
 from gadget_svm.report import curves, graph
 from gadget_svm.report.formatting import at_most, count, describe_losses, number, percent, size
 from gadget_svm.report.lost_nodes import live_nodes, table_entry
@@ -53,9 +53,9 @@ def write_report(
     Path or str
         The place of the report.
     """
-    target = place_of(path)
+    target = parse_location(path)
     text = page(summary, history, network, title or f"Gossip on {summary['dataset']['name']}")
-    write(target, text.encode())
+    write_file(target, text.encode())
     return target
 
 

@@ -109,8 +109,8 @@ class Reproduction:
     def sets(self) -> dict[str, Any]:
         """The data sets on this machine; ``missing`` says how to get the others."""
         from gadget_svm.data import DataFileError, load_dataset
-        from gadget_svm.data.catalog import data_folders
-        from gadget_svm.data.dataset_table import ENTRIES
+        from gadget_svm.data.catalog import ENTRIES
+        from gadget_svm.data.datasets import data_folders
 
         data_folders(self.data_dir)  # refuses a missing folder once, not once per data set
         found = {}
@@ -135,9 +135,9 @@ class Reproduction:
 
     def _elsewhere(self, name: str) -> str | None:
         """Why a data set is left out that is not in the given folder, but in another one."""
-        from gadget_svm.data.catalog import where
+        from gadget_svm.data.datasets import find_dataset
 
-        folder = where(name, self.data_dir)
+        folder = find_dataset(name, self.data_dir)
         if self.data_dir is None or folder is None or folder.resolve().is_relative_to(self.data_dir.resolve()):
             return None
         return f"not in {self.data_dir}; there is one in {folder}, which is used if no folder is given"

@@ -19,7 +19,7 @@ from gadget_svm.core.rows import Shares
 from gadget_svm.core.types import Floats
 from gadget_svm.data import Dataset
 from gadget_svm.data.formats import read_table
-from gadget_svm.data.partition import deal_evenly
+from gadget_svm.data.partition import partition_evenly
 from gadget_svm.estimator.problem import Problem
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.topologies import build
@@ -46,7 +46,7 @@ class Trial:
     @cached_property
     def shares(self) -> Shares:
         """Which node owns which training rows."""
-        return deal_evenly(self.data.X, self.label, self.n_nodes, self.seed)
+        return partition_evenly(self.data.X, self.label, self.n_nodes, self.seed)
 
     @cached_property
     def network(self) -> Network:
@@ -70,7 +70,7 @@ class Trial:
 
     @cached_property
     def _test_shares(self) -> Shares:
-        return deal_evenly(self.data.X_test, (self.data.y_test > 0).astype(np.int32), self.n_nodes, self.seed)
+        return partition_evenly(self.data.X_test, (self.data.y_test > 0).astype(np.int32), self.n_nodes, self.seed)
 
     def objectives(self, models: Floats) -> list[float]:
         """F of every model (m x features) on all training rows."""

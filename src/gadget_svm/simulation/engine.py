@@ -12,6 +12,7 @@ from gadget_svm.algorithms.certificate import Certificate, CertificateSession, E
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, Exchange, MessageBatch
 from gadget_svm.core.types import Flags, Floats
+from gadget_svm.faults import ActiveEdges
 from gadget_svm.gossip import Round
 from gadget_svm.simulation.channel import Channel, padded
 
@@ -55,6 +56,7 @@ class LocalRuntime:
     lam: float | None = None
     certificates: int = 0  # how many were asked for
     away_since: dict[int, int] = field(default_factory=dict)  # node: iteration
+    active_edges: ActiveEdges | None = None  # of a time-varying graph; it also wraps ``exchange``
 
     def __post_init__(self) -> None:
         self._channel: Channel | None = None
@@ -87,7 +89,12 @@ class LocalRuntime:
         outgoing: list[MessageBatch | None] = [next(iteration, None) for iteration in iterations]
         while batches := [messages for messages in outgoing if messages is not None]:
             messages = MessageBatch.merge(batches)
-            self._count(messages.n_messages, messages.nbytes)
+            if self.active_edges is not None:
+                messages = self.active_edges.readdress(messages)
+                sent = messages.select(messages.receiver != messages.sender)
+                self._count(sent.n_messages, sent.nbytes)
+            else:
+                self._count(messages.n_messages, messages.nbytes)
             delivery = exchange(messages)
             self._track_presence(delivery)
             outgoing = [

@@ -1,6 +1,6 @@
-"""How well a network mixes: connectivity, period, diameter, eigenvalues, and the rounds Push-Sum needs.
+"""How well a network mixes: connectivity, period, diameter, eigenvalues, and the rounds that Push-Sum needs.
 
-Owns every number that a graph alone decides and refuses those it cannot afford (`TooLargeError`).
+Owns every number that the graph alone determines. Raises `TooLargeError` where one would take too long.
 """
 
 from gadget_svm.spectral.connectivity import (

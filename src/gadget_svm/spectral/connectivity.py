@@ -1,20 +1,20 @@
-"""Whether mass gets everywhere, and in how many hops: connectivity, period, diameter."""
+"""Whether mass reaches every node, and in how many hops: connectivity, period, diameter."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm.core.network import Network, hops
 
-DIAMETER_LIMIT = 4_000
+DIAMETER_MAX_NODES = 4_000
 
 
 class TooLargeError(ValueError):
-    """The network is too large for this number; the sentence says what there is instead."""
+    """The network is too large for this number; the message names an alternative."""
 
 
 def check_connected(network: Network) -> None:
-    """Refuse a graph in which some node never hears of another (strongly connected, if directed)."""
-    count, label = network.components()
+    """Raise ValueError if the graph is not connected (strongly, if it is directed)."""
+    count, label = network.components
     if count == 1:
         return
     sizes = np.bincount(label)
@@ -24,8 +24,8 @@ def check_connected(network: Network) -> None:
     some = [repr(names[i]) for i in cut[:4].tolist()]
     others = f" (and {len(cut) - 1} more: {', '.join(some[1:])}{', ...' * (len(cut) > 4)})"
     node, middle = f"node {some[0]}{others if len(cut) > 1 else ''}", f"node {names[hub]!r}"
-    heard = network.directed and network.hops(hub)[cut[0]] >= 0
-    fault = f"{node} cannot reach {middle}" if heard else f"{node} cannot be reached from {middle}"
+    forward = network.directed and network.hops(hub)[cut[0]] >= 0
+    fault = f"{node} cannot reach {middle}" if forward else f"{node} cannot be reached from {middle}"
     largest = ", ".join(map(str, np.sort(sizes)[::-1][:5])) + (", ..." if count > 5 else "")
     strongly = "strongly " if network.directed else ""
     raise ValueError(
@@ -35,7 +35,7 @@ def check_connected(network: Network) -> None:
 
 
 def period(network: Network) -> int:
-    """The greatest common divisor of the cycle lengths of B's support, for a connected graph."""
+    """Return the greatest common divisor of the lengths of B's cycles, for a connected graph."""
     if np.any(network.self_share > 0):
         return 1
     depth = network.hops(0)
@@ -44,7 +44,7 @@ def period(network: Network) -> int:
 
 
 def check_diffusion(network: Network) -> None:
-    """Refuse a network on which the diffusion form of Push-Sum does not converge."""
+    """Raise ValueError if the diffusion form of Push-Sum does not converge on the network."""
     check_connected(network)
     p = period(network)
     if p > 1:
@@ -56,10 +56,10 @@ def check_diffusion(network: Network) -> None:
 
 
 def diameter(network: Network) -> int:
-    """The longest of all shortest paths, exactly; `TooLargeError` above 4,000 nodes."""
-    if network.n > DIAMETER_LIMIT:
+    """Return the longest of all shortest paths, exactly; raises `TooLargeError` above 4,000 nodes."""
+    if network.n > DIAMETER_MAX_NODES:
         raise TooLargeError(
-            f"the exact diameter is computed up to {DIAMETER_LIMIT:,} nodes and {network.name!r} has "
+            f"the exact diameter is computed up to {DIAMETER_MAX_NODES:,} nodes and {network.name!r} has "
             f"{network.n:,}: use diameter_bound"
         )
     check_connected(network)
@@ -73,8 +73,8 @@ def diameter(network: Network) -> int:
 
 
 def diameter_bound(network: Network) -> int:
-    """The diameter up to 4,000 nodes; above, a bound of it: out and back through one well-placed node."""
-    if network.n <= DIAMETER_LIMIT:
+    """Return the diameter up to 4,000 nodes, above them an upper bound: the way to one central node and back."""
+    if network.n <= DIAMETER_MAX_NODES:
         return diameter(network)
     check_connected(network)
     return swept_bound(network)
@@ -83,7 +83,7 @@ def diameter_bound(network: Network) -> int:
 def swept_bound(network: Network) -> int:
     if network.directed:
         return int(network.hops(0).max() + network.hops(0, backward=True).max())
-    # Two sweeps find a long path; from its middle nothing is much further than half the diameter.
+    # Two sweeps find a long path. No node is much further from its middle than half the diameter.
     end = int(network.hops(0).argmax())
     near = network.hops(end)
     far = network.hops(int(near.argmax()))
@@ -92,22 +92,22 @@ def swept_bound(network: Network) -> int:
 
 
 def _flooding_rounds(network: Network) -> int:
-    """How many rounds until all have heard of all, each node's knowledge a row of bits."""
+    """Return the rounds until every node has heard of all; the nodes that it has heard of are a row of bits."""
     n, width = network.n, -(-network.n // 64) * 64
-    heard = np.packbits(np.eye(n, width, dtype=bool), axis=1).view(np.uint64)
+    reached = np.packbits(np.eye(n, width, dtype=bool), axis=1).view(np.uint64)
     full = np.packbits(np.arange(width) < n).view(np.uint64)
     rounds = 0
-    while not np.array_equal(np.broadcast_to(full, heard.shape), heard):
-        heard, rounds = heard | _heard_next(heard, network), rounds + 1
+    while not np.array_equal(np.broadcast_to(full, reached.shape), reached):
+        reached, rounds = reached | _reached_next(reached, network), rounds + 1
     return rounds
 
 
-def _heard_next(heard: NDArray[np.uint64], network: Network) -> NDArray[np.uint64]:
-    """The union of the neighbours' rows, some nodes at a time so that dense graphs fit in memory."""
-    told = np.empty_like(heard)
-    block = max(1, 2**24 // (int(network.degree.max()) * heard.shape[1]))
+def _reached_next(reached: NDArray[np.uint64], network: Network) -> NDArray[np.uint64]:
+    """Return the union of the neighbours' rows, some nodes at a time so that dense graphs fit in memory."""
+    union = np.empty_like(reached)
+    block = max(1, 2**24 // (int(network.degree.max()) * reached.shape[1]))
     for first in range(0, network.n, block):
         ptr = network.indptr[first : first + block + 1]
-        rows = heard[network.indices[ptr[0] : ptr[-1]]]
-        told[first : first + block] = np.bitwise_or.reduceat(rows, ptr[:-1] - ptr[0], axis=0)
-    return told
+        rows = reached[network.indices[ptr[0] : ptr[-1]]]
+        union[first : first + block] = np.bitwise_or.reduceat(rows, ptr[:-1] - ptr[0], axis=0)
+    return union

@@ -1,4 +1,4 @@
-"""How many rounds of Push-Sum a network needs, and the summary of all that a graph alone decides."""
+"""How many rounds of Push-Sum a network needs, and a summary of all that the graph alone determines."""
 
 import math
 from collections.abc import Callable
@@ -6,17 +6,16 @@ from collections.abc import Callable
 import numpy as np
 
 from gadget_svm.core.network import Network
-from gadget_svm.spectral.connectivity import DIAMETER_LIMIT, check_diffusion, diameter_bound, period
+from gadget_svm.spectral.connectivity import DIAMETER_MAX_NODES, check_diffusion, diameter_bound, period
 from gadget_svm.spectral.eigen import contraction, spectral_gap, stationary, tau_mix
 
 RANDOMISED_FACTOR = 2.0
-
-"""Rounds of randomised Push-Sum per round of the diffusion bound, measured: at most 1.98 (8 complete nodes)
-over 11 topologies of 8 to 512 nodes and gamma 0.1 to 0.0001; stars need more, see `randomised_rounds`."""
+"""Rounds of randomised Push-Sum per round of the diffusion bound. Measured: at most 1.98 (8 complete nodes) over 11
+topologies of 8 to 512 nodes and gamma 0.1 to 0.0001. Stars need more, see `randomised_rounds`."""
 
 
 def push_sum_error_factor(network: Network, t: int) -> float:
-    """2 eps/(1 - eps) with eps = contraction^t / min pi; infinite while eps >= 1.
+    """Return 2 eps/(1 - eps) with eps = contraction^t / min pi; infinite while eps >= 1.
 
     Proved, for every x, every weights n_j >= 0 with sum N > 0, and every connected network: after t rounds of
     diffusion from s_j = n_j x_j, phi_j = n_j, the estimate of each node i obeys
@@ -33,7 +32,7 @@ def push_sum_error_factor(network: Network, t: int) -> float:
 
 
 def rounds_to(network: Network, gamma: float = 0.01) -> int:
-    """The rounds of diffusion after which `push_sum_error_factor` is at most ``gamma``."""
+    """Return the rounds of diffusion after which `push_sum_error_factor` is at most ``gamma``."""
     if not gamma > 0:
         raise ValueError(f"gamma is a relative error above 0, not {gamma}: 0.01 means one per cent")
     check_diffusion(network)
@@ -52,10 +51,10 @@ def rounds_to(network: Network, gamma: float = 0.01) -> int:
 
 
 def randomised_rounds(network: Network, gamma: float = 0.01) -> int:
-    """The rounds the randomised form needs, by measurement and not by proof.
+    """Return the rounds that the randomised form needs, by measurement and not by proof.
 
-    It is `RANDOMISED_FACTOR` times `rounds_to`, unless some node is rarely drawn: on a star a leaf waits
-    for one push in n - 1, however fast diffusion mixes, so all are first given time to be drawn (99 %).
+    `RANDOMISED_FACTOR` times `rounds_to`, or more if some node is rarely drawn: on a star each leaf receives one push
+    in n - 1, however fast diffusion mixes. The rounds are enough for all nodes to be drawn with probability 99 %.
     """
     rounds = rounds_to(network, gamma)
     if network.n == 1:
@@ -71,8 +70,8 @@ def _error_factor(beta: float, pi_min: float, t: int) -> float:
 
 
 def summary(network: Network, gamma: float = 0.01) -> dict[str, object]:
-    """What ``gadget topology`` prints; a number too costly, or without meaning here, is None."""
-    connected = network.components()[0] == 1
+    """Return what ``gadget topology`` prints; None for a number that is too expensive or does not exist."""
+    connected = network.components[0] == 1
     return {
         "nodes": network.n,
         "edges": network.n_edges if network.directed else network.n_edges // 2,
@@ -84,7 +83,7 @@ def summary(network: Network, gamma: float = 0.01) -> dict[str, object]:
         "connected": connected,
         "period": period(network) if connected else None,
         "diameter": diameter_bound(network) if connected else None,
-        "diameter_exact": network.n <= DIAMETER_LIMIT,
+        "diameter_exact": network.n <= DIAMETER_MAX_NODES,
         "spectral_gap": _or_none(spectral_gap, network),
         "tau_mix": _or_none(tau_mix, network),
         "rounds_diffusion": _or_none(rounds_to, network, gamma),

@@ -1,6 +1,6 @@
-"""The graphs that are drawn, each with the random generator it is given; the caller redraws unconnected ones.
+"""Random graphs, drawn with the generator that is passed in. The caller draws unconnected ones again.
 
-All but scale-free and the smaller random-regular ones are whole-array work, a million nodes in seconds.
+All but scale-free and the smaller random-regular ones are array operations: a million nodes take seconds.
 """
 
 import math
@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from gadget_svm.core.transitions import Nodes
-from gadget_svm.core.types import Ints
+from gadget_svm.core.types import Ints, NodeIds
 from gadget_svm.topologies.edges import Graph, from_keys, from_pairs, from_rows, integer, pair_keys, probability
 from gadget_svm.topologies.structured import complete, line, refuse_dense
 
 Rng = np.random.Generator
-LARGE = 100_000  # above, networkx takes seconds to minutes
+NETWORKX_MAX_NODES = 100_000
+"""Above this, networkx takes seconds to minutes."""
 
 
 def k_out(n: int, text: str | None, rng: Rng) -> Graph:
@@ -23,16 +23,16 @@ def k_out(n: int, text: str | None, rng: Rng) -> Graph:
     if k >= n - 1:
         return complete(n)
     refuse_dense(n, n * k / 2, f"k-out:{k}")
-    if 2 * k > n:  # so many that redrawing would not end: rank the others by chance
+    if 2 * k > n:  # redrawing so many would not end: draw a permutation
         drawn = rng.random((n, n - 1)).argsort(axis=1)[:, :k].astype(np.int32)
     else:
         drawn = _distinct(rng.integers(0, n - 1, (n, k), dtype=np.int32), n - 1, rng)
-    drawn += drawn >= np.arange(n, dtype=np.int32)[:, None]  # no one draws itself
+    drawn += drawn >= np.arange(n, dtype=np.int32)[:, None]  # no node draws itself
     return from_rows(drawn, directed=True)
 
 
-def _distinct(drawn: Nodes, upper: int, rng: Rng) -> Nodes:
-    """Redraw repetitions within a row until there are none; the rows come out sorted."""
+def _distinct(drawn: NodeIds, upper: int, rng: Rng) -> NodeIds:
+    """Draw repetitions within a row again until there are none; returns sorted rows."""
     drawn.sort(axis=1)
     rows = np.flatnonzero((drawn[:, 1:] == drawn[:, :-1]).any(axis=1))
     while len(rows):
@@ -56,7 +56,7 @@ def random_regular(n: int, text: str | None, rng: Rng) -> Graph:
             f"no graph gives each of {n} nodes {degree} neighbours, since {n} x {degree} is odd: "
             f"use 'random-regular:{degree + 1}' or {n + 1} nodes"
         )
-    if degree == 2 or n > LARGE:
+    if degree == 2 or n > NETWORKX_MAX_NODES:
         return from_keys(n, _regular_keys(n, degree, rng))
     import networkx as nx
 
@@ -64,7 +64,7 @@ def random_regular(n: int, text: str | None, rng: Rng) -> Graph:
 
 
 def _regular_keys(n: int, degree: int, rng: Rng) -> Ints:
-    """Random Hamiltonian cycles, and a perfect matching if the degree is odd, made simple by swaps."""
+    """Return random Hamiltonian cycles, and a perfect matching if the degree is odd, made simple by swaps."""
     orders = [rng.permutation(n) for _ in range(-(-degree // 2))]
     steps = [np.stack([order, np.roll(order, -1)]) for order in orders]
     if degree % 2:
@@ -75,7 +75,7 @@ def _regular_keys(n: int, degree: int, rng: Rng) -> Ints:
         bad = _repeated(keys)
         if len(bad) == 0:
             return keys
-        # u1-v1, u2-v2 become u1-v2, u2-v1: degrees stay, and a new repetition is unlikely.
+        # u1-v1, u2-v2 become u1-v2, u2-v1: degrees stay the same, and a new repetition is unlikely.
         other = rng.permutation(len(u))[: len(bad)]
         swap = ~np.isin(other, bad)
         a, b = bad[swap], other[swap]
@@ -84,8 +84,8 @@ def _regular_keys(n: int, degree: int, rng: Rng) -> Ints:
 
 
 def _repeated(keys: Ints) -> Ints:
-    """The positions of self-loops and of every occurrence but one of a key."""
-    ranked = np.sort(keys)  # sorting values is several times quicker than sorting positions
+    """Return the positions of self-loops, and of every occurrence but one of a key."""
+    ranked = np.sort(keys)  # sorting values is several times faster than sorting positions
     twice = np.unique(ranked[1:][ranked[1:] == ranked[:-1]])
     suspects = np.flatnonzero(np.isin(keys, twice))
     first = np.unique(keys[suspects], return_index=True)[1]
@@ -106,7 +106,7 @@ def erdos_renyi(n: int, text: str | None, rng: Rng) -> Graph:
 
 
 def _hits(total: int, p: float, rng: Rng) -> Ints:
-    """Which of ``total`` independent trials succeed, by drawing the gaps between successes."""
+    """Return which of ``total`` independent trials succeed, by drawing the gaps between successes."""
     size = int(total * p + 6 * math.sqrt(total * p) + 10)
     found = np.empty(0, dtype=np.int64)
     last = -1
@@ -118,7 +118,7 @@ def _hits(total: int, p: float, rng: Rng) -> Ints:
 
 
 def small_world(n: int, text: str | None, rng: Rng) -> Graph:
-    """Watts-Strogatz: a ring with k neighbours a node, each edge's far end redrawn with probability p."""
+    """Watts-Strogatz: a ring with k neighbours per node; the far end of each edge is redrawn with probability p."""
     degree, _, chance = (text or "").partition(",")
     k = integer("small-world", degree or None, 4, least=2)
     p = probability("small-world", chance or None, 0.1, zero=True)
@@ -130,13 +130,13 @@ def small_world(n: int, text: str | None, rng: Rng) -> Graph:
     u = np.repeat(np.arange(n, dtype=np.int64), half)
     v = (u + np.tile(np.arange(1, half + 1), n)) % n
     moving = np.flatnonzero(rng.random(len(u)) < p)
-    for _ in range(20):  # an edge whose every draw is taken stays where it is, as in a complete graph
+    for _ in range(20):  # an edge all of whose draws exist already stays, as in a complete graph
         moving = _rewired(n, u, v, moving, rng)
     return from_pairs(n, u, v)
 
 
 def _rewired(n: int, u: Ints, v: Ints, moving: Ints, rng: Rng) -> Ints:
-    """Redraw the far ends of edges ``moving``; those that hit a loop or an edge are put back and returned."""
+    """Redraw the far ends of edges ``moving``; returns those whose draw is a self-loop or exists already."""
     drawn = rng.integers(0, n, len(moving))
     keys = np.concatenate([pair_keys(n, u, v), pair_keys(n, u[moving], drawn)])
     taken = np.zeros(len(keys), dtype=bool)
@@ -147,7 +147,7 @@ def _rewired(n: int, u: Ints, v: Ints, moving: Ints, rng: Rng) -> Ints:
 
 
 def scale_free(n: int, text: str | None, rng: Rng) -> Graph:
-    """Barabasi-Albert: each new node links to m earlier ones, the well-linked being likelier."""
+    """Barabasi-Albert: each new node links to m earlier ones, with probabilities proportional to their degrees."""
     import networkx as nx
 
     m = min(integer("scale-free", text, 2), n - 1)
@@ -155,7 +155,7 @@ def scale_free(n: int, text: str | None, rng: Rng) -> Graph:
 
 
 def _from_networkx(graph: Any) -> Graph:
-    """The arrays of an undirected networkx graph whose nodes are 0..n-1."""
+    """Return an undirected networkx graph whose nodes are 0..n-1, as arrays."""
     n = len(graph)
     ends = np.fromiter((end for edge in graph.edges() for end in edge), np.int64)
     return from_pairs(n, ends[::2], ends[1::2])

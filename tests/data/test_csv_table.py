@@ -1,4 +1,4 @@
-"""The quick reader of CSV and the careful one read the same, bit for bit, or fail with the same sentence."""
+"""pyarrow's parser of CSV and the csv module read the same, bit for bit, or fail with the same message."""
 
 import bz2
 import gzip
@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gadget_svm.data import arrow_csv
+from gadget_svm.data import csv_table
 from gadget_svm.data.formats import read_raw, read_table
-from gadget_svm.data.raw_files import NoLabel
+from gadget_svm.data.tables import NoLabel
 
 HEAD = "a,b,label\n"
 PLAIN = {
@@ -71,7 +71,7 @@ UNUSUAL = {
 
 
 def outcome(path, **options):
-    """Everything that was read, or the error."""
+    """Return everything that was read, or the error."""
     try:
         raw = read_raw(path, **options)
         X, y = read_table(path) if not options else (raw.X, raw.y)
@@ -82,34 +82,34 @@ def outcome(path, **options):
 
 
 def both(path, monkeypatch, **options):
-    """What each of the readers makes of a file, and whether the quick one read it."""
+    """Return what each parser makes of a file, and whether pyarrow read it."""
     read = []
-    real = arrow_csv.read_plain
+    real = csv_table._read_plain
 
     def noted(*args):
         read.append(real(*args))
         return read[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(arrow_csv, "SMALL_BYTES", 0)
-        patch.setattr("gadget_svm.data.delimited.read_plain", noted)
-        quick = outcome(path, **options)
-        patch.setattr("gadget_svm.data.delimited.read_plain", lambda *_: None)
-        careful = outcome(path, **options)
-    return quick, careful, bool(read) and all(found is not None for found in read)
+        patch.setattr(csv_table, "ARROW_MIN_BYTES", 0)
+        patch.setattr(csv_table, "_read_plain", noted)
+        plain = outcome(path, **options)
+        patch.setattr(csv_table, "_read_plain", lambda *_: None)
+        by_rows = outcome(path, **options)
+    return plain, by_rows, bool(read) and all(found is not None for found in read)
 
 
 @pytest.mark.parametrize("name", [*PLAIN, *UNUSUAL])
-def test_both_readers_agree(name, tmp_path, monkeypatch):
+def test_parsers_agree(name, tmp_path, monkeypatch):
     text = (PLAIN | UNUSUAL)[name]
     path = tmp_path / "table.csv"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    quick, careful, used = both(path, monkeypatch)
-    assert quick == careful
+    plain, by_rows, used = both(path, monkeypatch)
+    assert plain == by_rows
     if name in PLAIN:
-        assert used, "a plain table must be read quickly"
-    unlabelled, by_hand, _ = both(path, monkeypatch, label=NoLabel.NONE)
-    assert unlabelled == by_hand
+        assert used, "pyarrow must read a plain table"
+    plain, by_rows, _ = both(path, monkeypatch, label=NoLabel.NONE)
+    assert plain == by_rows
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -131,48 +131,49 @@ def test_both_readers_agree(name, tmp_path, monkeypatch):
     st.sampled_from([",", ";", "\t"]),
     st.sampled_from(["\n", "\r\n", "\r"]),
     st.booleans(),
-    st.sampled_from([30, arrow_csv.BLOCK_BYTES]),
+    st.sampled_from([30, csv_table.ARROW_BLOCK_BYTES]),
 )
-def test_both_readers_agree_on_any_text(tmp_path, monkeypatch, rows, separator, newline, header, block):
-    monkeypatch.setattr(arrow_csv, "BLOCK_BYTES", block)
+def test_parsers_agree_on_any_text(tmp_path, monkeypatch, rows, separator, newline, header, block):
+    monkeypatch.setattr(csv_table, "ARROW_BLOCK_BYTES", block)
     lines = [["a", "b", "label"]] * header + rows
     path = tmp_path / "table.csv"
     path.write_bytes(newline.join(separator.join(cells) for cells in lines).encode())
-    quick, careful, _ = both(path, monkeypatch)
-    assert quick == careful
+    plain, by_rows, _ = both(path, monkeypatch)
+    assert plain == by_rows
 
 
-@pytest.mark.parametrize(("ending", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress)])
-def test_compressed_and_damaged_files(ending, pack, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("ending", "pack"), [("", bytes), (".gz", gzip.compress), (".bz2", bz2.compress)])
+def test_many_blocks(ending, pack, tmp_path, monkeypatch):
+    monkeypatch.setattr(csv_table, "ARROW_BLOCK_BYTES", 600)
+    monkeypatch.setattr(csv_table, "CELLS_PER_BLOCK", 300)
     rng = np.random.default_rng(0)
-    text = HEAD + "".join(f"{a!r},{b!r},x\n" for a, b in rng.normal(size=(2000, 2)).tolist())
+    text = HEAD + "".join(
+        f"{a!r},{b!r},{'x' * (i % 9 + 1)}\r\n" for i, (a, b) in enumerate(rng.normal(size=(999, 2)).tolist())
+    )
     path = tmp_path / f"table.csv{ending}"
     path.write_bytes(pack(text.encode()))
-    quick, careful, used = both(path, monkeypatch)
+    plain, by_rows, used = both(path, monkeypatch)
     assert used
-    assert quick == careful
+    assert plain == by_rows
+    assert plain[0] == (999, 2)
     path.write_bytes(pack(text.encode())[:-2000])
-    quick, careful, _ = both(path, monkeypatch)
-    assert quick == careful
-    assert "truncated or damaged" in quick[1]
+    plain, by_rows, _ = both(path, monkeypatch)
+    assert plain == by_rows
+    assert not ending or "truncated or damaged" in plain[1]
 
 
-def test_many_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr(arrow_csv, "BLOCK_BYTES", 200)
+def test_row_larger_than_a_block(tmp_path, monkeypatch):
+    monkeypatch.setattr(csv_table, "ARROW_BLOCK_BYTES", 200)
     path = tmp_path / "table.csv"
-    path.write_text("a,b,label\r\n" + "".join(f"{i},{-i / 7!r},{'x' * (i % 9 + 1)}\r\n" for i in range(300)))
-    quick, careful, used = both(path, monkeypatch)
-    assert used
-    assert quick == careful
-    path.write_text("a,b,label\n1,2,x\n" + f"3,4,{'y' * 500}\n")  # a row that no block can hold
-    quick, careful, _ = both(path, monkeypatch)
-    assert quick == careful
+    path.write_text(f"a,b,label\n1,2,x\n3,4,{'y' * 500}\n")
+    plain, by_rows, _ = both(path, monkeypatch)
+    assert plain == by_rows
 
 
 def test_without_pyarrow(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     path = tmp_path / "table.csv"
     path.write_text(PLAIN["a header"])
-    quick, careful, used = both(path, monkeypatch)
+    plain, by_rows, used = both(path, monkeypatch)
     assert not used
-    assert quick == careful
+    assert plain == by_rows

@@ -1,0 +1,201 @@
+"""Reads the files of the named data sets into training and test parts. Owns the peculiarities of each set (binary
+images, archives, lists of topics, filler columns, splits), not where its files are."""
+
+from __future__ import annotations
+
+import struct
+import tarfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gadget_svm.data.files import DataFileError, damage_reported, damaged, open_data_file
+from gadget_svm.data.formats import align_tables, read_table, read_tables
+from gadget_svm.data.svmlight import parse_svmlight
+from gadget_svm.data.tables import CELLS_PER_BLOCK, Csr, Labels, RawTable, TrainTest, checked_table, stack_blocks
+
+Paths = Sequence[Path]
+_IDX_MAGIC = {3: 0x803, 1: 0x801}  # unsigned bytes, by the number of dimensions
+_TRAIN_SHARE = 0.67  # the paper's Webspam: 234500 of 350000 rows
+
+
+def svmlight_pair(paths: Paths, n_features: int) -> TrainTest:
+    """Read a training and a test file with ids from 1."""
+    (X, y), (X_test, y_test) = read_tables(paths, n_features=n_features, zero_based=False)
+    return TrainTest(X, y, X_test, y_test)
+
+
+def mnist(paths: Paths, n_features: int) -> TrainTest:
+    """Read images and labels of both parts; pixels are scaled to [0, 1]."""
+    images, labels, test_images, test_labels = paths
+    train, test = _read_images(images, labels, n_features), _read_images(test_images, test_labels, n_features)
+    return TrainTest(*train, *test)
+
+
+def _read_images(images: Path, labels: Path, n_features: int) -> tuple[Csr, Labels]:
+    X = stack_blocks(_idx_blocks(images, 3)).astype(np.float64)
+    X.data /= 255.0
+    return checked_table(images, X, np.concatenate(list(_idx_blocks(labels, 1))).ravel(), n_features)
+
+
+def _idx_blocks(path: Path, dimensions: int) -> Iterator[NDArray[np.uint8]]:
+    """Yield blocks of rows of an idx file: a header of big-endian integers, then bytes."""
+    with open_data_file(path) as file:
+        magic, n, *shape = struct.unpack(f">{1 + dimensions}I", _read_exactly(path, file, 4 * (1 + dimensions)))
+        if magic != _IDX_MAGIC[dimensions]:
+            raise damaged(path, f"it starts with {magic:#x}, not {_IDX_MAGIC[dimensions]:#x}")
+        width = int(np.prod(shape))
+        step = max(1, CELLS_PER_BLOCK // width)
+        for start in range(0, n, step):
+            rows = min(step, n - start)
+            yield np.frombuffer(_read_exactly(path, file, rows * width), dtype=np.uint8).reshape(rows, width)
+
+
+def _read_exactly(path: Path, file: IO[bytes], size: int) -> bytes:
+    content = file.read(size)
+    if len(content) < size:
+        raise damaged(path, f"{size - len(content)} bytes are missing at its end")
+    return content
+
+
+def usps(paths: Paths, n_features: int) -> TrainTest:
+    """Read lines ``digit v1 .. v256``, the format of The Elements of Statistical Learning."""
+    train, test = [_read_digits(path, n_features) for path in paths]
+    return TrainTest(*train, *test)
+
+
+def _read_digits(path: Path, n_features: int) -> tuple[Csr, Labels]:
+    with open_data_file(path) as file:
+        try:
+            rows = np.loadtxt(file, ndmin=2)
+        except ValueError as error:
+            raise damaged(path, error) from error
+    return checked_table(path, stack_blocks([rows[:, 1:]]), rows[:, 0], n_features)
+
+
+def ccat(paths: Paths, n_features: int) -> TrainTest:
+    """Read RCV1-v2 as Lewis et al. (2004) publish it: vectors by document id, and the topics of every document.
+
+    The paper trains on their four test files and tests on their training file.
+    """
+    *train, test, topics = paths
+    positive = _documents_with("CCAT", topics)
+    return TrainTest(*_read_vectors(train, positive, n_features), *_read_vectors([test], positive, n_features))
+
+
+def _documents_with(topic: str, path: Path) -> NDArray[np.int64]:
+    """Return the ids of the documents with a topic, from lines ``topic document 1``."""
+    start = topic.encode() + b" "
+    with open_data_file(path) as file:
+        try:
+            ids = [int(line.split()[1]) for line in file if line.startswith(start)]
+        except (IndexError, ValueError) as error:
+            raise DataFileError(f"{path}: expected lines 'topic document 1' ({error})") from error
+    if not ids:
+        raise DataFileError(f"{path} lists no document under {topic}: is it rcv1-v2.topics.qrels?")
+    return np.array(ids, dtype=np.int64)
+
+
+def _read_vectors(paths: Paths, positive: NDArray[np.int64], n_features: int) -> tuple[Csr, Labels]:
+    """Return the rows of all files, labelled +1 if the document is among ``positive``."""
+    from scipy.sparse import vstack
+
+    # the document id is in the place of svmlight's label
+    tables = read_tables(paths, n_features=n_features, zero_based=False)
+    ids: NDArray[Any] = np.concatenate([y for _, y in tables])
+    return vstack([X for X, _ in tables], format="csr"), np.where(np.isin(ids, positive), 1, -1)
+
+
+def webspam(paths: Paths, n_features: int) -> TrainTest:
+    """Read the published file, which has no test part."""
+    return split(*read_table(paths[0], n_features=n_features, zero_based=False))
+
+
+def webspam_sample(paths: Paths, n_features: int) -> TrainTest:
+    """Read the sample. Its column 0 is filler: the real ids are 1 to 254."""
+    X, y = read_table(paths[0], n_features=n_features + 1, zero_based=True)
+    return split(X[:, 1:], y)
+
+
+def split(X: Csr, y: Labels) -> TrainTest:
+    """Split rows about 2:1, at random with a fixed seed."""
+    order = np.random.default_rng(0).permutation(len(y))
+    n = round(_TRAIN_SHARE * len(y))
+    return TrainTest(X[order[:n]], y[order[:n]], X[order[n:]], y[order[n:]])
+
+
+def reuters_files(paths: Paths, n_features: int) -> TrainTest:
+    """Read the two files of the archive, unpacked."""
+    raws = []
+    for path in paths:
+        with open_data_file(path) as file:
+            raws.append(_parse_repaired(path, file))
+    train, test = align_tables(paths, raws, n_features, zero_based=False)
+    return TrainTest(*train, *test)
+
+
+def reuters_archive(paths: Paths, n_features: int) -> TrainTest:
+    """Read the two files from the archive as streams: nothing is unpacked to disk."""
+    (path,) = paths
+    try:
+        with damage_reported(path), tarfile.open(path) as archive:
+            members = {Path(member.name).name: member for member in archive if member.isreg()}
+            files = [archive.extractfile(members[f"money-fx.{part}"]) for part in ("trn", "tst")]
+            raws = [_parse_repaired(path, file) for file in files if file]
+    except tarfile.TarError as error:
+        raise damaged(path, error) from error
+    except KeyError as error:
+        raise damaged(path, f"it lacks {error}") from None
+    train, test = align_tables([path, path], raws, n_features, zero_based=False)
+    return TrainTest(*train, *test)
+
+
+def _parse_repaired(path: Path, lines: Iterable[bytes]) -> RawTable:
+    """Parse svmlight, but drop pairs that a line of the published file gives twice: the reader refuses them."""
+
+    def repaired() -> Iterator[bytes]:
+        for number, line in enumerate(lines, start=1):
+            label, *pairs = line.split() or [b"#"]
+            unique = list(dict.fromkeys(pairs))
+            if len({pair.partition(b":")[0] for pair in unique}) != len(unique):
+                raise DataFileError(f"{path}, line {number}: one feature id has two values; fetch or copy it again")
+            yield b" ".join([label, *unique])
+
+    return parse_svmlight(path, repaired())
+
+
+def digits() -> TrainTest:
+    """Load scikit-learn's digits, scaled to [0, 1]."""
+    from sklearn.datasets import load_digits
+
+    X, y = load_digits(return_X_y=True)
+    return _split_stratified(X / 16.0, y)
+
+
+def breast_cancer() -> TrainTest:
+    """Load scikit-learn's breast cancer data, scaled by the largest values of the training part."""
+    from sklearn.datasets import load_breast_cancer
+
+    X, y = load_breast_cancer(return_X_y=True)
+    return _split_stratified(X, y, scale=True)
+
+
+def _split_stratified(X: NDArray[Any], y: NDArray[Any], scale: bool = False) -> TrainTest:
+    from scipy.sparse import csr_matrix
+    from sklearn.model_selection import train_test_split
+
+    X, X_test, y, y_test = train_test_split(X, y, test_size=0.25, stratify=y, random_state=0)
+    largest = np.abs(X).max(axis=0) if scale else 1.0
+    return TrainTest(csr_matrix(X / largest), y, csr_matrix(X_test / largest), y_test)
+
+
+BUILTIN: Mapping[str, Callable[[], TrainTest]] = {"digits": digits, "breast_cancer": breast_cancer}
+"""Loaders of the data sets that come with scikit-learn."""
+LOADERS: Mapping[str, Callable[[Paths, int], TrainTest]] = {
+    load.__name__: load
+    for load in (svmlight_pair, mnist, usps, ccat, webspam, webspam_sample, reuters_files, reuters_archive)
+}
+"""Loaders by name, called with the files of a layout and the number of features."""

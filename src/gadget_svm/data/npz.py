@@ -1,0 +1,60 @@
+"""Reads npz archives: ``X`` and ``y``, or the arrays of a CSR matrix and ``y``. Refuses pickled objects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gadget_svm.data.files import DataFileError, damage_reported, damaged
+from gadget_svm.data.tables import CELLS_PER_BLOCK, Csr, LabelColumn, NoLabel, RawTable, stack_blocks
+
+_CSR_ARRAYS = ("data", "indices", "indptr", "shape")
+
+
+def read_npz(path: Path, label: LabelColumn = None) -> RawTable:
+    """Read ``X`` or the CSR arrays ``data``, ``indices``, ``indptr`` and ``shape``, and the labels ``y``."""
+    with damage_reported(path):
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                arrays: dict[str, NDArray[Any]] = {name: archive[name] for name in archive.files}
+        except (ValueError, TypeError) as error:  # pickled objects, or an .npy file with the wrong suffix
+            raise damaged(path, error) from error
+    unlabelled = isinstance(label, NoLabel)
+    y: NDArray[Any] | None = np.empty(0) if unlabelled else arrays.get("y" if label is None else str(label))
+    if y is None or not ("X" in arrays or set(_CSR_ARRAYS) <= set(arrays)):
+        raise DataFileError(
+            f"{path} has the arrays {', '.join(sorted(arrays)) or 'none'}: save X and y, or the CSR parts "
+            f"{', '.join(_CSR_ARRAYS)} and y"
+        )
+    X = _from_dense(path, arrays["X"]) if "X" in arrays else _from_csr_arrays(path, arrays)
+    y = np.zeros(X.shape[0]) if unlabelled else y
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y.ravel()
+    if y.ndim != 1:
+        raise DataFileError(f"{path}: y has the shape {y.shape}; save one label per row")
+    return RawTable(X, y)
+
+
+def _from_dense(path: Path, X: NDArray[Any]) -> Csr:
+    if X.ndim != 2 or X.dtype.kind not in "biuf":
+        raise DataFileError(f"{path}: X has the shape {X.shape} and type {X.dtype}; save rows x features")
+    step = max(1, CELLS_PER_BLOCK // max(1, X.shape[1]))
+    return stack_blocks(X[i : i + step] for i in range(0, len(X), step))
+
+
+def _from_csr_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> Csr:
+    from scipy.sparse import csr_matrix
+
+    if str(arrays.get("format", np.array(b"csr")).astype(str)) != "csr":
+        raise DataFileError(f"{path} holds a sparse matrix that is not CSR: save X.tocsr()")
+    data, indices, indptr, shape = (arrays[name] for name in _CSR_ARRAYS)
+    try:
+        rows, columns = map(int, shape)
+        X = csr_matrix((data, indices, indptr), shape=(rows, columns))
+        X.check_format(full_check=True)
+    except (ValueError, TypeError) as error:
+        raise damaged(path, error) from error
+    return X

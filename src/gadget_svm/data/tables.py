@@ -1,0 +1,164 @@
+"""Tables in memory: what a format reader returns, and the checked form in which a table leaves this package
+(CSR, float64, finite). Knows no file format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gadget_svm.data.files import DataFileError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+Labels = NDArray[Any]
+Csr: TypeAlias = "csr_matrix"
+"""A matrix of scipy, which is slow to import and is imported on use."""
+CELLS_PER_BLOCK = 1_000_000
+"""Cells of a dense block of rows while a file is read."""
+
+
+class NoLabel(Enum):
+    """Given instead of a label column: every column is a feature."""
+
+    NONE = "none"
+
+
+LabelColumn = str | int | NoLabel | None
+"""The name or number of the label column. None: the reader guesses."""
+
+
+@dataclass(frozen=True)
+class RawTable:
+    """One file as it was read, before it is aligned with the other files of its data set.
+
+    Attributes
+    ----------
+    X : the features. For svmlight the column numbers are the ids in the file.
+    y : one label per row.
+    columns : names of the features, if the file has names.
+    sparse_text : True for svmlight, which states neither its width nor whether ids start at 0 or 1.
+    label : name of the label column, if it has one.
+    guessed : number of the label column if it was guessed in a table of numbers without a header.
+    """
+
+    X: Csr
+    y: Labels
+    columns: tuple[str, ...] | None = None
+    sparse_text: bool = False
+    label: str | None = None
+    guessed: int | None = None
+
+
+class TrainTest(NamedTuple):
+    """Training rows and, if there are any, test rows."""
+
+    X: Csr
+    y: Labels
+    X_test: Csr | None = None
+    y_test: Labels | None = None
+
+    def binarized(self, positive: str | float | None) -> TrainTest:
+        """Return the same rows with the labels of `binarize_labels`. The test rows may lack the label."""
+        if positive is None:
+            return self
+        y_test = None if self.y_test is None else _signs(self.y_test, positive)
+        return self._replace(y=binarize_labels(self.y, positive), y_test=y_test)
+
+
+def binarize_labels(y: Labels, positive: str | float | None) -> Labels:
+    """Return +1 for the label ``positive`` and -1 for all others; "0" and 0 are the same label.
+
+    Parameters
+    ----------
+    y : the labels.
+    positive : the label that becomes +1. None returns ``y`` unchanged.
+
+    Raises
+    ------
+    ValueError
+        If no row has the label.
+    """
+    if positive is None:
+        return y
+    signs = _signs(y, positive)
+    if not (signs > 0).any():
+        labels = np.unique(y).tolist()
+        known = ", ".join(map(str, labels[:20])) + (", ..." if len(labels) > 20 else "")
+        raise ValueError(f"no row has the label {positive!r}. The labels are: {known}.")
+    return signs
+
+
+def _signs(y: Labels, positive: str | float) -> Labels:
+    if y.dtype.kind == "U":
+        return np.where(y == str(positive), 1, -1)
+    try:
+        return np.where(y == float(positive), 1, -1)
+    except ValueError:  # the labels are numbers and `positive` is not
+        return np.full(len(y), -1)
+
+
+def stack_blocks(blocks: Iterable[NDArray[Any]]) -> Csr:
+    """Stack dense blocks of rows into one CSR matrix. Only one block is dense at any time."""
+    from scipy.sparse import csr_matrix, vstack
+
+    parts = [csr_matrix(block) for block in blocks]
+    return vstack(parts, format="csr") if parts else csr_matrix((0, 0))
+
+
+def require_rows(name: Path | str, X: Csr) -> None:
+    """Refuse a file without rows, such as a header alone."""
+    if X.shape[0] == 0:
+        raise DataFileError(f"{name} is empty: it has no rows")
+
+
+def checked_table(name: Path | str, X: Csr, y: Labels, n_features: int) -> tuple[Csr, Labels]:
+    """Return a checked table: ``n_features`` wide, float64, sorted, finite, with 32-bit indices if they fit."""
+    if n_features == 0:
+        raise DataFileError(f"{name} has no features: every row is empty")
+    if X.shape[1] > n_features:
+        raise DataFileError(
+            f"{name} has {X.shape[1]} features, {n_features} were expected: is it the right file, "
+            "or should n_features be larger?"
+        )
+    if len(y) != X.shape[0]:
+        raise DataFileError(f"{name} has {X.shape[0]} rows and {len(y)} labels: every row needs one label")
+    table = _compact(X, n_features)
+    finite = np.isfinite(table.data)
+    if not finite.all():
+        row = int(np.searchsorted(table.indptr, np.argmin(finite), side="right"))
+        raise DataFileError(f"{name}, row {row}: a value is NaN or infinite; replace it or drop the row")
+    return table, normalize_labels(name, y)
+
+
+def _compact(X: Csr, n_features: int) -> Csr:
+    from scipy.sparse import csr_matrix
+
+    index = np.int32 if max(X.nnz, n_features) <= np.iinfo(np.int32).max else np.int64
+    arrays: Any = (X.data.astype(np.float64, copy=False), X.indices.astype(index), X.indptr.astype(index))
+    table: Csr = csr_matrix(arrays, shape=(X.shape[0], n_features))
+    table.sum_duplicates()  # also sorts
+    table.eliminate_zeros()
+    return table
+
+
+def normalize_labels(name: Path | str, y: Labels) -> Labels:
+    """Return the labels as int64 if all are whole numbers, as float64 if all are numbers, else as strings."""
+    if y.dtype.kind not in "biuf":
+        y = y.astype(str)
+    try:
+        values = y.astype(np.float64)
+    except ValueError:
+        return y
+    finite = np.isfinite(values)
+    if not finite.all():
+        row = int(np.argmin(finite)) + 1
+        raise DataFileError(f"{name}, row {row}: the label is NaN or infinite; correct it or drop the row")
+    whole = bool((values == np.rint(values)).all() and (np.abs(values) < 2**53).all())
+    return values.astype(np.int64) if whole else values
