@@ -1,6 +1,5 @@
 """Averaged SGD under Push-Sum, against a transcription in numpy and against the optimum that LIBLINEAR finds."""
 
-import copy
 from itertools import pairwise
 
 import numpy as np
@@ -13,15 +12,15 @@ from sklearn.svm import LinearSVC
 
 from gadget_svm import GadgetSVC
 from gadget_svm.algorithms import AveragedSgd, resolve
-from gadget_svm.algorithms.averaged_sgd import lap_length, local_pass, try_sizes
+from gadget_svm.algorithms.averaged_sgd import local_pass, pass_length, tune_eta0
 from gadget_svm.core.block import Block
 from gadget_svm.core.objective import Objective
 from gadget_svm.core.rows import Rows, Shares
 from gadget_svm.estimator import load_model, save_model
 from gadget_svm.faults import Crash
-from gadget_svm.kernels import ThreadTeam, draw
+from gadget_svm.kernels import draw
 from gadget_svm.kernels.counter_rng import EXAMPLE
-from gadget_svm.kernels.sgd import agree, lap_keys, turn
+from gadget_svm.kernels.sgd import average_step_sizes, permutation_keys, permute
 from gadget_svm.simulation import LocalRuntime
 from gadget_svm.topologies import build
 
@@ -44,8 +43,8 @@ def transcript(w, X, y, cost, mine, node, done, count, eta0, power, lam, seed):
     """The steps one by one, every iterate kept: the last of them, and their mean."""
     iterates = []
     for t in range(done, done + count):
-        keys = lap_keys(seed, node, t // len(mine))
-        r = mine[turn(t % len(mine), len(mine), keys)]
+        keys = permutation_keys(seed, node, t // len(mine))
+        r = mine[permute(t % len(mine), len(mine), keys)]
         eta = eta0 / (1 + lam * eta0 * t) ** power
         g = cost[r] * y[r] * X[r] if y[r] * (w @ X[r]) < 1 else 0.0
         w = (w + eta * g) / (1 + lam * eta)
@@ -95,17 +94,17 @@ def test_iterations_are_passes_exact_averages_and_weighted_means(toy, recency):
 
 @given(count=st.integers(1, 300), seed=st.integers(0, 2**32), node=st.integers(0, 10**6), lap=st.integers(0, 2**40))
 def test_everyone_has_one_turn_in_a_pass(count, seed, node, lap):
-    keys = lap_keys(seed, node, lap)
-    assert sorted(turn(place, count, keys) for place in range(count)) == list(range(count))
+    keys = permutation_keys(seed, node, lap)
+    assert sorted(permute(place, count, keys) for place in range(count)) == list(range(count))
 
 
 def test_turns_are_evenly_spread_over_passes():
     """Every row is as likely at every place: 4000 passes of 7, of which each pair expects 571 and a deviation of 22."""
     counts = np.zeros((7, 7))
     for lap in range(4000):
-        keys = lap_keys(3, 1, lap)
+        keys = permutation_keys(3, 1, lap)
         for place in range(7):
-            counts[place, turn(place, 7, keys)] += 1
+            counts[place, permute(place, 7, keys)] += 1
     assert abs(counts - 4000 / 7).max() < 6 * 22
 
 
@@ -116,10 +115,10 @@ def test_rows_of_weight_come_up_as_often_as_they_weigh(toy):
     times = np.ones(60)
     times[3], times[5] = 30.0, 0.25
     rows, counts = rows_of(toy, times=times), np.zeros(60)
-    length = lap_length(rows, 0)
+    length = pass_length(rows, 0)
     assert length == 59  # 28 + 30 + 0.25, rounded up
     for t in range(400 * length):
-        counts[example(rows, 0, 0, t, length, lap_keys(0, 0, t // length), 0)] += 1
+        counts[example(rows, 0, 0, t, length, permutation_keys(0, 0, t // length), 0)] += 1
     assert counts[30:].sum() == 0
     np.testing.assert_allclose(counts[:30] / counts.sum(), times[:30] / times[:30].sum(), rtol=0.15)
 
@@ -134,7 +133,7 @@ def test_weight_and_repetition_are_the_same_bits(toy):
 
 def chosen(rows, lam=1e-3, outputs=1):
     eta0 = np.empty(len(rows.start) - 1)
-    try_sizes(0, len(eta0), 0, outputs, 5, rows, lam, 0, eta0)
+    tune_eta0(0, len(eta0), 0, outputs, 5, rows, lam, 0, eta0)
     return eta0
 
 
@@ -163,7 +162,7 @@ def test_who_has_nothing_to_try_on_has_no_opinion_and_takes_its_neighbours():
     shares = Shares(np.arange(7), np.array([0, 2, 2, 7]), np.empty(0))  # empty rows, no rows, five rows
     eta0 = chosen(Rows.of(X, np.array([0, 1, 0, 1, 0, 1, 0], dtype=np.int32), np.ones(7), shares))
     assert eta0[0] == eta0[1] == 0 < eta0[2]
-    agree(0, 3, np.array([0, 1, 2, 3]), np.array([0, 2, 3, 4]), np.array([4.0, 1.0, 0.0, 0.0]), eta0)
+    average_step_sizes(0, 3, np.array([0, 1, 2, 3]), np.array([0, 2, 3, 4]), np.array([4.0, 1.0, 0.0, 0.0]), eta0)
     assert eta0[0] == 2.0  # took over 4, then met 1 in the middle
     assert eta0[1] == 0.0  # heard only somebody without an opinion
     assert eta0[2] > 0
@@ -232,13 +231,6 @@ def test_the_last_iterate_is_farther_off_than_the_average(toy):
     assert average < last
 
 
-def test_several_classes_are_learned(toy):
-    model = GadgetSVC(3, algorithm="asgd", lam=0.01, random_state=0).fit(toy.X, toy.three)
-    assert model.node_coef_.shape == (3, 3, 5)
-    assert model.converged_
-    assert model.score(toy.X, toy.three) > 0.75
-
-
 def test_one_against_the_rest_is_that_many_binary_machines(toy):
     """At a given step size; "auto" finds one for all outputs together."""
     settings = {"algorithm": AveragedSgd(eta0=0.2), "max_iter": 20, "stopping": None, "random_state": 2, "lam": 0.01}
@@ -248,44 +240,7 @@ def test_one_against_the_rest_is_that_many_binary_machines(toy):
         np.testing.assert_array_equal(run_in_rounds.node_coef_[:, c], alone.node_coef_)
 
 
-def fitted(toy, blocks=1, multi=True, **settings):
-    options = {"random_state": 5, "max_iter": 25, "lam": 0.01, "stopping": None, "n_jobs": 1, "algorithm": "asgd"}
-    model = GadgetSVC(7, engine_options={"blocks": blocks}, **(options | settings))
-    model.fit(toy.X, toy.three if multi else toy.y, sample_weight=np.linspace(0.1, 2, 60))
-    return model.node_coef_, model.node_intercept_, model.node_last_coef_, [r["bytes"] for r in model.history_]
-
-
 FAULTS = [None, "loss=0.3", "delay=2", "bounce=0.3", {"churn": {"leave": 0.2, "join": 0.4}}]
-
-
-@pytest.mark.parametrize("faults", [*FAULTS, [Crash(nodes=[1, 5], at=4, back=11)]], ids=str)
-@pytest.mark.parametrize("multi", [False, True], ids=["binary", "multi-class"])
-def test_blocks_agree_bit_for_bit(toy, multi, faults):
-    alone = fitted(toy, multi=multi, faults=faults)
-    assert np.isfinite(alone[2]).all()
-    assert faults is None or not np.array_equal(alone[0], fitted(toy, multi=multi)[0])  # the fault is felt
-    for blocks in (2, 7):
-        for one, other in zip(alone, fitted(toy, blocks, multi, faults=faults), strict=True):
-            np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.parametrize("gossip", ["push-sum", "diffusion", "pairwise", "running-sum"])
-def test_threads_agree_bit_for_bit(toy, gossip, monkeypatch):
-    monkeypatch.setattr(ThreadTeam, "of", lambda n_jobs: ThreadTeam(n_jobs, worth_sharing=0))
-    one, two = (fitted(toy, algorithm=AveragedSgd(gossip=gossip), n_jobs=jobs) for jobs in (1, 2))
-    for a, b in zip(one, two, strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-def test_a_copied_block_goes_on_alike(toy):
-    network = build("ring", 3)
-    run, block = AveragedSgd().bind(network, LAM, 3.0, sizes=SIZES), block_of(toy, network)
-    LocalRuntime(run, [block]).advance(5)
-    twin = copy.deepcopy(block)
-    for each in (block, twin):
-        LocalRuntime(run, [each], t=5).advance(5)
-    np.testing.assert_array_equal(block.w, twin.w)
-    np.testing.assert_array_equal(block.averages(), twin.averages())
 
 
 @pytest.mark.parametrize(
@@ -349,14 +304,6 @@ def test_without_sizes_it_says_what_is_missing():
         AveragedSgd().bind(build("ring", 3), LAM, 1.0)
 
 
-def test_there_is_no_leap(toy):
-    network = build("ring", 3)
-    run = AveragedSgd().bind(network, LAM, 1.0, sizes=SIZES)
-    assert not run.supports_fused(block_of(toy, network))
-    with pytest.raises(NotImplementedError, match="iteration"):
-        run.advance_fused(block_of(toy, network), 1)
-
-
 def test_it_is_known_by_name_to_scikit_learn_and_to_model_files(toy, tmp_path):
     assert isinstance(resolve("asgd"), AveragedSgd)
     assert clone(AveragedSgd(passes=0.5, recency=1)).get_params()["passes"] == 0.5
@@ -372,7 +319,7 @@ def test_a_step_size_is_a_pure_function_of_the_nodes_own_rows(toy):
     rows = rows_of(toy)
     apart = np.empty(1)
     for i in range(3):
-        try_sizes(0, 1, i, 1, 5, rows.of_nodes(i, i + 1), 1e-3, 0, apart)
+        tune_eta0(0, 1, i, 1, 5, rows.of_nodes(i, i + 1), 1e-3, 0, apart)
         assert apart[0] == chosen(rows)[i]
     assert draw(0, 0, 0, EXAMPLE) != draw(0, 1, 0, EXAMPLE)
 

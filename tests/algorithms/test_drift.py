@@ -7,7 +7,7 @@ from sklearn.preprocessing import StandardScaler
 
 from gadget_svm import Gadget, GadgetSVC
 from gadget_svm.algorithms import Auto
-from gadget_svm.algorithms.gadget import EVER, settle
+from gadget_svm.algorithms.gadget import UNLIMITED, project_and_average
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_the_average_is_exponential_beyond_the_window(held):
     mean = np.ones(2)
     for t in range(12):
         w = rng.normal(size=(1, 1, 2))
-        settle(0, 1, np.array([True]), w, w_sum, iterates, np.inf, True, most)
+        project_and_average(0, 1, np.array([True]), w, w_sum, iterates, np.inf, True, most)
         part = 1 / min(held + t + 1, most)
         mean = (1 - part) * mean + part * w[0, 0]
         np.testing.assert_allclose(w_sum[0, 0] / iterates[0], mean, rtol=1e-12)
@@ -73,7 +73,7 @@ def test_the_average_is_exponential_beyond_the_window(held):
 def test_a_window_no_run_reaches_changes_no_bit(toy):
     ends = [
         GadgetSVC(4, algorithm=Gadget(window=window), max_iter=200, stopping=None, random_state=0).fit(toy.X, toy.y)
-        for window in (None, 10**6, EVER)
+        for window in (None, 10**6, UNLIMITED)
     ]
     for other in ends[1:]:
         np.testing.assert_array_equal(ends[0].node_coef_, other.node_coef_)

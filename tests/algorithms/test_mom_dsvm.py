@@ -1,24 +1,21 @@
 """MoM-DSVM against the pooled optimum that LIBLINEAR finds, and its local solver against LIBLINEAR and scipy."""
 
-import copy
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize
-from sklearn.base import clone
 from sklearn.svm import LinearSVC
 
 from gadget_svm import GadgetSVC
-from gadget_svm.algorithms import MomDsvm, resolve
+from gadget_svm.algorithms import MomDsvm
 from gadget_svm.algorithms.mom_dsvm import LAST_ADAPTATION, lower_bound
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery
 from gadget_svm.core.objective import Objective
 from gadget_svm.core.rows import Rows, Shares
 from gadget_svm.faults import FaultContext, Loss, wrap_all
-from gadget_svm.kernels import ThreadTeam
 from gadget_svm.kernels.dual import DualRows, dual_pass, multiplicity, primal, shuffle
 from gadget_svm.kernels.mom_dsvm import Ends, receive, shrinking_pass
 from gadget_svm.simulation import LocalRuntime
@@ -339,39 +336,6 @@ def test_old_repeated_and_foreign_mail_is_ignored():
     assert ends.heard[1, 0] == 0
 
 
-def fitted(toy, blocks=1, multi=True, **settings):
-    options = {"random_state": 5, "max_iter": 30, "lam": 0.01, "stopping": None, "n_jobs": 1} | settings
-    model = GadgetSVC(7, algorithm="mom-dsvm", engine_options={"blocks": blocks}, **options)
-    model.fit(toy.X, toy.three if multi else toy.y, sample_weight=np.linspace(0.1, 2, 60))
-    return model.node_coef_, model.node_intercept_, model.coef_, [r["bytes"] for r in model.history_]
-
-
-@pytest.mark.parametrize("faults", [None, "loss=0.3", "delay=2", {"churn": {"leave": 0.2, "join": 0.4}}])
-@pytest.mark.parametrize("multi", [False, True], ids=["binary", "multi-class"])
-def test_blocks_agree_bit_for_bit(toy, multi, faults):
-    alone = fitted(toy, multi=multi, faults=faults)
-    for blocks in (2, 7):
-        for one, other in zip(alone, fitted(toy, blocks, multi, faults=faults), strict=True):
-            np.testing.assert_array_equal(one, other)
-
-
-def test_threads_agree_bit_for_bit(toy, monkeypatch):
-    monkeypatch.setattr(ThreadTeam, "of", lambda n_jobs: ThreadTeam(n_jobs, worth_sharing=0))
-    for one, other in zip(fitted(toy), fitted(toy, n_jobs=2, blocks=2), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-def test_a_copied_block_goes_on_alike(toy):
-    network, shares = build("ring", 3), Shares(np.arange(60), np.array([0, 30, 50, 60]), np.empty(0))
-    rows = Rows.of(sp.csr_matrix(toy.X), toy.y.astype(np.int32), np.ones(60), shares)
-    run, block = MomDsvm().bind(network, LAM, 1.0, sizes=shares.sizes), Block.fresh(network, rows, shares.sizes, 1, 5)
-    LocalRuntime(run, [block]).advance(5)
-    twin = copy.deepcopy(block)
-    for each in (block, twin):
-        LocalRuntime(run, [each], t=5).advance(5)
-    np.testing.assert_array_equal(block.w, twin.w)
-
-
 def test_one_against_the_rest_is_that_many_binary_machines(toy):
     """Under one penalty; "auto" goes by the strain of all outputs together."""
     settings = {"algorithm": MomDsvm(eta=2.0), "max_iter": 40, "stopping": None, "random_state": 2, "lam": 0.01}
@@ -434,8 +398,3 @@ def test_what_it_cannot_run_on_is_refused():
         MomDsvm().bind(build("exponential", 6), LAM, 1.0, sizes=np.ones(6))
     with pytest.raises(ValueError, match="sizes"):
         MomDsvm().bind(build("ring", 6), LAM, 1.0)
-
-
-def test_it_is_known_by_name_and_to_scikit_learn():
-    assert isinstance(resolve("mom-dsvm"), MomDsvm)
-    assert clone(MomDsvm(eta=2.0, passes=7)).get_params() == {"eta": 2.0, "passes": 7, "tol": 0.1}

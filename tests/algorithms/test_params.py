@@ -7,19 +7,8 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
-from gadget_svm.algorithms import ALGORITHMS, Auto, Gadget, Pdmm
+from gadget_svm.algorithms import Auto, Gadget, Pdmm
 from gadget_svm.estimator import GadgetSVC
-
-
-@pytest.mark.parametrize("kind", ALGORITHMS.values(), ids=ALGORITHMS)
-def test_every_algorithm_can_be_cloned_with_its_settings(kind):
-    one = kind()
-    for name in one.get_params():
-        one.set_params(**{name: (chosen := ["anything"])})
-        twin = clone(one, safe=False)
-        assert twin is not one
-        assert twin.get_params()[name] == chosen  # unchecked until it is used, as scikit-learn has it
-    assert type(clone(one)) is type(kind())
 
 
 def test_settings_are_shown_where_they_are_not_the_default():
@@ -32,7 +21,7 @@ def test_settings_are_shown_where_they_are_not_the_default():
 
 def test_an_unknown_setting_is_refused_before_any_is_changed():
     algorithm = Pdmm()
-    with pytest.raises(ValueError, match=r"unknown setting of Pdmm 'pases'\. Did you mean 'passes'\?"):
+    with pytest.raises(ValueError, match=r"unknown parameter of Pdmm 'pases'\. Did you mean 'passes'\?"):
         algorithm.set_params(theta=0.5, pases=2)
     assert algorithm.theta is None
 

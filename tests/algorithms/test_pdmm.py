@@ -1,17 +1,15 @@
 """PDMM against the pooled optimum that LIBLINEAR finds, against its own formulas in numpy, and under faults."""
 
-import copy
 from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.base import clone
 from sklearn.svm import LinearSVC
 
 from gadget_svm import GadgetSVC
-from gadget_svm.algorithms import Pdmm, resolve
+from gadget_svm.algorithms import Pdmm
 from gadget_svm.algorithms.pdmm import INITIAL_VIOLATION, REPEAT_THETA
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, MessageBatch
@@ -336,30 +334,6 @@ def test_every_neighbour_has_its_turn_once_a_round(degree):
     assert firsts.min() > 0.3 * 200 / degree
 
 
-def fitted(toy, blocks=1, neighbours=1, multi=True, **settings):
-    options = {"random_state": 5, "max_iter": 40, "lam": 0.01, "stopping": None, "n_jobs": 1} | settings
-    model = GadgetSVC(7, algorithm=Pdmm(neighbours=neighbours), engine_options={"blocks": blocks}, **options)
-    model.fit(toy.X, toy.three if multi else toy.y, sample_weight=np.linspace(0.1, 2, 60))
-    return model.node_coef_, model.node_intercept_, model.coef_, [r["bytes"] for r in model.history_]
-
-
-@pytest.mark.parametrize("faults", [None, "loss=0.3", "delay=2", {"churn": {"leave": 0.05, "join": 0.05}}], ids=str)
-@pytest.mark.parametrize("multi", [False, True], ids=["binary", "multi-class"])
-@pytest.mark.parametrize("neighbours", VARIANTS)
-def test_blocks_agree_bit_for_bit(toy, neighbours, multi, faults):
-    alone = fitted(toy, 1, neighbours, multi, faults=faults)
-    for blocks in (2, 7):
-        for one, other in zip(alone, fitted(toy, blocks, neighbours, multi, faults=faults), strict=True):
-            np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.parametrize("neighbours", VARIANTS)
-def test_threads_agree_bit_for_bit(toy, monkeypatch, neighbours):
-    monkeypatch.setattr(ThreadTeam, "of", lambda n_jobs: ThreadTeam(n_jobs, worth_sharing=0))
-    for one, other in zip(fitted(toy, 1, neighbours), fitted(toy, 2, neighbours, n_jobs=2), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
 @pytest.mark.parametrize("neighbours", VARIANTS)
 def test_threads_that_leap_together_agree_bit_for_bit(neighbours):
     """A block of many ticks, in which threads wait for each other: a tick takes long enough for them to miss."""
@@ -405,15 +379,6 @@ def test_rows_that_rest_are_left_out_and_wake_in_time():
     awake = [sorted(perm[1 : active_rows(perm, skip, 1, 5, 0, 0, clock)].tolist()) for clock in range(3)]
     assert awake == [[2, 4], [2, 3, 4], [1, 2, 3, 4]]
     assert skip.tolist() == [9, 0, 0, 0, 0, 9]
-
-
-def test_a_copied_block_goes_on_alike(noisy):
-    runtime = in_blocks(noisy)[0]
-    runtime.advance(5)
-    twin = copy.deepcopy(runtime.blocks[0])
-    for each in (runtime.blocks[0], twin):
-        LocalRuntime(runtime.run, [each], t=5).advance(5)
-    np.testing.assert_array_equal(runtime.blocks[0].w, twin.w)
 
 
 @pytest.mark.parametrize("neighbours", VARIANTS)
@@ -483,12 +448,6 @@ def test_wrong_settings_are_refused(settings, message):
 def test_directed_graphs_are_refused():
     with pytest.raises(ValueError, match="undirected topology"):
         Pdmm().bind(build("exponential", 6), LAM, 1.0)
-
-
-def test_it_is_known_by_name_and_to_scikit_learn():
-    assert isinstance(resolve("pdmm"), Pdmm)
-    settings = {"penalty": 2.0, "passes": 7, "neighbours": "all", "theta": 0.5}
-    assert clone(Pdmm(**settings)).get_params() == settings
 
 
 def test_an_intercept_takes_no_longer_than_a_feature():

@@ -1,20 +1,17 @@
 """The older GADGET with two Push-Sum calls, against a transcription in numpy and against the optimum."""
 
-import copy
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.base import clone
 from sklearn.svm import LinearSVC
 
 from gadget_svm import Gadget, GadgetSVC
-from gadget_svm.algorithms import TwoPushSum, resolve
+from gadget_svm.algorithms import TwoPushSum
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery
 from gadget_svm.core.objective import Objective
 from gadget_svm.core.rows import Rows, Shares
-from gadget_svm.kernels import ThreadTeam, draw
+from gadget_svm.kernels import draw
 from gadget_svm.kernels.counter_rng import EXAMPLE
 from gadget_svm.simulation import LocalRuntime
 from gadget_svm.topologies import build
@@ -86,39 +83,6 @@ def test_averaged_iterates_approach_the_optimum(toy):
     assert model.history_[-1]["disagreement"] < 0.02
 
 
-def fitted(toy, blocks=1, multi=True, **settings):
-    options = {"random_state": 5, "max_iter": 30, "lam": 0.01, "stopping": None, "n_jobs": 1} | settings
-    model = GadgetSVC(7, algorithm="gadget-2ps", engine_options={"blocks": blocks}, **options)
-    model.fit(toy.X, toy.three if multi else toy.y, sample_weight=np.linspace(0.1, 2, 60))
-    return model.node_coef_, model.node_intercept_, model.node_last_coef_, [r["bytes"] for r in model.history_]
-
-
-@pytest.mark.parametrize("faults", [None, "loss=0.3", "delay=2", {"churn": {"leave": 0.2, "join": 0.4}}])
-@pytest.mark.parametrize("multi", [False, True], ids=["binary", "multi-class"])
-def test_blocks_agree_bit_for_bit(toy, multi, faults):
-    alone = fitted(toy, multi=multi, faults=faults)
-    assert np.isfinite(alone[2]).all()
-    for blocks in (2, 7):
-        for one, other in zip(alone, fitted(toy, blocks, multi, faults=faults), strict=True):
-            np.testing.assert_array_equal(one, other)
-
-
-def test_threads_agree_bit_for_bit(toy, monkeypatch):
-    monkeypatch.setattr(ThreadTeam, "of", lambda n_jobs: ThreadTeam(n_jobs, worth_sharing=0))
-    for one, other in zip(fitted(toy), fitted(toy, n_jobs=2, blocks=2), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-def test_a_copied_block_goes_on_alike(toy):
-    network = build("ring", 3)
-    run, block = TwoPushSum().bind(network, LAM, 3.0), block_of(toy, network)
-    LocalRuntime(run, [block]).advance(5)
-    twin = copy.deepcopy(block)
-    for each in (block, twin):
-        LocalRuntime(run, [each], t=5).advance(5)
-    np.testing.assert_array_equal(block.w, twin.w)
-
-
 @pytest.mark.parametrize("faults", ["loss=0.2", {"churn": {"leave": 0.1, "join": 0.5}}, {"slow": 2}])
 def test_faults_leave_models_in_the_ball(toy, faults):
     """A loss vector must never be taken for a model, whoever comes or goes between the two calls."""
@@ -130,23 +94,10 @@ def test_faults_leave_models_in_the_ball(toy, faults):
     assert model.score(toy.X, toy.y) > 0.8
 
 
-def test_it_stops_by_objective_and_learns_several_classes(toy):
-    model = GadgetSVC(3, algorithm="gadget-2ps", stopping="objective", lam=0.05, random_state=0)
-    model.fit(toy.X, toy.three)
-    assert model.converged_
-    assert model.node_coef_.shape == (3, 3, 5)
-    assert model.score(toy.X, toy.three) > 0.6
-
-
 def test_protocols_that_cannot_start_anew_are_refused():
     for gossip in ("running-sum", "pairwise"):
         with pytest.raises(ValueError, match="'push-sum' or 'diffusion'"):
             TwoPushSum(gossip).bind(build("ring", 3), LAM, 3.0)
-
-
-def test_it_is_known_by_name_and_to_scikit_learn():
-    assert isinstance(resolve("gadget-2ps"), TwoPushSum)
-    assert clone(TwoPushSum(batch_size=3)).get_params()["batch_size"] == 3
 
 
 def test_a_node_that_returns_between_the_calls_brings_no_old_sums(toy):

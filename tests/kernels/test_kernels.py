@@ -158,7 +158,7 @@ def test_a_rows_hash_does_not_depend_on_the_rows_around_it(lengths, piece, seed)
     rng, indptr = np.random.default_rng(seed), np.cumsum([0, *lengths]).astype(np.int32)
     indices, bits = rng.integers(0, 50, indptr[-1]).astype(np.int32), rng.normal(size=indptr[-1]).view(np.uint64)
     label = rng.integers(0, 3, len(lengths)).astype(np.int32)
-    with mock.patch.object(row_kernels, "PIECE", piece):
+    with mock.patch.object(row_kernels, "HASH_ENTRIES", piece):
         run_in_rounds = hash_rows(indptr, indices, bits, label, seed)
     for r, (lo, hi) in enumerate(pairwise(indptr)):
         alone = hash_rows(np.array([0, hi - lo]), indices[lo:hi], bits[lo:hi], label[r : r + 1], seed)

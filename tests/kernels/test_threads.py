@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gadget_svm.kernels import ThreadTeam, compiled, threads
-from gadget_svm.kernels.barrier import POSSIBLE, barrier_groups, wait_at_barrier
+from gadget_svm.kernels.barrier import AVAILABLE, barrier_groups, wait_at_barrier
 
 N = 7
 
@@ -43,7 +43,7 @@ def test_rounds_in_one_call_are_those_of_one_thread(monkeypatch, size):
 
 def test_a_thread_that_meets_too_early_is_noticed():
     """As the test above can fail: without a gate the rounds run into each other."""
-    if not POSSIBLE:
+    if not AVAILABLE:
         pytest.skip("kernels are not compiled")
     one, other = barrier_groups(2)
     waiting = threading.Thread(target=wait_at_barrier, args=(one, 1), daemon=True)

@@ -85,10 +85,8 @@ class EchoNodes:
         self.asked[ends] = False
         vector = np.zeros((len(ends), int(self.carried[kinds].max(initial=0))))
         for kind, content in ((MODEL, self.model), (SUM, self.total), (BOUND, self.bound)):
-            rows = np.flatnonzero(kinds == kind)
-            if not len(rows):
-                continue
-            vector[rows, : self.carried[kind]] = content[senders[rows]]
+            if len(rows := np.flatnonzero(kinds == kind)):
+                vector[rows, : self.carried[kind]] = content[senders[rows]]
         header = (kinds + KINDS * missing[ends]).astype(np.float64)
         seq, parent = np.full(len(ends), self.since + now), self.parent[senders].astype(np.float64)
         return MessageBatch(time, senders + self.first, self.target[ends], seq, vector, parent, header), kinds
@@ -124,12 +122,10 @@ class EchoNodes:
         self.heard[e[new]], self.child[e[new]] = True, messages.weight[m[new]] == self.first + i[new]
         self.progress += len(new)
         for kind, content in ((MODEL, self.model), (BOUND, self.bound)):
-            new = _first(i, (kinds == kind) & ~self.has[i, kind])
-            if not len(new):
-                continue
-            self.has[i[new], kind] = True
-            content[i[new]] = messages.vector[m[new], : self.carried[kind]]
-            self.progress += len(new)
+            if len(new := _first(i, (kinds == kind) & ~self.has[i, kind])):
+                self.has[i[new], kind] = True
+                content[i[new]] = messages.vector[m[new], : self.carried[kind]]
+                self.progress += len(new)
         for kind in range(KINDS):  # what was sent since the question may still be on its way
             self.asked[e[((missing >> kind) & 1 > 0) & (messages.seq[m] - self.since > self.sent[e, kind])], kind] = (
                 True

@@ -1,26 +1,25 @@
 """GADGET SVM: Algorithm 2 of Dutta and Nataraj, steps lettered as they print it.
 
-Steps (a)-(f) are `descend`, on one node; (g) and (h) are `GadgetRun.iteration`, on all nodes of a block.
-Which choices there are, and their names, is `settings.Gadget`'s business.
+Steps (a)-(f) are `descend`, on one node; (g) and (h) are `GadgetRun.iteration`, on all nodes of a block. The parameters
+are those of `gadget_params.Gadget`. Lines that are not in the paper say so.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gadget_svm import gossip
 from gadget_svm.algorithms.base import BaseRun
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import message_bytes
 from gadget_svm.core.rows import Rows
-from gadget_svm.core.types import Floats, Ints
+from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.kernels import add_row, compiled, dot_row, draw, scale, sq_norm, sq_norm_row
 from gadget_svm.kernels.counter_rng import EXAMPLE
 from gadget_svm.kernels.rows import side
 
-EVER = 2**62
-"""A window that no run reaches: nothing is forgotten."""
+UNLIMITED = 2**62
+"""A window that no run reaches: all examples count."""
 
 
 @compiled
@@ -28,17 +27,17 @@ def descend(
     w: Floats, target: int, rows: Rows, i: int, node: int, done: int, local_steps: int, batch: int,
     implicit: bool, lam: float, radius: float, seed: int, window: int,
 ) -> None:  # fmt: skip
-    """``local_steps`` times the steps (a)-(f) of node i, on the weight vector w, which stands for ``size * w``."""
+    """Repeat the steps (a)-(f) of node i ``local_steps`` times; the weight vector is ``size * w`` meanwhile."""
     size, norm2 = 1.0, sq_norm(w) if radius < np.inf else 0.0
     chosen, push = np.empty(batch, dtype=np.int64), np.empty(batch)
     for t in range(done + 1, done + local_steps + 1):
         for b in range(batch):
-            r = pick(rows, i, draw(seed, node, t * batch + b, EXAMPLE))  # (a) a local instance at random
+            r = pick(rows, i, draw(seed, node, t * batch + b, EXAMPLE))  # (a) draw a local instance
             lo, hi = rows.indptr[r], rows.indptr[r + 1]
             y = side(rows.pairs, target, rows.label[r])
             inside = y * size * dot_row(w, rows.indices, rows.data, lo, hi) < 1.0  # (b) is it in M_i^+ ?
             chosen[b], push[b] = r, y * rows.cost[r] / batch if inside else 0.0  # (c) L_i = y x, else 0
-        age = min(t, window)  # not in the paper, where no example is ever forgotten
+        age = min(t, window)  # not in the paper: all examples count there
         alpha = 1.0 / (lam * age)  # (d)
         size *= 1.0 - 1.0 / age  # (e) w <- (1 - lam alpha) w ...
         if size < 1e-9:
@@ -49,7 +48,7 @@ def descend(
                 lo, hi = rows.indptr[chosen[b]], rows.indptr[chosen[b] + 1]
                 across, length2 = dot_row(w, rows.indices, rows.data, lo, hi), sq_norm_row(rows.data, lo, hi)
                 step = alpha * push[b] / size  # (e) ... + alpha L_i
-                if implicit:  # not in the paper: as far as y<w,x> = 1 and no farther
+                if implicit:  # not in the paper: as far as y<w,x> = 1 and no further
                     most = max(0.0, 1.0 / size - np.sign(push[b]) * across) / max(length2, 1e-300)
                     step = max(-most, min(most, step))
                 norm2 += step * (2.0 * across + step * length2)
@@ -61,10 +60,10 @@ def descend(
 
 @compiled
 def local_steps(
-    lo: int, hi: int, alive: NDArray[np.bool_], first: int, w: Floats, rows: Rows, steps: Ints, count: int, batch: int,
+    lo: int, hi: int, alive: Flags, first: int, w: Floats, rows: Rows, steps: Ints, count: int, batch: int,
     implicit: bool, lam: float, radius: float, seed: int, window: int,
 ) -> None:  # fmt: skip
-    """`descend` for every live node that owns rows, and every output: all outputs share the draws.
+    """Run `descend` on every live node that owns rows, for every output; all outputs use the same rows.
 
     An output that does not see the row drawn (y = 0, one against one) only shrinks.
     """
@@ -80,7 +79,7 @@ def local_steps(
 
 @compiled
 def pick(rows: Rows, i: int, u: float) -> int:
-    """The row of node i that u in [0, 1) falls on: evenly, or by weight where rows have one."""
+    """Return the row of node i that u in [0, 1) selects: uniformly, or by weight if rows have weights."""
     lo, hi = rows.start[i], rows.start[i + 1]
     if len(rows.mass) == 0:
         return int(rows.order[lo + int(u * (hi - lo))])
@@ -95,13 +94,12 @@ def pick(rows: Rows, i: int, u: float) -> int:
 
 
 @compiled
-def settle(
-    lo: int, hi: int, alive: NDArray[np.bool_], w: Floats, w_sum: Floats, iterates: Ints, radius: float, average: bool,
-    most: int,
-) -> None:  # fmt: skip
+def project_and_average(
+    lo: int, hi: int, alive: Flags, w: Floats, w_sum: Floats, iterates: Ints, radius: float, average: bool, most: int
+) -> None:
     """Project every output's vector into the ball (h) and add it to the sum of iterates.
 
-    A sum of ``most`` iterates grows no more: it is scaled down first, so that older iterates count exponentially less.
+    A sum of ``most`` iterates is scaled down first, so that the weight of older iterates falls exponentially.
     """
     for i in range(lo, hi):
         if not alive[i]:
@@ -120,7 +118,7 @@ def settle(
 
 @dataclass(frozen=True)
 class GadgetRun(BaseRun):
-    """Algorithm 2 with every choice made: what a runtime drives, one `iteration` after another."""
+    """Algorithm 2 with every parameter resolved."""
 
     lam: float
     radius: float
@@ -133,12 +131,12 @@ class GadgetRun(BaseRun):
     project_local: bool
     project_mixed: bool
     average: bool
-    still: tuple[int, float] | None = None  # (diameter, gamma): Push-Sum until nothing moves
-    window: int = EVER  # local steps after which the step size falls no more, and older iterates fade
+    until_converged: tuple[int, float] | None = None  # (diameter, gamma): Push-Sum until no estimate changes
+    window: int = UNLIMITED  # local steps after which the step size stays, and older iterates fade
 
     @property
-    def most(self) -> int:
-        """How many iterates the average holds at most."""
+    def max_iterates(self) -> int:
+        """The most iterates that the average holds."""
         return max(1, self.window // self.local_steps)
 
     @property
@@ -148,14 +146,12 @@ class GadgetRun(BaseRun):
 
     @property
     def refuses_faults(self) -> str:
-        """Why `until_still` cannot be combined with faults."""
+        """Why `gossip.until_converged` cannot be combined with faults."""
+        if self.until_converged is None:
+            return ""
         return (
-            ""
-            if self.still is None
-            else (
-                "gossip_rounds='diameter' requires that every flag arrives in its round, so it cannot be combined with "
-                "faults or with a time-varying graph: use a fixed number or 'mix'"
-            )
+            "gossip_rounds='diameter' requires that every flag arrives in its round, so it cannot be combined with "
+            "faults or with a time-varying graph: use a fixed number or 'mix'"
         )
 
     @property
@@ -164,7 +160,7 @@ class GadgetRun(BaseRun):
         return self.protocol.conserves_mass
 
     def iteration(self, block: Block, t: int) -> gossip.Round:
-        """Iteration t of Algorithm 2 on every node of the block; yields mail, is sent deliveries."""
+        """Iteration t of Algorithm 2 on every node of the block; yields messages, is sent deliveries."""
         width, radius = block.s.shape[1], self.radius
         block.team.run(
             local_steps, block.k, width, block.alive, block.first, block.w, block.rows, block.steps, self.local_steps,
@@ -174,22 +170,19 @@ class GadgetRun(BaseRun):
         yield from self._push_sum(block, t)  # (g)
         gossip.estimate(block)  # (g)
         block.team.run(
-            settle, block.k, width, block.alive, block.w, block.w_sum, block.iterates,
-            radius if self.project_mixed else np.inf, self.average, self.most,
+            project_and_average, block.k, width, block.alive, block.w, block.w_sum, block.iterates,
+            radius if self.project_mixed else np.inf, self.average, self.max_iterates,
         )  # (h)  # fmt: skip
 
     def advance_fused(self, block: Block, count: int) -> tuple[int, int]:
-        """``count`` iterations at once of a block that holds every node; the bits are those of `iteration`.
-
-        Returns the messages sent and their bytes. Called only where `supports_fused` is True: no message can be lost.
-        """
+        """Run ``count`` iterations of a block of all nodes, to the same bits; return the messages and bytes sent."""
         from gadget_svm.algorithms.gadget_fused import advance_fused
 
         inner, outer = (self.radius if on else np.inf for on in (self.project_local, self.project_mixed))
         links = block.links
         sent = advance_fused(
             count, block.exchanges, self.rounds, self.persist, self.local_steps, self.batch_size, self.implicit,
-            self.lam, inner, outer, self.average, self.window, self.most, block.seed, block.alive, block.n,
+            self.lam, inner, outer, self.average, self.window, self.max_iterates, block.seed, block.alive, block.n,
             links.indptr, links.target, links.table, block.rows, block.w, block.flat, block.s, block.phi, block.held,
             block.w_sum, block.iterates, block.steps,
         )  # fmt: skip
@@ -197,9 +190,9 @@ class GadgetRun(BaseRun):
         return sent, sent * message_bytes(block.s.shape[1], 1)
 
     def supports_fused(self, block: Block) -> bool:
-        """Whether `advance_fused` knows this protocol and the block is too small for threads to help."""
+        """Whether `advance_fused` has this protocol's rounds, and the block is too small to share among threads."""
         small = block.team.size == 1 or block.s.size < block.team.worth_sharing
-        return small and self.protocol.fused_in_gadget and self.still is None
+        return small and self.protocol.fused_in_gadget and self.until_converged is None
 
     def set_neighbours(self, block: Block, neighbours: Ints) -> None:
         """Change the neighbours of a block of one node; only some gossip protocols support it."""
@@ -210,8 +203,8 @@ class GadgetRun(BaseRun):
         self.protocol.reset_edge(block, other)
 
     def _push_sum(self, block: Block, t: int) -> gossip.Round:
-        if self.still is not None:
-            diameter, gamma = self.still
+        if self.until_converged is not None:
+            diameter, gamma = self.until_converged
             yield from gossip.until_converged(self.protocol, block, t, diameter, gamma, self.rounds)
             return
         since = 0 if self.persist else block.exchanges

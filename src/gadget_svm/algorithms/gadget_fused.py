@@ -1,15 +1,14 @@
-"""Many iterations of GADGET in one compiled call, for blocks so small that Python would be most of the time.
+"""Many iterations of GADGET in one compiled call, for blocks so small that Python would take most of the time.
 
-The same kernels in the same order as `GadgetRun.iteration`, with nothing between nodes that could lose or delay
-mail; a test holds the two together bit for bit. Owns no mathematics of its own.
+The same kernels in the same order as in `GadgetRun.iteration`, where no message is lost or delayed; a test compares the
+two bit for bit. Owns no mathematics.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gadget_svm.algorithms.gadget import local_steps, settle
+from gadget_svm.algorithms.gadget import local_steps, project_and_average
 from gadget_svm.core.rows import Rows
-from gadget_svm.core.types import Floats, Ints
+from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.kernels import compiled
 from gadget_svm.kernels.gossip import absorb, draw_edges, estimate, halve, load_vectors, order_messages
 
@@ -18,10 +17,10 @@ from gadget_svm.kernels.gossip import absorb, draw_edges, estimate, halve, load_
 def advance_fused(
     count: int, exchanges: int, rounds: int, persist: bool, n_steps: int, batch: int, implicit: bool,
     lam: float, inner: float, outer: float, average: bool, window: int, most: int, seed: int,
-    alive: NDArray[np.bool_], n: Floats, indptr: Ints, target: Ints, table: Floats, rows: Rows, w: Floats,
+    alive: Flags, n: Floats, indptr: Ints, target: Ints, table: Floats, rows: Rows, w: Floats,
     flat: Floats, s: Floats, phi: Floats, held: Floats, w_sum: Floats, iterates: Ints, steps: Ints,
 ) -> int:  # fmt: skip
-    """``count`` iterations of all nodes, Push-Sum in its randomised form; returns how many messages were sent."""
+    """Run ``count`` iterations of all nodes, with randomised Push-Sum; return how many messages were sent."""
     k, sent = len(n), 0
     vector, weight, senders, seq = np.empty_like(s), np.empty(k), np.arange(k), np.zeros(k, dtype=np.int64)
     receivers = np.empty(k, dtype=np.int64)
@@ -38,5 +37,5 @@ def advance_fused(
             order, start = order_messages(receivers, senders, seq, 0, k)
             absorb(0, k, order, start, seq, 0, vector, weight, s, phi)
         estimate(0, k, alive, s, phi, flat)
-        settle(0, k, alive, w, w_sum, iterates, outer, average, most)  # (h)
+        project_and_average(0, k, alive, w, w_sum, iterates, outer, average, most)  # (h)
     return sent

@@ -1,10 +1,9 @@
-"""The choices GADGET leaves open, by name: what a user writes, a grid search turns, and `bind` makes definite."""
-
-from typing import Any
+"""The parameters of GADGET, which `bind` checks and resolves for a network."""
 
 from gadget_svm import gossip, spectral
 from gadget_svm.algorithms.base import BaseAlgorithm
-from gadget_svm.algorithms.gadget import EVER, GadgetRun
+from gadget_svm.algorithms.gadget import UNLIMITED, GadgetRun
+from gadget_svm.algorithms.params import checked_count
 from gadget_svm.core.lookup import lookup
 from gadget_svm.core.network import Network
 from gadget_svm.core.types import Floats
@@ -14,8 +13,8 @@ SOLVERS = {"pegasos": False, "implicit": True}
 """Whether the step of (e) is bounded."""
 MASS = {"auto": None, "persistent": True, "restarted": False}
 """Whether Push-Sum's mass persists from one iteration to the next."""
-FEW = 6
-"""Neighbours a node may have on average for a message to each of them to be cheap."""
+SPARSE_DEGREE = 6
+"""Up to this mean degree, a message to every neighbour is cheap."""
 PROJECTIONS = {"both": (True, True), "local": (True, False), "mixed": (False, True), "none": (False, False)}
 
 
@@ -25,8 +24,8 @@ class Gadget(BaseAlgorithm):
     Parameters
     ----------
     solver : "pegasos" or "implicit"
-        The local step, (a)-(f): as printed, or implicit (Kulis and Bartlett 2010), which goes no farther than
-        the example asks for, y<w,x> = 1. With a small lam the printed step throws the first iterates across the ball.
+        The local step, (a)-(f): as printed, or implicit (Kulis and Bartlett 2010), which goes no further than
+        y<w,x> = 1. With a small lam the printed step moves the first iterates across the whole ball.
     gossip : str or Gossip, default "auto"
         How the vectors are averaged (g): "push-sum", "diffusion", "pairwise", "running-sum", or a protocol of your own
         (`gadget_svm.gossip.Gossip`). "auto" is Push-Sum in its randomised form, one neighbour per round. If the run has
@@ -50,13 +49,20 @@ class Gadget(BaseAlgorithm):
     project : bool, "local" or "mixed"
         Which of the optional projections into the ball are done: (f) and (h), (f) only, (h) only, or neither.
     average : bool
-        Answer with the average of the iterates, of which the theorem speaks, or with the last one.
+        Whether models are the average of the iterates, which the theorem is about, or the last one.
     window : int or None
         About how many of its latest examples a node learns from, for rows that change over time (concept drift) and
         `partial_fit`. The step size 1/(lam t) falls no further than at t = window / batch_size, and the average of the
         iterates becomes an exponential moving average of that length. A few thousand examples, or a few passes over the
-        rows a node has, is a start: shorter follows changes faster, longer is more accurate between them. None, as in
-        the paper: all examples count, for ever.
+        rows of a node, are a good start: shorter follows changes faster, longer is more accurate between them. None,
+        as in the paper: all examples count.
+
+    Examples
+    --------
+    >>> from gadget_svm import Gadget, GadgetSVC
+    >>> model = GadgetSVC(3, algorithm=Gadget(solver="implicit", local_steps=5), random_state=0)
+    >>> model.fit([[-1.0], [1.0]] * 6, [0, 1] * 6).predict([[-2.0], [2.0]]).tolist()
+    [0, 1]
     """
 
     def __init__(
@@ -91,12 +97,12 @@ class Gadget(BaseAlgorithm):
         lam: float,
         radius: float,
         lossy: bool = False,
-        sizes: Floats | None = None,  # noqa: ARG002 - part of every algorithm's contract
+        sizes: Floats | None = None,  # noqa: ARG002
     ) -> GadgetRun:
-        """The algorithm on this network, with every choice made and checked."""
+        """Return the algorithm on this network, with every parameter checked."""
         implicit = lookup("solver", self.solver, SOLVERS)
         protocol = self._protocol(network, lossy)
-        rounds, still = self._rounds(network, protocol)
+        rounds, until = self._rounds(network, protocol)
         mass = lookup("mass", self.mass, MASS)
         persist = not isinstance(self.gossip_rounds, str) if mass is None else mass
         if not (persist or protocol.restartable):
@@ -106,30 +112,30 @@ class Gadget(BaseAlgorithm):
             )
         protocol.check(network)
         inner, outer = self._projections()
-        batch, steps = _count(self.batch_size, "batch_size"), _count(self.local_steps, "local_steps")
-        window = EVER if self.window is None else max(1, _count(self.window, "window") // batch)
+        batch, steps = checked_count(self.batch_size, "batch_size"), checked_count(self.local_steps, "local_steps")
+        window = UNLIMITED if self.window is None else max(1, checked_count(self.window, "window") // batch)
         return GadgetRun(
-            lam, radius, protocol, rounds, persist, batch, steps, implicit, inner, outer, self.average, still, window
+            lam, radius, protocol, rounds, persist, batch, steps, implicit, inner, outer, self.average, until, window
         )
 
     def iterations_per_pass(self, rows: int) -> int:
-        """As many as it takes to draw that many examples."""
+        """Return how many iterations draw that many examples."""
         return max(1, -(-rows // (self.batch_size * self.local_steps)))
 
     def with_transition_of(self, network: Network) -> Network:
-        """The network under the B this algorithm asks for."""
+        """Return the network with the matrix B of ``transition``."""
         return network.with_transition(self.transition)
 
     def _protocol(self, network: Network, lossy: bool) -> Gossip:
         if self.gossip != "auto":
             return gossip.resolve(self.gossip)
-        starved = not network.balanced and network.n_edges <= FEW * network.n
+        starved = not network.balanced and network.n_edges <= SPARSE_DEGREE * network.n
         return gossip.resolve("running-sum" if lossy else "diffusion" if starved else "push-sum")
 
     def _rounds(self, network: Network, protocol: Gossip) -> tuple[int, tuple[int, float] | None]:
-        """How many rounds, and what `until_converged` needs where it decides."""
+        """The number of rounds, and the arguments of `until_converged` if it decides."""
         if not isinstance(self.gossip_rounds, str):
-            return _count(self.gossip_rounds, "gossip_rounds"), None
+            return checked_count(self.gossip_rounds, "gossip_rounds"), None
         if self.gossip_rounds not in ("mix", "diameter"):
             raise ValueError(
                 f"gossip_rounds must be a whole number of at least 1, 'mix' or 'diameter', got {self.gossip_rounds!r}"
@@ -160,9 +166,3 @@ def gadget_as_printed() -> Gadget:
     Gadget(gossip='push-sum', gossip_rounds='mix', mass='restarted')
     """
     return Gadget(gossip="push-sum", gossip_rounds="mix", mass="restarted")
-
-
-def _count(value: Any, name: str) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
-    return int(value)

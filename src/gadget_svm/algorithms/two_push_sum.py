@@ -1,7 +1,7 @@
 """The older GADGET of Hensel and Dutta, to which the paper refers: two Push-Sum calls in every iteration.
 
-One call averages the models n_i w_i, the other the loss vectors n_i L_i, each with mass that starts anew; so an
-iteration costs twice the messages of GADGET's. Owns the local part and the order of the calls, no gossip of its own.
+One call averages the models n_i w_i, the other the loss vectors n_i L_i, each with restarted mass; so an iteration
+takes twice the messages of GADGET's. Owns the local part and the order of the calls.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import numpy as np
 
 from gadget_svm import gossip
 from gadget_svm.algorithms.base import BaseAlgorithm
-from gadget_svm.algorithms.gadget import GadgetRun, pick, settle
+from gadget_svm.algorithms.gadget import GadgetRun, pick, project_and_average
 from gadget_svm.algorithms.gadget_params import Gadget
 from gadget_svm.core.block import Block
 from gadget_svm.core.network import Network
@@ -40,45 +40,27 @@ def loss_vectors(
                     add_row(L[i, c], y * rows.cost[r] / batch, rows.indices, rows.data, at, end)
 
 
-@compiled
-def swap(lo: int, hi: int, which: Flags, one: Floats, other: Floats) -> None:
-    """Change two vectors of each node meant with one another."""
-    for i in range(lo, hi):
-        if which[i]:
-            for j in range(one.shape[1]):
-                one[i, j], other[i, j] = other[i, j], one[i, j]
-
-
-@compiled
-def combine(lo: int, hi: int, which: Flags, steps: Ints, lam: float, mixed: Floats, w: Floats) -> None:
-    """w = (1 - lam alpha) PS(n w) + alpha PS(n L), where w holds the second and ``mixed`` the first."""
-    for i in range(lo, hi):
-        if which[i]:
-            t = max(steps[i], 1)  # a node that has no rows, or has just come, has no step of its own to count
-            alpha = 1.0 / (lam * t)
-            for j in range(w.shape[1]):
-                w[i, j] = (1.0 - 1.0 / t) * mixed[i, j] + alpha * w[i, j]
-
-
 @dataclass(frozen=True)
 class TwoPushSumRun(GadgetRun):
-    """The older GADGET with every choice made; ``block.held`` keeps what is not being gossiped."""
+    """The older GADGET with every parameter resolved; ``block.held`` keeps the vectors that are not being averaged."""
 
     def iteration(self, block: Block, t: int) -> gossip.Round:
         """w_i(t+1) = projection of (1 - lam alpha) PS(n_i w_i) + alpha PS(n_i L_i)."""
-        width, kept = block.s.shape[1], block.held
+        width, flat, other = block.s.shape[1], block.flat, block.held
         block.team.run(
-            loss_vectors, block.k, width, block.alive, block.first, block.w, kept.reshape(block.w.shape), block.rows,
+            loss_vectors, block.k, width, block.alive, block.first, block.w, other.reshape(block.w.shape), block.rows,
             block.steps, self.batch_size, block.seed,
         )  # fmt: skip
         yield from self._mean(block, t)  # of the models
-        acting = block.alive.copy()
-        block.team.run(swap, block.k, width, acting, block.flat, kept)
+        active = block.alive.copy()
+        means = flat[active]
+        flat[active], other[active] = other[active], means
         yield from self._mean(block, t)  # of the loss vectors
-        block.team.run(combine, block.k, width, acting, block.steps, self.lam, kept, block.flat)
+        steps = np.maximum(block.steps[active], 1)[:, None]  # a node without rows has no steps of its own
+        flat[active] = (1.0 - 1.0 / steps) * other[active] + 1.0 / (self.lam * steps) * flat[active]
         block.team.run(
-            settle, block.k, width, block.alive, block.w, block.w_sum, block.iterates,
-            self.radius if self.project_mixed else np.inf, self.average, self.most,
+            project_and_average, block.k, width, block.alive, block.w, block.w_sum, block.iterates,
+            self.radius if self.project_mixed else np.inf, self.average, self.max_iterates,
         )  # fmt: skip
 
     def supports_fused(self, block: Block) -> bool:  # noqa: ARG002
@@ -86,9 +68,9 @@ class TwoPushSumRun(GadgetRun):
         return False
 
     def _mean(self, block: Block, t: int) -> gossip.Round:
-        """Push-Sum, from the start, of the vectors in ``block.w``."""
+        """Restart Push-Sum with the vectors in ``block.w``."""
         away = ~block.alive
-        block.s[away], block.phi[away] = 0.0, 0.0  # sums of the other call must not come back with their node
+        block.s[away], block.phi[away] = 0.0, 0.0  # a node that returns must not bring the sums of the other call
         self.protocol.load_vectors(block, persist=False)
         yield from self._push_sum(block, t)
         gossip.estimate(block)
@@ -112,7 +94,15 @@ class TwoPushSum(BaseAlgorithm):
     project : bool
         Whether the new vector is projected into the ball.
     average : bool
-        Answer with the average of the iterates or with the last one.
+        Whether models are the average of the iterates, or the last one.
+
+    Examples
+    --------
+    >>> from gadget_svm import GadgetSVC
+    >>> from gadget_svm.algorithms import TwoPushSum
+    >>> model = GadgetSVC(3, algorithm=TwoPushSum(), random_state=0).fit([[-1.0], [1.0]] * 6, [0, 1] * 6)
+    >>> model.predict([[-2.0], [2.0]]).tolist()
+    [0, 1]
     """
 
     def __init__(
@@ -136,25 +126,25 @@ class TwoPushSum(BaseAlgorithm):
     def bind(
         self, network: Network, lam: float, radius: float, lossy: bool = False, sizes: Floats | None = None
     ) -> TwoPushSumRun:
-        """The algorithm on this network, with every choice made and checked as `Gadget` does."""
+        """Return the algorithm on this network, with every parameter checked as in `Gadget`."""
         protocol = gossip.resolve(self.gossip)
         if not (protocol.restartable and protocol.conserves_mass):
             raise ValueError(
                 f"gadget-2ps restarts its mass in every call, which gossip={protocol.name!r} does not: "
                 "use gossip='push-sum' or 'diffusion'"
             )
-        return TwoPushSumRun(**vars(self._alike().bind(network, lam, radius, lossy, sizes)))
+        return TwoPushSumRun(**vars(self._gadget().bind(network, lam, radius, lossy, sizes)))
 
     def iterations_per_pass(self, rows: int) -> int:
-        """As many as it takes to draw that many examples."""
+        """Return how many iterations draw that many examples."""
         return max(1, -(-rows // self.batch_size))
 
     def with_transition_of(self, network: Network) -> Network:
-        """The network under the B this algorithm asks for."""
-        return self._alike().with_transition_of(network)
+        """Return the network with the matrix B of ``transition``."""
+        return self._gadget().with_transition_of(network)
 
-    def _alike(self) -> Gadget:
-        """The newer GADGET with the same choices."""
+    def _gadget(self) -> Gadget:
+        """GADGET with the same parameters."""
         return Gadget(
             gossip=self.gossip, gossip_rounds=self.gossip_rounds, mass="restarted", gamma=self.gamma,
             transition=self.transition, batch_size=self.batch_size, project="mixed" if self.project else False,

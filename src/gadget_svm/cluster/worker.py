@@ -370,7 +370,7 @@ def keeps_mass(run: Run) -> bool:
 
 def takes_back(run: Run) -> bool:
     """Whether nodes that were lost can join again."""
-    return (hasattr(run, "drop") or has_mass(run)) and getattr(run, "still", None) is None
+    return (hasattr(run, "drop") or has_mass(run)) and getattr(run, "until_converged", None) is None
 
 
 def _answer(party: Round, delivery: Delivery) -> MessageBatch | None:

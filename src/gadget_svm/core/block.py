@@ -1,6 +1,6 @@
-"""All state of some nodes, side by side in arrays: every node in the simulator, a share of them elsewhere.
+"""All state of some nodes, side by side in arrays: all nodes in the simulator, a part of them elsewhere.
 
-Owns the arrays and how they are laid out. Everything a checkpoint would need is here, nothing of it in protocols.
+Owns the arrays and their layout. Everything a checkpoint needs is here, and nothing of it in protocols.
 """
 
 from dataclasses import dataclass, field
@@ -17,8 +17,8 @@ from gadget_svm.kernels import ThreadTeam
 from gadget_svm.kernels.compiler import interpreted
 from gadget_svm.kernels.fused_averaging import incoming_edges
 
-FEW_EDGES = 4096
-"""Up to so many edges, listing them by receiver takes milliseconds in Python, and a second to compile."""
+MAX_INTERPRETED_EDGES = 4096
+"""Up to this many edges, listing them by receiver takes milliseconds in Python, and a second to compile."""
 
 
 class Links(NamedTuple):
@@ -34,9 +34,9 @@ class Links(NamedTuple):
 
     @classmethod
     def of(cls, network: Network, first: int, last: int) -> "Links":
-        """The edges of the nodes first:last."""
+        """Return the edges of the nodes first:last."""
         lo, hi = network.indptr[first], network.indptr[last]
-        small = len(network.indices) <= FEW_EDGES
+        small = len(network.indices) <= MAX_INTERPRETED_EDGES
         in_ptr, source, _ = (interpreted(incoming_edges) if small else incoming_edges)(
             network.indptr, network.indices, first, last, False
         )
@@ -52,7 +52,7 @@ class Links(NamedTuple):
 
     @classmethod
     def alone(cls, neighbours: NDArray[np.int32]) -> "Links":
-        """One node's edges to these, by ascending number, each both ways and as likely as any other: a peer's."""
+        """Return the edges of a block of one node, a peer: both ways, with equal shares, by ascending number."""
         ptr, count = np.array([0, len(neighbours)]), len(neighbours)
         share = np.full(count, 0.5 / max(count, 1))
         return cls(ptr, neighbours, share, np.full(1, 0.5), np.empty(0), ptr, neighbours)
@@ -70,22 +70,22 @@ class Block:
     w: Floats  # k x outputs x features: the paper's w-hat
     s: Floats  # k x (outputs * features): Push-Sum's sums
     phi: Floats  # Push-Sum's weights
-    held: Floats  # what of the local steps has not entered the sums yet
+    held: Floats  # the part of local steps that has not entered the sums yet
     w_sum: Floats  # the sum of all iterates so far, for the averaged one
     iterates: Ints  # how many iterates w_sum holds
     steps: Ints  # local steps taken: the paper's t, on every node's own clock
     alive: NDArray[np.bool_]
-    exchanges: int = 0  # how often this block has sent: the sequence number of its mail
+    exchanges: int = 0  # how often this block has sent: the sequence number of its messages
     edge: dict[str, NDArray[Any]] = field(default_factory=dict)  # per-edge state of protocols that keep any
     team: ThreadTeam = field(default_factory=ThreadTeam)
-    scratch: dict[str, Any] = field(default_factory=dict, repr=False)  # what can be worked out anew from the rest
+    scratch: dict[str, Any] = field(default_factory=dict, repr=False)  # what can be computed again from the rest
 
     @classmethod
     def fresh(
         cls, network: Network, rows: Rows, n: Floats, n_outputs: int, n_features: int, *,
         seed: int = 0, first: int = 0, last: int | None = None, team: ThreadTeam | None = None,
     ) -> "Block":  # fmt: skip
-        """Nodes first:last of the network at w = 0; ``rows`` and ``n`` are theirs alone."""
+        """Return the nodes first:last of the network at w = 0; ``rows`` and ``n`` are those of these nodes."""
         last = network.n if last is None else last
         k = last - first
         shape = (k, n_outputs, n_features)
@@ -99,7 +99,7 @@ class Block:
 
     def __post_init__(self) -> None:
         self.away = np.zeros(len(self.n), dtype=np.int64)
-        self.idle: tuple[int, ...] = ()  # places of the nodes that are here, but sit out
+        self.idle: tuple[int, ...] = ()  # places of the nodes that are present but take no part
         self.k = len(self.n)  # how many nodes the block holds
 
     @property
@@ -108,7 +108,7 @@ class Block:
         return self.w.reshape(self.s.shape)
 
     def without_nodes(self) -> "Block":
-        """A block of the same kind that holds nobody: kernels run on it compile and do nothing else."""
+        """Return a block of the same kind without nodes: kernels that run on it only compile."""
         old, none = self.links, self.links.share[:0]
         links = Links(old.indptr[:1], old.target[:0], none, none, none, old.in_ptr[:1], old.source[:0])
         w, s = np.empty((0, *self.w.shape[1:])), np.empty((0, self.s.shape[1]))
@@ -119,26 +119,26 @@ class Block:
         )  # fmt: skip
 
     def averages(self) -> Floats:
-        """The average of every node's iterates."""
+        """Return the average of every node's iterates."""
         count = np.maximum(self.iterates, 1)[:, None, None]
         return np.asarray(self.w_sum / count, dtype=np.float64)
 
     @property
     def live_mask(self) -> NDArray[np.bool_]:
-        """Which nodes are not away: those that are alive, and those that are idle."""
-        here = self.alive.copy()
-        here[list(self.idle)] = True
-        return here
+        """Which nodes are present: those that are alive, and those that are idle."""
+        present = self.alive.copy()
+        present[list(self.idle)] = True
+        return present
 
     def note_presence(self, delivery: Delivery) -> None:
-        """Note which nodes fell silent, which came back, and which are idle."""
+        """Update which nodes are away, and which are idle."""
         for i in self.idle:
             self.alive[i] = self.away[i] == 0
         for nodes, change in ((delivery.left, 1), (delivery.joined, -1)):
             for node in nodes:
                 i = node - self.first
                 if 0 <= i < self.k:
-                    self.away[i] += change  # counted: one may be away for two reasons at once
+                    self.away[i] += change  # a count: a node may be away for two reasons at once
                     self.alive[i] = self.away[i] == 0
         inside = {node - self.first for node in delivery.idle if 0 <= node - self.first < self.k}
         self.idle = tuple(sorted(i for i in inside if self.alive[i]))

@@ -1,6 +1,6 @@
 """The mathematical problem: F(w) = lam/2 |w|^2 + (1/N) sum_r c_r max(0, 1 - y_r <w, x_r>), one per output.
 
-One against the rest every output sees all rows; one against one only those of its two classes, still divided by N.
+One against the rest, every output sees all rows; one against one, only those of its two classes, still divided by N.
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from gadget_svm.core.types import Floats
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.kernels.rows import losses
 
-CHUNK, BATCH = 1 << 16, 32  # scores worked out together; weight vectors evaluated together
+CHUNK, BATCH = 1 << 16, 32  # scores computed together; weight vectors evaluated together
 
 
 class Scores(NamedTuple):
@@ -27,7 +27,7 @@ class Scores(NamedTuple):
 
 @dataclass(frozen=True)
 class Objective:
-    """The pooled problem, for those who measure. Nodes never see it."""
+    """The pooled problem, for observers. Nodes never see it."""
 
     X: sp.csr_matrix
     label: NDArray[np.int32]
@@ -39,7 +39,7 @@ class Objective:
     pairs: NDArray[np.int32] = field(default_factory=lambda: NO_PAIRS)  # of classes, one against one
 
     def __call__(self, models: Floats) -> Scores:
-        """Scores of models (m x outputs x features), a few at a time so that memory stays bounded."""
+        """Return the scores of models (m x outputs x features); a few at a time, so that memory stays bounded."""
         per_batch = max(1, BATCH // self.n_outputs)
         parts = [self._batch(models[i : i + per_batch]) for i in range(0, len(models), per_batch)]
         return Scores(np.concatenate([p.objective for p in parts]), np.concatenate([p.error for p in parts]))

@@ -1,4 +1,4 @@
-"""The rows a block's nodes own, as the plain arrays the kernels read. Owns no file and no policy of who gets what."""
+"""The rows of a block's nodes, as plain arrays that kernels read. Owns no file, and does not deal rows to nodes."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ NO_PAIRS = np.empty((0, 2), dtype=np.int32)
 
 
 class Shares(NamedTuple):
-    """Who owns which rows: node i owns rows ``order[start[i]:start[i+1]]``, each ``times`` over.
+    """Which rows a node owns: node i owns rows ``order[start[i]:start[i+1]]``, each with multiplicity ``times``.
 
     An empty ``times`` means once each. A row of integer weight may be dealt to several nodes, a part to each.
     """
@@ -23,7 +23,7 @@ class Shares(NamedTuple):
 
     @property
     def sizes(self) -> Floats:
-        """n_i: the rows of every node, counted with their multiplicity; each sum is over the node's own rows alone."""
+        """n_i, the rows of every node with their multiplicity; each sum is over the node's own rows only."""
         if not len(self.times):
             return np.diff(self.start).astype(np.float64)
         pairs = zip(self.start[:-1], self.start[1:], strict=True)
@@ -31,10 +31,10 @@ class Shares(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """CSR rows with their class index and cost, and which node owns them; ``mass`` is cumulative within a node.
+    """CSR rows with their class index and cost, and which node owns them.
 
-    The features of a row are in ascending order, each once.
-    ``pairs`` has, one against one, the two classes of every output, +1 first; it is empty one against the rest.
+    The features of a row are in ascending order, each once. ``mass`` is the multiplicity, cumulative within a node.
+    ``pairs`` holds the two classes of every output if outputs are one against one, +1 first; else it is empty.
     If ``intercept_unit`` is positive, the last entry of every row is the 1 of the last feature, whose weight is the
     intercept. An algorithm may hold that weight in units in which the feature is ``intercept_unit``.
     """
@@ -55,7 +55,7 @@ class Rows(NamedTuple):
         cls, X: sp.csr_matrix, label: NDArray[np.int32], cost: Floats, shares: Shares,
         pairs: NDArray[np.int32] = NO_PAIRS, intercept_unit: float = 0.0,
     ) -> "Rows":  # fmt: skip
-        """Rows of X dealt out by ``shares``. X is not copied."""
+        """Return the rows of X, dealt by ``shares``. X is not copied."""
         mass = np.empty(len(shares.times))
         if len(mass):
             for lo, hi in zip(shares.start[:-1], shares.start[1:], strict=True):
@@ -63,6 +63,6 @@ class Rows(NamedTuple):
         return cls(X.indptr, X.indices, X.data, label, cost, shares.order, shares.start, mass, pairs, intercept_unit)
 
     def of_nodes(self, first: int, last: int) -> "Rows":
-        """The same for the nodes first:last alone; the CSR arrays are shared, not copied."""
+        """Return the rows of the nodes first:last; the CSR arrays are shared, not copied."""
         lo, hi = self.start[first], self.start[last]
         return self._replace(order=self.order[lo:hi], start=self.start[first : last + 1] - lo, mass=self.mass[lo:hi])

@@ -1,7 +1,7 @@
-"""The lowest layer: arrays in, arrays out. The only place that knows numba.
+"""The lowest layer: arrays in, arrays out. Nothing else imports numba.
 
-State-changing kernels take a range of nodes ``lo, hi`` and touch only those nodes' rows, so any split
-over threads or blocks gives the same bits: no fastmath, no BLAS, no reduction across nodes.
+Kernels that change state take a range of nodes ``lo, hi`` and touch only those nodes' rows, so any split over threads
+or blocks gives the same bits: no fastmath, no BLAS, no reduction across nodes.
 """
 
 from gadget_svm.kernels.compiler import compiled

@@ -1,4 +1,4 @@
-"""The step of the authors' own program on one node's rows. Knows of no gossip: there, none reaches the model."""
+"""The step of the authors' own program on one node's rows. Without gossip: in that program none reaches the model."""
 
 import numpy as np
 
@@ -11,15 +11,15 @@ from gadget_svm.kernels.vectors import add_row, dot_row, scale, sq_norm
 @compiled
 def published_steps(
     count: int, t: int, quiet: int, before: float, w: Floats, indptr: Indices, indices: Indices, data: Floats,
-    y: Floats, lam: float, tol: float, patience: int, seed: int,
+    y: Floats, lam: float, tol: float, quiet_steps: int, seed: int,
 ) -> tuple[int, int, float, float]:  # fmt: skip
-    """Up to ``count`` steps of the authors' program from step t on; ends where its rule fires, ``quiet >= patience``.
+    """Up to ``count`` steps of the authors' program from step t on; stop if its rule fires, ``quiet >= quiet_steps``.
 
     Returns t, quiet, the last "objective", and its last change. w is changed in place.
     """
     change = np.inf
     goal = t + count
-    while t < goal and quiet < patience:
+    while t < goal and quiet < quiet_steps:
         r = int(draw(seed, 0, t, EXAMPLE) * len(y))
         lo, hi = indptr[r], indptr[r + 1]
         short = y[r] * dot_row(w, indices, data, lo, hi) < 1.0
@@ -27,8 +27,8 @@ def published_steps(
         if short:
             add_row(w, y[r] / (lam * (t + 2.0)), indices, data, lo, hi)
         norm2 = sq_norm(w)
-        value = 0.5 * lam * norm2 + (1.0 if short else 0.0)  # of this one row, and not its hinge
-        if lam * norm2 > 1.0:  # after the value is taken: at the ball's edge it would be still from the first steps on
+        value = 0.5 * lam * norm2 + (1.0 if short else 0.0)  # of this row only, and not its hinge
+        if lam * norm2 > 1.0:  # after the value: at the ball's edge it would not change from the first steps on
             scale(w, 1.0 / np.sqrt(lam * norm2))
         change = abs(value - before)
         quiet = quiet + 1 if change <= tol else 0

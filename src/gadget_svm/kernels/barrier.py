@@ -1,10 +1,9 @@
-"""Threads inside one compiled call that wait for each other: a round of all nodes ends before the next one begins.
+"""A barrier for threads inside one compiled call: a round of all nodes ends before the next one begins.
 
-Going back to the interpreter for every round takes tens of microseconds, and rounds of small networks take no longer.
-Owns the counting gate; who the threads are is for `threads.ThreadTeam` to say.
+Returning to the interpreter for every round takes tens of microseconds, as long as a round of a small network. Owns the
+counter; `threads.ThreadTeam` owns the threads.
 """
 
-import os
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,23 +12,23 @@ from gadget_svm.core.types import Ints
 from gadget_svm.kernels.compiler import DISABLED, LowLevel, compiled
 
 SPINS = 4000
-"""Looks at the gate before a thread offers its core to others: longer than a round that is shared evenly is uneven."""
-POSSIBLE = not DISABLED
-"""Without a compiler nothing is atomic, and threads take turns anyway."""
+"""Reads of the counter before a thread yields its core: longer than an evenly shared round is uneven."""
+AVAILABLE = not DISABLED
+"""Without a compiler nothing is atomic, and threads take turns anyway: a group then has one thread."""
 
 
 class BarrierGroup(NamedTuple):
-    """A thread among those of one call."""
+    """A thread, among those of one call."""
 
-    gate: Ints  # where they count themselves; wider than a line of cache, which nothing else is to share
+    counter: Ints  # wider than a cache line, so that nothing else shares it
     number: int = 0
     size: int = 1
 
 
 def barrier_groups(size: int) -> list[BarrierGroup]:
-    """Threads for one call."""
-    gate = np.zeros(16, dtype=np.int64)
-    return [BarrierGroup(gate, number, size) for number in range(size)]
+    """Return the groups of ``size`` threads of one call."""
+    counter = np.zeros(16, dtype=np.int64)
+    return [BarrierGroup(counter, number, size) for number in range(size)]
 
 
 def _atomic_add() -> Any:
@@ -62,46 +61,31 @@ def _atomic_load() -> Any:
     return load
 
 
-def _plain_add(array: Ints, number: int) -> int:
-    array[0] += number
-    return int(array[0]) - number
-
-
-def _plain_load(array: Ints) -> int:
-    return int(array[0])
-
-
 def _sched_yield() -> Any:
     from numba.core import types
 
     return types.ExternalFunction("sched_yield", types.intc())
 
 
-@compiled
-def _no_yield() -> int:
-    """Where no core can be offered: go on looking."""
-    return 0
-
-
-_add: Any = LowLevel(_atomic_add) if POSSIBLE else _plain_add
-_load: Any = LowLevel(_atomic_load) if POSSIBLE else _plain_load
-_offer: Any = LowLevel(_sched_yield) if POSSIBLE and os.name == "posix" else _no_yield
+_add: Any = LowLevel(_atomic_add)
+_load: Any = LowLevel(_atomic_load)
+_yield: Any = LowLevel(_sched_yield)
 
 
 @compiled
-def wait_at_barrier(party: BarrierGroup, times: int) -> None:
-    """Wait until all of the party have come here ``times`` times, this one among them."""
-    if party.size == 1:
+def wait_at_barrier(group: BarrierGroup, times: int) -> None:
+    """Wait until all threads of the group have arrived ``times`` times, this one included."""
+    if group.size == 1:
         return
-    _add(party.gate, 1)
-    looks = 0
-    while _load(party.gate) < party.size * times:
-        looks += 1
-        if looks > SPINS:
-            _offer()
+    _add(group.counter, 1)
+    reads = 0
+    while _load(group.counter) < group.size * times:
+        reads += 1
+        if reads > SPINS:
+            _yield()
 
 
 @compiled
-def let_go(party: BarrierGroup) -> None:
-    """Nobody is to wait any more: one of the party will not come."""
-    _add(party.gate, 1 << 60)
+def release_barrier(group: BarrierGroup) -> None:
+    """Let all threads pass from now on: one of the group will not arrive."""
+    _add(group.counter, 1 << 60)

@@ -1,12 +1,13 @@
-"""Where compiled kernels are kept on disk, and the message when something has to be compiled.
+"""The cache of compiled kernels on disk, and the message when something has to be compiled.
 
-One directory for all processes of a user. Its name holds a hash of the sources of all kernels: numba by itself looks
-at the file of the function alone, not at those it calls, and would run an old inner loop in a new outer one. A hash of
-the contents, not of times: a copy or a new installation of the same version uses the same directory.
+One directory for all processes of a user. Its name holds a hash of the sources of all kernels: numba itself checks
+only the file of the function, not of those it calls, and would run an old inner loop in a new outer one. It is a hash
+of contents, not of times: a copy or a new installation of the same version uses the same directory.
 
-A directory that cannot be written is no error: kernels are then compiled in memory, in every process.
+If no directory can be written, kernels are compiled in memory, in every process.
 """
 
+import fcntl
 import hashlib
 import logging
 import os
@@ -22,22 +23,17 @@ from typing import Any
 
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, NullCache, _CacheLocator
 
-try:
-    import fcntl
-except ImportError:  # Windows, where no two processes may write at once and numba ignores the error
-    fcntl = None  # type: ignore[assignment]
-
 LOG = logging.getLogger("gadget_svm.kernels")
 PACKAGE = Path(__file__).parent.parent
-SOURCES = ("kernels/*.py", "algorithms/*.py", "rows.py")
-"""Where compiled functions, and the types they take, may stand."""
-UNUSED = 30 * 24 * 3600
-"""Seconds after which kernels of another version that nobody used are removed."""
+SOURCES = ("kernels/*.py", "algorithms/*.py", "core/rows.py")
+"""Files with compiled functions, and with the types of their arguments."""
+UNUSED_S = 30 * 24 * 3600
+"""Kernels of another version that were not used for so many seconds are removed."""
 
 
 @cache
 def directory() -> Path | None:
-    """The directory of this version's kernels; None if none can be written."""
+    """Return the directory of this version's kernels, or None if none can be written."""
     name = f"kernels-{source_hash()[:16]}"
     for base in _bases():
         new = not (base / name).exists()
@@ -55,10 +51,10 @@ def directory() -> Path | None:
 
 
 def _prune(base: Path) -> None:
-    """Remove the directories of other versions that were not used for long, as far as that is possible."""
+    """Remove the directories of other versions that were not used for long, where that is possible."""
     with suppress(OSError):
         for folder in base.iterdir():
-            if re.fullmatch(r"kernels-[0-9a-f]{16}", folder.name) and time.time() - folder.stat().st_mtime > UNUSED:
+            if re.fullmatch(r"kernels-[0-9a-f]{16}", folder.name) and time.time() - folder.stat().st_mtime > UNUSED_S:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -76,7 +72,7 @@ def _bases() -> list[Path]:
 
 @cache
 def source_hash() -> str:
-    """A hash of every file a kernel may be made of."""
+    """Return a hash of all files that kernels are made of."""
     total = hashlib.sha256()
     for path in sorted(path for pattern in SOURCES for path in PACKAGE.glob(pattern)):
         total.update(f"{path.name} {path.stat().st_size} ".encode())
@@ -108,7 +104,7 @@ class _Files(CompileResultCacheImpl):  # type: ignore[misc]
 
 
 class KernelCache(FunctionCache):  # type: ignore[misc]
-    """numba's cache of one function, safe with several writers, and with a message before the first compilation."""
+    """numba's cache of one function, safe with several writers, with a message before the first compilation."""
 
     _impl_class = _Files
 
@@ -117,7 +113,7 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
         self._cache_file = IndexDataCacheFile(self.cache_path, self._impl.filename_base + kind, source_hash())
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The compiled function for these types, or None if it is to be compiled now."""
+        """Return the compiled function for these types, or None if it has to be compiled."""
         try:
             found = super().load_overload(sig, target_context)
         except (OSError, EOFError, ValueError, KeyError):  # a damaged file: compile again
@@ -127,31 +123,30 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep a compiled function. One process at a time: two could give the same number to two functions' files."""
+        """Store a compiled function. One process at a time: two could give the same number to two functions' files."""
         try:
             with (Path(self.cache_path) / "lock").open("a") as lock:
-                if fcntl is not None:
-                    fcntl.flock(lock, fcntl.LOCK_EX)
+                fcntl.flock(lock, fcntl.LOCK_EX)
                 super().save_overload(sig, data)
         except OSError as error:  # a full disk, or a directory that was removed
             LOG.info("compiled kernels could not be kept in %s: %s", self.cache_path, error)
 
 
-class _Nowhere(NullCache):  # type: ignore[misc]
+class _InMemory(NullCache):  # type: ignore[misc]
     def load_overload(self, sig: Any, target_context: Any) -> None:  # noqa: ARG002
         announce()
 
 
 def attach_cache(dispatcher: Any, kind: str) -> None:
-    """Have a dispatcher use the directory, if there is one. Dispatchers of one function differ in ``kind``."""
-    dispatcher._cache = _Nowhere() if directory() is None else KernelCache(dispatcher.py_func, kind)
+    """Make a dispatcher use the directory, if there is one. Dispatchers of one function differ in ``kind``."""
+    dispatcher._cache = _InMemory() if directory() is None else KernelCache(dispatcher.py_func, kind)
 
 
 _announced = threading.Event()
 
 
 def announce() -> None:
-    """Say once in a process that kernels are being compiled. Python shows warnings of loggers on stderr by default."""
+    """Log once per process that kernels are being compiled. Python shows loggers' warnings on stderr by default."""
     if _announced.is_set():
         return
     _announced.set()

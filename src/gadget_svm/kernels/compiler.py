@@ -1,4 +1,4 @@
-"""How kernels are compiled: one decorator, so that the flags on which bit-for-bit agreement rests stand once.
+"""How kernels are compiled: one decorator, with the flags that bit-for-bit agreement needs.
 
 numba is imported when the first kernel is called: loading a model and predicting need no compiler.
 """
@@ -22,17 +22,17 @@ class Kernel:
 
     @functools.cached_property
     def dispatcher(self) -> Any:
-        """For Python: has a compiled function for each set of argument types."""
+        """The dispatcher for calls from Python."""
         return self._make()
 
     @functools.cached_property
     def inner(self) -> Any:
-        """For other kernels: without what only Python needs, which is quicker to compile."""
+        """The dispatcher for calls from kernels: without the wrapper for Python, it compiles faster."""
         return self._make(no_cpython_wrapper=True)
 
     @functools.cached_property
     def python(self) -> Callable[..., Any]:
-        """The function without compilation; the kernels it calls are not compiled either."""
+        """The function without compilation, for it and for the kernels it calls."""
         function = self.__wrapped__  # type: ignore[attr-defined]
         used = {*function.__code__.co_names, "__builtins__"}
         names = {name: interpreted(value) for name, value in function.__globals__.items() if name in used}
@@ -40,7 +40,7 @@ class Kernel:
 
     @property
     def _numba_type_(self) -> Any:
-        """What numba asks for where a kernel calls this one."""
+        """The type that numba sees if a kernel calls this one."""
         return self.inner._numba_type_
 
     def _make(self, **options: bool) -> Any:
@@ -71,12 +71,12 @@ class LowLevel:
         from numba.core.registry import cpu_target
 
         made, context = self._make(), cpu_target.typing_context
-        context.refresh()  # so that it knows what was just made
+        context.refresh()  # so that it knows the new function
         return context.resolve_value_type(made)
 
 
 def interpreted(function: Any) -> Any:
-    """A kernel as a Python function, for work so small that compiling would take longer. The bits are the same."""
+    """Return a kernel as a Python function, for work shorter than its compilation. The bits are the same."""
     return function.python if isinstance(function, Kernel) else function
 
 

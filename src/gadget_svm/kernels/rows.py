@@ -1,6 +1,6 @@
-"""What is worked out of the data's rows: a hash of their content, and the losses of many models in one pass.
+"""Computations on rows: a hash of their content, and the losses of many models in one pass.
 
-numpy and scipy do all of it as fast as a kernel would, and need not be compiled. Sums are taken row by row, in order.
+numpy and scipy are as fast as compiled kernels here. Sums are taken row by row, in order.
 """
 
 from itertools import pairwise
@@ -15,16 +15,16 @@ from gadget_svm.kernels.compiler import compiled, interpreted
 from gadget_svm.kernels.counter_rng import mix_all, mix_bits
 
 _GOLDEN, _ONE = np.uint64(0x9E3779B97F4A7C15), np.uint64(1)
-PIECE = 1 << 16
+HASH_ENTRIES = 1 << 16
 """Entries that are hashed at a time, so that memory stays bounded."""
 
 
 def hash_rows(
     indptr: NDArray[Any], indices: NDArray[Any], bits: NDArray[np.uint64], label: NDArray[np.int32], seed: int
 ) -> NDArray[np.uint64]:
-    """A seeded hash of what each row says (its label and non-zero entries), whatever order they are stored in."""
+    """Return a seeded hash of each row's label and non-zero entries, which does not depend on their order."""
     mix, sums = interpreted(mix_bits), np.zeros(len(label), dtype=np.uint64)
-    cuts = np.searchsorted(indptr, np.arange(0, indptr[-1], PIECE))
+    cuts = np.searchsorted(indptr, np.arange(0, indptr[-1], HASH_ENTRIES))
     for first, last in pairwise(np.unique([0, *cuts, len(label)])):
         here = slice(indptr[first], indptr[last])
         mixed = indices[here].astype(np.uint64)
@@ -45,14 +45,14 @@ def losses(
     lo: int, hi: int, chunk: int, X: sp.csr_matrix, label: NDArray[np.int32], weight: Floats, times: Floats,
     pairs: NDArray[np.int32], W: Floats, n_outputs: int, hinge: Floats, wrong: Floats,
 ) -> None:  # fmt: skip
-    """Chunks lo:hi of rows: summed hinge of every model and output, and weight of its wrong answers.
+    """Sum the hinge of every model and output, and the weight of its wrong answers, in the chunks lo:hi of rows.
 
     ``W`` is features x (models * outputs), so that one feature's weights in all models lie side by side.
-    Chunks have a fixed size and are summed in a fixed order by the caller: threads do not change the sum.
+    Chunks have a fixed size, and the caller sums them in order: threads do not change the sum.
     """
     for part in range(lo, hi):
         here = slice(part * chunk, min((part + 1) * chunk, len(label)))
-        with np.errstate(over="ignore", invalid="ignore"):  # of models that went astray
+        with np.errstate(over="ignore", invalid="ignore"):  # of models that diverged
             score = (stretch(X, here.start, here.stop) @ W).reshape(-1, W.shape[1] // n_outputs, n_outputs)
             y = sides(pairs, n_outputs, label[here])[:, None]
             short = np.maximum(0.0, np.abs(y) - y * score)
@@ -62,14 +62,14 @@ def losses(
 
 
 def stretch(X: sp.csr_matrix, first: int, last: int) -> sp.csr_matrix:
-    """The rows first:last, of which no copy is made."""
+    """Return the rows first:last without a copy."""
     here = slice(X.indptr[first], X.indptr[last])
     indptr = X.indptr[first : last + 1] - X.indptr[first]
     return sp.csr_matrix((X.data[here], X.indices[here], indptr), shape=(last - first, X.shape[1]))
 
 
 def sides(pairs: NDArray[np.int32], n_outputs: int, label: NDArray[np.int32]) -> Floats:
-    """`side` of every row (down) for every output (across)."""
+    """Return `side` of every row for every output, rows x outputs."""
     if len(pairs) == 0:
         return np.where(label[:, None] == (np.arange(n_outputs) if n_outputs > 1 else 1), 1.0, -1.0)
     first, second = (np.asarray(label[:, None] == pairs[:, side], dtype=np.float64) for side in (0, 1))
@@ -77,10 +77,10 @@ def sides(pairs: NDArray[np.int32], n_outputs: int, label: NDArray[np.int32]) ->
 
 
 def answers(score: Floats, pairs: NDArray[np.int32]) -> NDArray[Any]:
-    """The class that each model answers to each row: the sign of one score, the largest of several, or a vote.
+    """Return the class that each model predicts for each row: by the sign of one score, the largest score, or a vote.
 
-    One against one, it is the class with most votes, ties broken by its scores: scikit-learn's
-    `_ovr_decision_function`.
+    One against one, it is the class with most votes, ties broken by scores, as scikit-learn's
+    `_ovr_decision_function` does.
     """
     if len(pairs) == 0:
         return score[..., 0] > 0.0 if score.shape[-1] == 1 else score.argmax(axis=-1)
@@ -96,7 +96,7 @@ def answers(score: Floats, pairs: NDArray[np.int32]) -> NDArray[Any]:
 
 @compiled
 def side(pairs: NDArray[np.int32], target: int, label: int) -> float:
-    """y of a row of this label for an output: +1, -1, or 0 where the output does not see the row.
+    """Return y of a row with this label for an output: +1, -1, or 0 if the output does not see the row.
 
     One against the rest (``pairs`` is empty): ``target`` is the output's class. One against one: output ``target``
     tells class pairs[target, 0], +1, from class pairs[target, 1], -1.

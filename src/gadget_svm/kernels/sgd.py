@@ -1,4 +1,4 @@
-"""What stochastic gradient descent needs beside the step: an order of passes without memory, and a weighted average."""
+"""Stochastic gradient descent beside the step: shuffled passes without memory, and a weighted average."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,9 @@ _ONE = np.uint64(1)
 
 
 @compiled
-def lap_keys(seed: int, node: int, lap: int) -> NDArray[np.uint64]:
-    """What makes the order of one pass: numbers that depend on (seed, node, lap) alone."""
-    key = np.uint64(draw(seed, node, lap, EXAMPLE) * 9007199254740992.0)
+def permutation_keys(seed: int, node: int, pass_number: int) -> NDArray[np.uint64]:
+    """Return the keys of the order of one pass, which depend on (seed, node, pass_number) alone."""
+    key = np.uint64(draw(seed, node, pass_number, EXAMPLE) * 9007199254740992.0)
     keys = np.empty(2 * _ROUNDS, dtype=np.uint64)
     for k in range(2 * _ROUNDS):
         key = mix_bits(key + _GOLDEN)
@@ -24,11 +24,11 @@ def lap_keys(seed: int, node: int, lap: int) -> NDArray[np.uint64]:
 
 
 @compiled
-def turn(place: int, count: int, keys: NDArray[np.uint64]) -> int:
-    """Who has the turn at this place of a pass over 0..count: a permutation made of `lap_keys`, never stored.
+def permute(place: int, count: int, keys: NDArray[np.uint64]) -> int:
+    """Return the image of ``place`` under a permutation of 0..count given by `permutation_keys`, which is never stored.
 
-    Every move is one-to-one on the numbers below a power of two, and what falls at or beyond ``count`` is moved again
-    until it does not, so the whole is one-to-one on 0..count.
+    Each round is one-to-one on the numbers below a power of two, and a result of at least ``count`` is permuted again,
+    so the whole is one-to-one on 0..count.
     """
     bits = 1
     while (1 << bits) < count:
@@ -44,7 +44,7 @@ def turn(place: int, count: int, keys: NDArray[np.uint64]) -> int:
 
 
 @compiled
-def remember(lo: int, hi: int, alive: Flags, w: Floats, w_sum: Floats, iterates: Ints, weight: int) -> None:
+def add_iterates(lo: int, hi: int, alive: Flags, w: Floats, w_sum: Floats, iterates: Ints, weight: int) -> None:
     """Add every live node's vector, counted ``weight`` times, to the sum of its iterates."""
     for i in range(lo, hi):
         if alive[i]:
@@ -55,14 +55,14 @@ def remember(lo: int, hi: int, alive: Flags, w: Floats, w_sum: Floats, iterates:
 
 
 @compiled
-def agree(lo: int, hi: int, order: Ints, start: Ints, said: Floats, eta0: Floats) -> None:
-    """Every node goes to the middle, in ratio, of its own step size and each one it hears; 0 has no opinion.
+def average_step_sizes(lo: int, hi: int, order: Ints, start: Ints, received: Floats, eta0: Floats) -> None:
+    """Replace every node's step size by the geometric mean with each one it receives; 0 means none yet.
 
-    No sum is conserved and none need be: lost, late or repeated mail only changes on which size between the smallest
-    and the largest the nodes agree.
+    No sum has to be conserved: lost, late or repeated messages only change on which size between the smallest and the
+    largest the nodes agree.
     """
     for i in range(lo, hi):
         for p in range(start[i], start[i + 1]):
-            heard = said[order[p]]
-            if heard > 0.0:
-                eta0[i] = np.sqrt(eta0[i] * heard) if eta0[i] > 0.0 else heard
+            other = received[order[p]]
+            if other > 0.0:
+                eta0[i] = np.sqrt(eta0[i] * other) if eta0[i] > 0.0 else other

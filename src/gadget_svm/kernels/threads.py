@@ -1,6 +1,6 @@
-"""Running a kernel over ranges of nodes on several cores.
+"""Kernels on several cores, each thread with a range of nodes.
 
-A plain thread pool over nogil kernels: numba's own work-queue layer aborts when two Python threads enter it.
+A plain thread pool over nogil kernels: numba's own work-queue layer aborts if two Python threads enter it.
 """
 
 import functools
@@ -11,12 +11,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from gadget_svm.kernels.barrier import POSSIBLE, BarrierGroup, barrier_groups, let_go
+from gadget_svm.kernels.barrier import AVAILABLE, BarrierGroup, barrier_groups, release_barrier
 
 WORTH_SHARING = 100_000
-"""Below so many numbers touched, handing work to another thread costs more than it saves."""
-WORTH_MEETING = 4_000
-"""The same for threads that stay in one call and meet after each round: that costs a microsecond."""
+"""With fewer numbers to touch, handing work to another thread costs more than it saves."""
+WORTH_A_BARRIER = 4_000
+"""The same for threads that stay in one call and wait at a barrier after each round, which takes a microsecond."""
 
 
 def _cores() -> int:
@@ -24,7 +24,7 @@ def _cores() -> int:
 
 
 def allowed_threads() -> int:
-    """How many threads to use where the user names no number.
+    """Return how many threads to use if the user names no number.
 
     Every core, but at most NUMBA_NUM_THREADS, OMP_NUM_THREADS and what threadpoolctl has limited OpenMP (without
     OpenMP: BLAS) to. Inside a joblib worker one, unless joblib has set NUMBA_NUM_THREADS (its process workers share
@@ -47,12 +47,12 @@ def _limits_of_environment() -> list[int]:
 
 @functools.lru_cache(maxsize=1)
 def _thread_pools(n_modules: int) -> Any:  # noqa: ARG001
-    """The thread pools of loaded libraries. Finding them takes milliseconds, so this waits until modules were added."""
+    """The thread pools of loaded libraries; looked for again (milliseconds) only if modules were imported."""
     return sys.modules["threadpoolctl"].ThreadpoolController()
 
 
 def _limits_of_pools() -> list[int]:
-    if "threadpoolctl" not in sys.modules:  # then nobody has limited anything
+    if "threadpoolctl" not in sys.modules:  # then nothing was limited
         return []
     pools = _thread_pools(len(sys.modules)).info()
     openmp = [pool["num_threads"] for pool in pools if pool["user_api"] == "openmp"]
@@ -60,17 +60,17 @@ def _limits_of_pools() -> list[int]:
 
 
 class ThreadTeam:
-    """Some threads that share the nodes of a block. Which thread does a node never changes its bits."""
+    """Threads that share the nodes of a block. Which thread has a node never changes its bits."""
 
     def __init__(self, size: int = 1, worth_sharing: int = WORTH_SHARING) -> None:
         self.size = max(1, size)
         self.worth_sharing = worth_sharing
         self._pool: ThreadPoolExecutor | None = None
-        self._meeting = threading.Lock()
+        self._in_rounds = threading.Lock()
 
     @classmethod
     def of(cls, n_jobs: int | None) -> "ThreadTeam":
-        """None is as many as `allowed_threads`; -1 is every core, -2 all but one, else that many."""
+        """Return a team: None is `allowed_threads`, -1 every core, -2 all but one, else that many."""
         cores = _cores()
         if n_jobs is None:
             return cls(allowed_threads())
@@ -79,7 +79,7 @@ class ThreadTeam:
         return cls(n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs))
 
     def run(self, kernel: Callable[..., Any], count: int, width: int, *args: Any) -> None:
-        """``kernel(lo, hi, *args)`` over 0..count, shared out when count * width numbers are worth it."""
+        """Run ``kernel(lo, hi, *args)`` over 0..count, on several threads if count * width numbers are worth it."""
         parts = min(self.size, count)
         if parts < 2 or count * width < self.worth_sharing:
             kernel(0, count, *args)
@@ -87,31 +87,31 @@ class ThreadTeam:
         self._share(kernel, count, [args] * parts)
 
     def run_in_rounds(self, kernel: Callable[..., Any], count: int, width: int, *args: Any) -> None:
-        """``kernel(lo, hi, party, *args)`` over 0..count: of many rounds, in which the threads of a party `meet`.
+        """Run ``kernel(lo, hi, group, *args)`` over 0..count, whose threads wait for each other after each round.
 
-        Threads that wait for each other must all be at work, so there are no more of them than cores, and one such call
-        at a time has them; another runs alone.
+        They must all run at the same time, so there are no more of them than cores, and only one such call at a time
+        uses them; another one runs in its own thread.
         """
-        parts, worth = min(self.size, count, _cores()), min(self.worth_sharing, WORTH_MEETING)
-        if parts < 2 or not POSSIBLE or count * width < worth or not self._meeting.acquire(blocking=False):
+        parts, worth = min(self.size, count, _cores()), min(self.worth_sharing, WORTH_A_BARRIER)
+        if parts < 2 or not AVAILABLE or count * width < worth or not self._in_rounds.acquire(blocking=False):
             kernel(0, count, *barrier_groups(1), *args)
             return
 
-        def safely(lo: int, hi: int, party: BarrierGroup, *given: Any) -> None:
+        def releasing(lo: int, hi: int, group: BarrierGroup, *given: Any) -> None:
             try:
-                kernel(lo, hi, party, *given)
+                kernel(lo, hi, group, *given)
             except BaseException:
-                let_go(party)
+                release_barrier(group)
                 raise
 
-        party = barrier_groups(parts)
+        groups = barrier_groups(parts)
         try:
-            self._share(safely, count, [(one, *args) for one in party])
-        except BaseException:  # such as Ctrl-C before this thread was there
-            let_go(party[0])
+            self._share(releasing, count, [(group, *args) for group in groups])
+        except BaseException:  # such as Ctrl-C before this thread has arrived
+            release_barrier(groups[0])
             raise
         finally:
-            self._meeting.release()
+            self._in_rounds.release()
 
     def _share(self, kernel: Callable[..., Any], count: int, args: list[tuple[Any, ...]]) -> None:
         parts = len(args)
@@ -124,13 +124,13 @@ class ThreadTeam:
             other.result()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_pool": None, "_meeting": None}  # threads do not travel
+        return {**self.__dict__, "_pool": None, "_in_rounds": None}  # threads do not travel
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _meeting=threading.Lock())
+        self.__dict__.update(state, _in_rounds=threading.Lock())
 
     def close(self) -> None:
-        """Let the threads go; the team may be used again and starts new ones."""
+        """End the threads; a team that is used again starts new ones."""
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
