@@ -1,4 +1,4 @@
-"""The scikit-learn face: `GadgetSVC` and model files, imported on use. Actors that read shards do without them."""
+"""`GadgetSVC` and model files, imported on use: actors that read shards do without scikit-learn."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Shards by path or URI: checks their names before anything is read."""
+"""Paths and URIs of shards: checks them before anything is read."""
 
 from collections.abc import Iterable
 from os import fspath
@@ -11,7 +11,7 @@ __all__ = ["LOCAL", "display_name", "local_path", "scheme_of", "shard_names"]
 
 
 def shard_names(shards: Iterable[Any]) -> list[str]:
-    """The places of shards that are all files or URIs, checked; paths from the driver's folder become whole ones."""
+    """The checked paths and URIs of shards; relative paths become absolute, as actors have other folders."""
     return [_checked(fspath(shard)) for shard in shards]
 
 

@@ -1,6 +1,5 @@
-"""One shard per node, given as arrays or as files, put side by side; and what shards agree on, wherever they are."""
+"""Shards, one per node, given as arrays or files: stacks them, and says what all of them have in common."""
 
-import warnings
 from collections.abc import Iterable, Sequence
 from os import PathLike, fspath
 from typing import Any, NamedTuple
@@ -11,23 +10,37 @@ from numpy.typing import NDArray
 
 from gadget_svm.data.formats import align_tables, read_raw, require_class_labels, warn_guessed_label
 from gadget_svm.data.uris import display_name
+from gadget_svm.estimator.advice import warn
 
-MENTIONED = 3
-"""So many labels of a shard are named in a warning."""
+MAX_NAMED_LABELS = 3
+"""Labels of a shard that a warning names."""
 
 
 class Agreed(NamedTuple):
-    """What all shards agreed on: as much as is known of them without a row."""
+    """What all shards have in common, without their rows.
 
-    rows: NDArray[np.int64]  # how many every node has
+    Attributes
+    ----------
+    rows : ndarray of int
+        The number of rows of every node.
+    features : int
+    zero_based : bool or None
+        Whether svmlight ids count from 0; None if no shard is svmlight.
+    columns : tuple of str or None
+        The features' names, if they have names.
+    labels : ndarray
+        The distinct labels.
+    """
+
+    rows: NDArray[np.int64]
     features: int
-    zero_based: bool | None  # whether svmlight ids count from 0; None where no shard is svmlight
-    columns: tuple[str, ...] | None  # the features' names, where they have some
-    labels: NDArray[Any]  # each once, as they are in the shards
+    zero_based: bool | None
+    columns: tuple[str, ...] | None
+    labels: NDArray[Any]
 
 
 class Stack(NamedTuple):
-    """Shards one under another."""
+    """All shards in one table."""
 
     X: sp.csr_matrix
     y: NDArray[Any]
@@ -36,12 +49,12 @@ class Stack(NamedTuple):
     columns: tuple[str, ...] | None
 
     def agreed(self) -> Agreed:
-        """What these shards agreed on."""
+        """What these shards have in common."""
         return Agreed(np.bincount(self.sites), self.X.shape[1], self.zero_based, self.columns, np.unique(self.y))
 
 
 def stack_shards(shards: Iterable[Any], label: str | None = None, format: str | None = None) -> Stack:
-    """All rows, all labels, and the node of each row. A shard is (X, y) or a path; ``label`` is a file's column."""
+    """Read and stack the shards: (X, y) pairs, or paths of files with the column ``label``."""
     shards = list(shards)
     files = [fspath(shard) for shard in shards if isinstance(shard, str | PathLike)]
     read, zero_based, columns = _read(files, label, format)
@@ -74,7 +87,7 @@ def stack_shards(shards: Iterable[Any], label: str | None = None, format: str | 
 def _read(
     files: list[str], label: str | None, format: str | None
 ) -> tuple[list[tuple[sp.csr_matrix, NDArray[Any]]], bool | None, tuple[str, ...] | None]:
-    """The tables of files or URIs, brought to one width; whether svmlight counts from 0, and the features' names."""
+    """The files' tables, of one width; whether svmlight ids count from 0; and the features' names."""
     if not files:
         return [], None, None
     raws = [read_raw(file, label, format) for file in files]
@@ -96,21 +109,21 @@ def _pair(i: int, shard: Any) -> tuple[sp.csr_matrix, NDArray[Any]]:
 
 
 def warn_of_kinds(names: Sequence[str], labels: Sequence[NDArray[Any]]) -> None:
-    """Warn where all labels of one shard are numbers and all of another are words: are they the same classes?"""
+    """Warn if all labels of one shard are numbers and all of another are words: they may be the same classes."""
     if all(y.dtype.kind in "biuf" for y in labels):
         return
     numbers, words = "", ""
     for name, y in zip(names, labels, strict=True):
         here = {str(label) for label in y.ravel().tolist()}
         count = sum(_is_number(label) for label in here)
-        some = ", ".join([*sorted(here)[:MENTIONED], *["..."] * (len(here) > MENTIONED)])
+        some = ", ".join([*sorted(here)[:MAX_NAMED_LABELS], *["..."] * (len(here) > MAX_NAMED_LABELS)])
         if count == len(here):
             numbers = numbers or f"{name} has the labels {some}"
         elif count == 0:
             words = words or f"{name} has {some}"
     if numbers and words:
         both = f"{numbers} and {words}, which are taken for different labels"
-        warnings.warn(f"{both}: write the labels alike in all shards if they mean the same", stacklevel=4)
+        warn(f"{both}: write the labels alike in all shards if they mean the same")
 
 
 def _is_number(label: str) -> bool:
@@ -122,20 +135,20 @@ def _is_number(label: str) -> bool:
 
 
 def require_list(shards: Any) -> None:
-    """Refuse a single place, of which each character would be one."""
+    """Raise if the shards are one path and not a list of paths."""
     if isinstance(shards, str | PathLike):
         place = display_name(fspath(shards))
         raise TypeError(
             f"shards are a list of places, one a node, and {place!r} is a single one: write fit_shards([{place!r}, "
-            "...]), or, to deal its rows out to nodes, read them with gadget_svm.data.read_table and give them to fit"
+            "...]), or, to split its rows over nodes, read them with gadget_svm.data.read_table and give them to fit"
         )
 
 
 def are_places(shards: Any) -> bool:
-    """Whether these are files or URIs, every one."""
+    """Whether all of these are paths or URIs."""
     return isinstance(shards, list | tuple) and len(shards) > 0 and all(isinstance(s, str | PathLike) for s in shards)
 
 
 def is_dataset(X: Any) -> bool:
-    """Whether this is a Ray Dataset; Ray is not imported for it."""
+    """Whether this is a Ray Dataset; found out without importing Ray."""
     return type(X).__module__.startswith("ray.data")

@@ -1,4 +1,4 @@
-"""Names of nodes: matches sites, shards and the labels of a graph, and finds a node by its name. Owns no rows."""
+"""Labels of nodes: matches sites, shards and a graph's labels, and finds a node by its label. Owns no rows."""
 
 import numbers
 import re
@@ -7,34 +7,34 @@ from typing import Any
 
 from gadget_svm.core.lookup import in_order
 
-SHOWN = 10
+MAX_LISTED_LABELS = 10
 """Labels that an error lists at most, on each side."""
 
 
 def node_names(count: int, labels: list[Hashable] | None) -> list[Hashable]:
-    """The names of nodes that no site names: the labels of the graph, else 0 to count - 1."""
+    """The labels of nodes without sites: those of the graph, else 0 to count - 1."""
     return labels if labels is not None and len(labels) == count else list(range(count))
 
 
 def check_labels(sites: Sequence[Hashable], labels: Sequence[Hashable]) -> None:
-    """Refuse sites that are not exactly the nodes of the graph, with the labels missing on each side."""
-    ours, theirs = set(sites), set(labels)
-    unknown, bare = [site for site in sites if site not in theirs], [label for label in labels if label not in ours]
-    if not (unknown or bare):
+    """Raise if the sites are not exactly the nodes of the graph; the message lists what is missing on each side."""
+    known, used = set(labels), set(sites)
+    unknown, unused = [site for site in sites if site not in known], [each for each in labels if each not in used]
+    if not (unknown or unused):
         return
-    said = "the sites and the nodes of the graph have different labels"
-    said += f". Sites without a node: {_listed(unknown)}" * bool(unknown)
-    said += f". Nodes without a site: {_listed(bare)}" * bool(bare)
-    if unknown and {str(site) for site in unknown} == {str(each) for each in bare}:
-        one, other = type(unknown[0]).__name__, type(bare[0]).__name__
-        said += f". Sites are of type {one}, nodes of type {other}: relabel with networkx.relabel_nodes(graph, {one})"
-    raise ValueError(said)
+    text = "the sites and the nodes of the graph have different labels"
+    text += f". Sites without a node: {_listed(unknown)}" * bool(unknown)
+    text += f". Nodes without a site: {_listed(unused)}" * bool(unused)
+    if unknown and {str(site) for site in unknown} == {str(each) for each in unused}:
+        one, other = type(unknown[0]).__name__, type(unused[0]).__name__
+        text += f". Sites are of type {one}, nodes of type {other}: relabel with networkx.relabel_nodes(graph, {one})"
+    raise ValueError(text)
 
 
 def name_shards(
     shards: Sequence[Any], sites: Sequence[Hashable] | None, labels: Sequence[Hashable] | None
 ) -> tuple[list[Any], list[Hashable]]:
-    """The shards in the order of the nodes, and the nodes' names."""
+    """The shards in the order of the nodes, and the nodes' labels."""
     if sites is None:
         if labels is not None and set(labels) != set(range(len(shards))):
             raise ValueError(
@@ -53,7 +53,7 @@ def name_shards(
 
 
 def node_number(names: Sequence[Hashable], site: Any) -> int:
-    """The number of the node with this name. A whole number is a position where no site is called by a number."""
+    """The position of the node with this label. An integer is a position if no label is a number."""
     if site in names:
         return names.index(site)
     position = isinstance(site, numbers.Integral) and not isinstance(site, bool)
@@ -65,10 +65,10 @@ def node_number(names: Sequence[Hashable], site: Any) -> int:
 
 
 def in_names(text: str, names: Sequence[Hashable]) -> str:
-    """A message about nodes with their names in the place of their numbers."""
+    """Replace the numbers of nodes in a message by their labels."""
     return re.sub(r"\bnode (\d+)", lambda found: f"node {names[int(found[1])]!r}", text)
 
 
 def _listed(labels: Sequence[Hashable]) -> str:
-    more = f" and {len(labels) - SHOWN} more" if len(labels) > SHOWN else ""
-    return ", ".join(repr(label) for label in labels[:SHOWN]) + more
+    more = f" and {len(labels) - MAX_LISTED_LABELS} more" if len(labels) > MAX_LISTED_LABELS else ""
+    return ", ".join(repr(label) for label in labels[:MAX_LISTED_LABELS]) + more

@@ -1,4 +1,4 @@
-"""Where nodes run. A runtime supplies one function, `exchange`, and drives the algorithm with it."""
+"""The simulator, the training loop, stopping rules and observers."""
 
 from gadget_svm.simulation.engine import LocalRuntime
 from gadget_svm.simulation.trainer import Outcome, train
