@@ -5,20 +5,12 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from gadget_svm import GadgetSVC, load_model
-from gadget_svm.cli.app import app
-
-SRC = Path(__file__).parents[2] / "src"
-
-
-def gadget(*arguments: object):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="gadget")
+from support.cli_kit import SRC, gadget
 
 
 def unequal(path, rows=160, seed=0, sparse=False):
@@ -42,7 +34,7 @@ def unequal(path, rows=160, seed=0, sparse=False):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("kind", ["deviation", "max-abs"])
 @pytest.mark.parametrize("more", [["--no-intercept"], []])
-def test_scale_saves_a_model_of_unscaled_rows(tmp_path, kind, more):
+def test_saved_model_is_unscaled(tmp_path, kind, more):
     from gadget_svm.data import read_table
     from gadget_svm.peers.scale import common_scale, statistics
 
@@ -65,21 +57,22 @@ def test_scale_saves_a_model_of_unscaled_rows(tmp_path, kind, more):
 
 
 def test_scaled_rows_stay_sparse(tmp_path):
-    from gadget_svm.cli.scaling import scale_for, scaled
+    from gadget_svm.cli.train import TrainRequest
+    from gadget_svm.cli.train_data import TrainingRows
     from gadget_svm.data import load_dataset
 
     data = load_dataset(unequal(tmp_path / "sparse.csv", sparse=True))
     for kind in ("deviation", "max-abs"):
-        assert scaled(data, scale_for(kind, data, intercept=True)).X.nnz == data.X.nnz
+        assert TrainingRows(TrainRequest(["x"], scale=kind)).with_rows(data, None).data.X.nnz == data.X.nnz
 
 
-def test_scale_is_suggested_where_it_helps(tmp_path):
+def test_scale_is_suggested(tmp_path):
     path = unequal(tmp_path / "train.csv")
     assert "--scale deviation" in gadget("train", path, "--nodes", 3, "--max-iter", 5).stdout
     assert "--scale" not in gadget("train", path, "--nodes", 3, "--max-iter", 5, "--scale", "deviation").stdout
 
 
-def test_scale_of_several_classes_and_of_shards_that_are_read_here(tmp_path):
+def test_scale_classes_and_shards(tmp_path):
     from sklearn.datasets import load_iris
 
     X, y = load_iris(return_X_y=True)
@@ -92,7 +85,7 @@ def test_scale_of_several_classes_and_of_shards_that_are_read_here(tmp_path):
     assert json.loads(result.stdout)["average"]["train_accuracy"] == pytest.approx(model.score(100 * X, y), abs=1e-12)
 
 
-def test_scale_refuses_what_it_cannot_do(tmp_path):
+def test_scale_refused(tmp_path):
     shards = [unequal(tmp_path / name) for name in ("a.csv", "b.csv")]
     remote = gadget("train", *shards, "--scale", "deviation", "--engine", "ray")
     assert remote.exit_code == 2
@@ -102,17 +95,13 @@ def test_scale_refuses_what_it_cannot_do(tmp_path):
     assert re.search("--scale deviatoin: .*deviation", wrong.stderr)
 
 
-def test_train_needs_no_package_of_the_peers(tmp_path):
-    path = unequal(tmp_path / "train.csv")
+def test_train_needs_no_package_of_the_peers():
     code = (
         "import sys\n"
         "for name in ('grpc', 'google.protobuf', 'cryptography', 'prometheus_client'):\n"
         "    sys.modules[name] = None\n"
-        "from gadget_svm.cli import main\n"
-        f"sys.argv = ['gadget', 'train', {str(path)!r}, '--scale', 'max-abs', '--max-iter', '5', '-q']\n"
-        "main()\n"
+        "import gadget_svm.cli.app, gadget_svm.cli.train_data, gadget_svm.cli.summary\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(SRC)}, capture_output=True, text=True
-    )
+    env = {**os.environ, "PYTHONPATH": str(SRC)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

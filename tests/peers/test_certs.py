@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from gadget_svm.cli.certs import certs_app
-from gadget_svm.cli.errors import PlainErrors
+from gadget_svm.cli.errors import CommandGroup
 from gadget_svm.peers import certs
 from gadget_svm.peers.issued import write_file
 from gadget_svm.peers.naming import check_endpoint, check_host, check_name
@@ -315,7 +315,7 @@ def test_damaged_and_missing_files_name_the_way_out(ca, tmp_path):
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    app = typer.Typer(cls=PlainErrors, pretty_exceptions_enable=False)
+    app = typer.Typer(cls=CommandGroup, pretty_exceptions_enable=False)
     app.add_typer(certs_app, name="certs")
     app.callback()(lambda: None)
     return lambda *words: CliRunner().invoke(app, ["certs", *words], prog_name="gadget", env={"COLUMNS": "120"})

@@ -187,7 +187,7 @@ def test_a_peer_whose_certificate_has_expired_is_stopped_by_a_signal_and_stop_sa
     assert found.exit_code == 2
     assert len(found.output.splitlines()) == 1
     assert "a.pem expired on" in found.output
-    assert f"It runs as process {os.getpid()}: 'kill -TERM {os.getpid()}' lets it leave" in found.output
+    assert f"It runs as process {os.getpid()}: 'kill -TERM {os.getpid()}' makes it leave" in found.output
     assert "kill" not in gadget("peer", "stop", toml).output  # nobody is there any more
 
 
@@ -260,7 +260,7 @@ def test_status_takes_a_peers_file_as_the_other_commands_do(town):
         (
             ["10.0.0.7:7400"],
             "error: peer.toml does not exist: name a peer's file with --config, whose certificate 10.0.0.7:7400 "
-            "believes\n",
+            "trusts\n",
         ),
         ([], "error: peer.toml does not exist: name a peer.toml\n"),
     ],
@@ -296,7 +296,7 @@ def test_the_status_names_those_who_are_kept(town):
     peer.legacies.kept = {"east": Legacy(1, 5), "west": Legacy(2, 5, (Kept("south", 4),))}
     said = StringIO()
     Console(file=said, width=200).print(peer_table(json.loads(peer.status())))
-    assert "keeps what east, west taught before leaving" in said.getvalue()
+    assert "keeps the contribution of east, west, who left" in said.getvalue()
 
 
 def exported(config):

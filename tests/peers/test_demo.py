@@ -18,13 +18,15 @@ pytest.importorskip("google.protobuf")
 pytest.importorskip("grpc")
 pytest.importorskip("prometheus_client")
 pytest.importorskip("pydantic")
+from rich.console import Console
 from typer.testing import CliRunner
 
 from gadget_svm import load_dataset
-from gadget_svm.cli import peer_demo, peer_fleet, peer_sites
+from gadget_svm.cli import peer_demo, peer_folders, peer_processes
 from gadget_svm.cli.app import app
-from gadget_svm.cli.evaluation import Evaluator
-from gadget_svm.cli.peer_verdict import closing, pooled_optimum
+from gadget_svm.cli.evaluation import Evaluation
+from gadget_svm.cli.peer_demo import DemoRun, PeerDemoRequest, with_number_labels
+from gadget_svm.cli.peer_results import closing, pooled_optimum
 from gadget_svm.estimator import load_model
 
 
@@ -38,41 +40,31 @@ def still_running(folder: Path) -> list[str]:
     return [line for line in lines if str(folder) in line and "peer run" in line]
 
 
-def test_three_peers_of_which_one_is_killed_and_returns(tmp_path):
+def test_demo(tmp_path):
     """One run for all that is to be seen of it, since it takes its time."""
     out = tmp_path / "three"
     found = demo("--peers", 3, "--data", "digits", "--seconds", 10, "--lam", 0.01, "--chaos", "--out", out)
     assert found.exit_code == 0, found.output
     assert still_running(out) == []
-    assert "is killed with -9" in found.output
+    assert "is killed" in found.output
     assert "is started again" in found.output
     assert "The worst of 3 models" in found.output
     summary = json.loads((out / "summary.json").read_text())
-    the_summary_says_what_the_models_say(out, summary)
-    the_killed_peer_goes_on_where_it_was(out, summary["events"])
-    a_peer_has_its_own_rows_and_nobody_elses(out)
+    check_summary(out, summary)
+    check_restart(out, summary["events"])
+    check_rows_are_divided(out)
 
 
-def test_the_summary_as_json(tmp_path, monkeypatch):
-    summary = {"peers": [], "in_good_order": True}
-    monkeypatch.setattr(peer_demo, "set_up", lambda *_, **__: [])
-    monkeypatch.setattr(peer_demo.Demo, "run", lambda *_: SimpleNamespace(seconds=5.0, peers=[]))
-    monkeypatch.setattr(peer_demo, "measure", lambda *_: summary)
-    found = demo("--peers", 2, "--seconds", 5, "--json", "--out", tmp_path / "out")
-    assert found.exit_code == 0, found.output
-    assert json.loads(found.stdout) == summary
-
-
-def the_summary_says_what_the_models_say(out, summary):
+def check_summary(out, summary):
     data = load_dataset("digits")
-    judge = Evaluator.of(data, 0.01, intercept=False)
+    evaluation = Evaluation.of(data, 0.01, intercept=False)
     bound = summary["pooled"]["bound"]
     assert 0 <= summary["pooled"]["certified_gap"] <= 1e-5
     assert [one["name"] for one in summary["peers"]] == ["peer-1", "peer-2", "peer-3"]
     assert sum(one["rows"] for one in summary["peers"]) == len(data.y)
     for one in summary["peers"]:
         model = load_model(out / one["name"] / "model.safetensors")
-        scores = judge.model(model.coef_, model.intercept_, intercept=False)
+        scores = evaluation.model(model.coef_, model.intercept_, intercept=False)
         assert one["train_objective"] == pytest.approx(scores["train_objective"])
         assert one["test_accuracy"] == np.mean(model.predict(data.X_test) == data.y_test)
         assert one["gap"] == pytest.approx(scores["train_objective"] / bound - 1)
@@ -80,183 +72,110 @@ def the_summary_says_what_the_models_say(out, summary):
         assert one["bytes"] >= one["messages"]
         assert one["ticks"] > 0
     assert summary["worst_gap"] == max(one["gap"] for one in summary["peers"])
-    assert summary["in_good_order"]
+    assert summary["clean"]
 
 
-def the_killed_peer_goes_on_where_it_was(out, events):
+def check_restart(out, events):
     assert [event["event"] for event in events] == ["killed", "started", "answers"]
-    assert 0 < events[0]["saved_ticks"] == events[1]["saved_ticks"] <= events[2]["ticks"]
+    assert 0 < events[0]["ticks"] == events[1]["ticks"] <= events[2]["ticks"]
     victim = events[0]["peer"]
     log = [json.loads(line) for line in (out / victim / "log.jsonl").read_text().splitlines()]
     ups = [line["fields"]["incarnation"] for line in log if line["event"] == "up"]
     assert len(ups) == 2
     assert ups[1] > ups[0]
     (again,) = [line["fields"]["ticks"] for line in log if line["event"] == "going on from a checkpoint"]
-    assert again == events[0]["saved_ticks"]
+    assert again == events[0]["ticks"]
 
 
-def a_peer_has_its_own_rows_and_nobody_elses(out):
+def check_rows_are_divided(out):
     data = load_dataset("digits")
     parts = [np.load(out / f"peer-{i}" / "train.npz") for i in (1, 2, 3)]
     assert sorted(np.concatenate([part["data"] for part in parts])) == sorted(data.X.data)
     assert [int(part["shape"][1]) for part in parts] == [data.X.shape[1]] * 3
 
 
-class Said:
-    """What was said, in place of a screen."""
-
-    def __init__(self):
-        self.lines = []
-
-    def say(self, text):
-        self.lines.append(text)
-
-    def show(self, now):
-        pass
-
-
-def a_demo(peers=4, seconds=30.0):
-    return peer_demo.Demo(peers, seconds, True, "pdmm", 0, None)
-
-
-class Victim:
-    """A peer that has saved so much, and what was done to it."""
-
-    name = "peer-1"
-
-    def __init__(self, saved):
-        self.saved, self.done = saved, []
-
-    def saved_ticks(self):
-        return self.saved
-
-    def kill(self):
-        self.done.append("killed")
-
-    def start(self):
-        self.done.append("started")
-
-
-def test_nobody_is_killed_before_it_has_saved_what_it_learned():
-    story, screen, victim = peer_fleet.Story([]), Said(), Victim(0)
-    ((at, what, _),) = a_demo()._do(10.0, "killed", victim, 10.0, story, screen)
-    assert at > 10.0
-    assert what == "killed"
-    assert victim.done == story.events == screen.lines == []
-    victim.saved = 70
-    ((back, what, _),) = a_demo()._do(at, "killed", victim, at, story, screen)
-    assert (victim.done, what) == (["killed"], "started")
-    assert a_demo()._do(back, what, victim, back, story, screen) == []
-    assert victim.done == ["killed", "started"]
-    assert [event["saved_ticks"] for event in story.events] == [70, 70]
-    assert all("of tick 70." in line for line in screen.lines)
-
-
-def test_one_that_never_saves_is_not_killed_and_not_waited_for():
-    story, screen, victim = peer_fleet.Story([]), Said(), Victim(0)
-    plan = a_demo()._do(10.0, "killed", victim, 30.0, story, screen)
-    assert a_demo()._until(plan, story) == 30.0
-    assert victim.done == story.events == []
-    assert "is not killed" in screen.lines[0]
-
-
-def test_the_ticks_of_a_checkpoint_are_those_it_was_saved_with(tmp_path):
+def test_saved_ticks(tmp_path):
     from gadget_svm.peers import checkpoint
 
     data = load_dataset("digits")
-    folders = peer_sites.set_up(tmp_path, data, 2, algorithm="pdmm", lam=0.01, seed=0, seconds=5.0)
-    peer = peer_fleet.PeerProcess(folders[0])
+    folders = peer_folders.set_up(tmp_path, data, 2, algorithm="pdmm", lam=0.01, seed=0, seconds=5.0)
+    peer = peer_processes.PeerProcess(folders[0])
     assert peer.saved_ticks() == 0
     for learner, ticks in ((None, 0), ({"t": 41}, 41)):
         checkpoint.save(peer.config.peer.state, {}, {"learner": learner})
         assert peer.saved_ticks() == ticks
 
 
-def test_a_peer_is_ready_once_it_has_ticked_on_with_a_letter_in_its_hands(tmp_path):
+class FakePeer:
+    """A peer that starts and answers as told."""
+
+    expected, ticks, hears = True, 9, True
+
+    def __init__(self, name, **fields):
+        self.name, self.process, self.status, self.exit_code = name, None, None, None
+        self.__dict__ |= fields
+
+    def start(self):
+        self.process = "started"
+
+    async def ask(self):
+        pass
+
+
+class FakeFleet:
+    """Peers that are asked to stop, and how they ended."""
+
+    def __init__(self, peers, lost=()):
+        self.peers, self.lost, self.started = peers, list(lost), []
+
+    async def ask_all(self):
+        self.stop_request.requested = True  # Ctrl-C, as soon as they learn
+
+    async def stop(self):
+        return {peer.name: "left" for peer in self.peers}
+
+    async def close(self):
+        self.closed = True
+
+
+def a_run(fleet):
+    request = PeerDemoRequest(peers=len(fleet.peers), seconds=600.0)
+    fleet.stop_request = SimpleNamespace(requested=False)
+    return DemoRun(request, fleet, fleet.stop_request, Console(stderr=True))
+
+
+def test_ctrl_c_ends_early_and_lets_all_leave(capsys):
+    fleet = FakeFleet([FakePeer(f"peer-{i}") for i in range(3)])
+    run = a_run(fleet)
+    asyncio.run(run.run())
+    assert [peer.process for peer in fleet.peers] == ["started"] * 3
+    assert 0 < run.seconds < 60
+    assert run.ends == {peer.name: "left" for peer in fleet.peers}
+    assert fleet.closed
+    assert "Interrupted: all peers are asked to leave." in capsys.readouterr().err
+
+
+def test_a_peer_without_messages_is_named(capsys, monkeypatch):
+    monkeypatch.setattr(peer_demo, "FIRST_MESSAGE_S", 0.0)
+    asyncio.run(a_run(FakeFleet([FakePeer("peer-1"), FakePeer("peer-2", hears=False)])).run())
+    assert "No message reached peer-2 in 0 s; the demo continues." in capsys.readouterr().err
+
+
+def test_a_peer_that_cannot_start_is_named():
+    broken = FakePeer("peer-2", exit_code=2, ticks=0)
+    with pytest.raises(peer_processes.PeersError, match=r"peer-2 \(exit code 2\) ended before all had started"):
+        asyncio.run(a_run(FakeFleet([FakePeer("peer-1"), broken], lost=[broken])).run())
+
+
+def test_the_end_of_a_log_names_errors(tmp_path):
     data = load_dataset("digits")
-    folders = peer_sites.set_up(tmp_path, data, 2, algorithm="pdmm", lam=0.01, seed=0, seconds=5.0)
-    peer, found = peer_fleet.PeerProcess(folders[0]), []
-    for received, ticks in ((0, 1), (0, 9), (1, 9), (3, 10), (3, 11)):
-        peer._look_whether_ready(received, ticks)
-        found.append(peer.ready)
-    assert found == [False, False, False, False, True]
-
-
-class Starting:
-    """A fleet that says when it is waited for, and for whom."""
-
-    def __init__(self, number):
-        self.peers, self.waits = [self.Peer(f"peer-{i + 1}") for i in range(number)], []
-
-    class Peer:
-        def __init__(self, name):
-            self.name, self.process = name, None
-
-        def start(self):
-            assert self.process is None
-            self.process = "started"
-
-    async def until_up(self, some, *_):
-        assert all(peer.process for peer in some)
-
-    async def until_together(self, some, *_):
-        self.waits.append([peer.name for peer in some if peer.process])
-        return []
-
-
-def test_the_time_begins_when_all_have_learned_from_others():
-    """Two first, so that they alone compile what all use then."""
-    fleet, screen = Starting(4), Said()
-    asyncio.run(a_demo()._start(fleet, screen, peer_fleet.Ending()))
-    assert fleet.waits == [["peer-1", "peer-2"], ["peer-1", "peer-2", "peer-3", "peer-4"]]
-    assert "the 30 s begin" in screen.lines[-1]
-
-
-def test_one_whom_no_letter_reaches_is_named_and_waited_for_no_longer():
-    class Deaf:
-        name, ready, expected, running = "peer-2", False, True, True
-
-        async def ask(self):
-            pass
-
-    fleet = peer_fleet.Fleet([Deaf()])
-    assert asyncio.run(fleet.until_together(fleet.peers, 0.0, lambda: False)) == ["peer-2"]
-
-
-def test_ctrl_c_ends_early_and_keeps_the_models(tmp_path):
-    out = tmp_path / "out"
-    command = [sys.executable, "-m", "gadget_svm", "peer", "demo", "--peers", "2", "--data", "breast-cancer"]
-    command += ["--seconds", "600", "--out", str(out)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        assert process.stdout is not None
-        try:
-            seen = next((line for line in process.stdout if "peers answer" in line), "")
-            process.send_signal(signal.SIGINT)
-            rest = process.communicate(timeout=120)[0]
-        except BaseException:
-            process.terminate()
-            raise
-    assert "2 of 2 peers answer" in seen
-    assert process.returncode == 130, rest
-    assert still_running(out) == []
-    summary = json.loads((out / "summary.json").read_text())
-    assert summary["interrupted"]
-    assert [one["end"] for one in summary["peers"]] == ["left", "left"]
-    assert "Interrupted." in rest
-
-
-def test_a_peer_that_cannot_start_is_named_with_the_end_of_its_log(tmp_path, monkeypatch):
-    def broken(*arguments, **options):
-        folders = peer_sites.set_up(*arguments, **options)
-        (folders[1] / "train.npz").write_bytes(b"no rows at all")
-        return folders
-
-    monkeypatch.setattr(peer_demo, "set_up", broken)
-    found = demo("--peers", 2, "--data", "digits", "--seconds", 5, "--out", tmp_path / "out")
-    assert found.exit_code == 1
-    assert "peer-2 (exit code 2) ended before all had started" in found.output
-    assert "truncated or damaged" in found.output
-    assert still_running(tmp_path) == []
+    folders = peer_folders.set_up(tmp_path, data, 2, algorithm="pdmm", lam=0.01, seed=0, seconds=5.0)
+    peer = peer_processes.PeerProcess(folders[0])
+    up = {"level": "info", "event": "up", "fields": {"port": 1}}
+    peer.log.write_text(json.dumps(up) + "\n")
+    assert peer.log_end() == ["info: up, port 1"]
+    peer.log.write_text(json.dumps(up) + "\nerror: train.npz is truncated or damaged\n")
+    assert peer.log_end() == ["error: train.npz is truncated or damaged"]
 
 
 @pytest.mark.parametrize(
@@ -271,14 +190,14 @@ def test_a_peer_that_cannot_start_is_named_with_the_end_of_its_log(tmp_path, mon
         (["--seed", "-1"], "--seed must be a whole number of at least 0, got -1"),
     ],
 )
-def test_bad_input_is_a_sentence_and_leaves_nothing(tmp_path, options, sentence):
+def test_bad_input(tmp_path, options, sentence):
     found = demo("--out", tmp_path / "out", *options)
     assert found.exit_code == 2
     assert sentence in found.output
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_with_anything_else_is_refused_and_stays(tmp_path):
+def test_foreign_folder_is_refused(tmp_path):
     (tmp_path / "thesis.tex").write_text("all my work")
     found = demo("--out", tmp_path)
     assert found.exit_code == 2
@@ -286,29 +205,29 @@ def test_a_folder_with_anything_else_is_refused_and_stays(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_an_earlier_demo_is_replaced_but_not_what_was_put_beside_it(tmp_path):
-    peer_sites.clear(tmp_path)
+def test_earlier_demo_is_replaced(tmp_path):
+    peer_folders.clear(tmp_path)
     (tmp_path / "peer-1").mkdir()
-    peer_sites.check_folder(tmp_path)
+    peer_folders.check_folder(tmp_path)
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(FileExistsError, match=r"also holds notes\.txt"):
-        peer_sites.check_folder(tmp_path)
+        peer_folders.check_folder(tmp_path)
     (tmp_path / "notes.txt").unlink()
-    peer_sites.clear(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [peer_sites.MARK]
+    peer_folders.clear(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [peer_folders.MARK]
 
 
-def test_an_earlier_demo_whose_peers_still_run_is_not_touched(tmp_path):
+def test_running_demo_is_not_replaced(tmp_path):
     from gadget_svm.peers.checkpoint import CheckpointError, Lock
 
-    peer_sites.clear(tmp_path)
+    peer_folders.clear(tmp_path)
     with Lock.acquire(tmp_path / "peer-1" / "state"), pytest.raises(CheckpointError):
-        peer_sites.clear(tmp_path)
+        peer_folders.clear(tmp_path)
     assert (tmp_path / "peer-1" / "state").is_dir()
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="a place where no folder can be made, not even by root")
-def test_a_place_where_no_folder_can_be_made_is_a_sentence():
+def test_impossible_folder():
     found = demo("--out", "/proc/nowhere", "--seconds", 5)
     assert found.exit_code in (1, 2)
     assert isinstance(found.exception, SystemExit)
@@ -317,40 +236,40 @@ def test_a_place_where_no_folder_can_be_made_is_a_sentence():
 
 
 @pytest.mark.parametrize("step", ["clear", "set_up"])
-def test_a_full_disk_is_named_by_its_folder(tmp_path, monkeypatch, step):
+def test_full_disk(tmp_path, monkeypatch, step):
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")  # as a write says it: without a file's name
 
-    monkeypatch.setattr(peer_demo, step, full)
+    monkeypatch.setattr(peer_folders, step, full)
     found = demo("--out", tmp_path / "out", "--seconds", 5)
     assert found.exit_code == 1  # worth a retry, once there is space
     assert f"cannot write to --out {tmp_path / 'out'}: No space left" in " ".join(found.output.split())
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_may_not_be_written_to_is_refused(tmp_path):
+def test_unwritable_folder(tmp_path):
     tmp_path.chmod(0o500)
     found = demo("--out", tmp_path / "out")
     assert found.exit_code == 2
     assert "may not be written to" in found.output
 
 
-def test_a_file_where_the_folder_should_be_is_refused(tmp_path):
+def test_file_in_place_of_folder(tmp_path):
     (tmp_path / "file").write_text("")
     found = demo("--out", tmp_path / "file" / "out")
     assert found.exit_code == 2
     assert "is a file, not a folder" in found.output
 
 
-def test_a_fleet_ends_those_that_do_not_heed_sigterm(tmp_path, monkeypatch):
-    monkeypatch.setattr(peer_fleet, "TERMINATE", 0.5)
+def test_fleet_kills_after_sigterm(tmp_path, monkeypatch):
+    monkeypatch.setattr(peer_processes, "TERMINATE_TIMEOUT_S", 0.5)
     data = load_dataset("digits")
-    folders = peer_sites.set_up(tmp_path, data, 2, algorithm="pdmm", lam=0.01, seed=0, seconds=5.0)
-    peer = peer_fleet.PeerProcess(folders[0])
+    folders = peer_folders.set_up(tmp_path, data, 2, algorithm="pdmm", lam=0.01, seed=0, seconds=5.0)
+    peer = peer_processes.PeerProcess(folders[0])
     deaf = (
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
     )
-    with peer_fleet.Fleet([peer]):
+    with peer_processes.Fleet([peer]):
         peer.process = subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE, start_new_session=True)
         assert peer.process.stdout is not None
         assert peer.process.stdout.readline()
@@ -358,7 +277,7 @@ def test_a_fleet_ends_those_that_do_not_heed_sigterm(tmp_path, monkeypatch):
     assert peer.exit_code == -signal.SIGKILL
 
 
-def test_the_pooled_optimum_of_several_classes_is_the_sum_of_each_against_the_rest(toy):
+def test_pooled_optimum_of_several_classes(toy):
     from scipy.sparse import csr_matrix
 
     from gadget_svm.data import Dataset
@@ -366,32 +285,32 @@ def test_the_pooled_optimum_of_several_classes_is_the_sum_of_each_against_the_re
 
     X = csr_matrix(toy.X)
     data = Dataset("toy", X, toy.three, None, None, None, "")
-    pooled = pooled_optimum(data, Evaluator.of(data, 0.1, intercept=False))
+    pooled = pooled_optimum(data, Evaluation.of(data, 0.1, intercept=False))
     each = [certified_optimum(X, np.where(toy.three == k, 1, -1), 0.1, 1e-6).objective for k in range(3)]
     assert pooled["objective"] == pytest.approx(sum(each), rel=1e-5)
     assert pooled["bound"] <= pooled["objective"] <= pooled["bound"] * (1 + 1e-5)
 
 
-def test_labels_in_quotes_that_are_numbers_are_numbers(toy):
+def test_number_labels(toy):
     from gadget_svm.data import Dataset
 
     data = Dataset("toy", toy.X, np.where(toy.y, "10", "9"), None, None, None, "")
-    assert peer_demo.with_plain_labels(data).y.tolist() == np.where(toy.y, 10.0, 9.0).tolist()
+    assert with_number_labels(data).y.tolist() == np.where(toy.y, 10.0, 9.0).tolist()
     words = Dataset("toy", toy.X, np.where(toy.y, "yes", "9"), None, None, None, "")
-    assert peer_demo.with_plain_labels(words) is words
+    assert with_number_labels(words) is words
 
 
-def test_the_closing_sentence_names_those_that_failed():
+def test_closing_names_failed_peers():
     peers = [
-        {"name": "peer-1", "gap": 0.00123, "in_good_order": True, "end": "left", "exit_code": 0, "trouble": None},
-        {"name": "peer-2", "gap": None, "in_good_order": False, "end": "killed", "exit_code": -9, "trouble": "no file"},
+        {"name": "peer-1", "gap": 0.00123, "clean": True, "end": "left", "exit_code": 0, "error": None},
+        {"name": "peer-2", "gap": None, "clean": False, "end": "killed", "exit_code": -9, "error": "no file"},
     ]
     said = closing({"peers": peers, "interrupted": False, "dataset": {"rows": 1000}})
-    assert "Not in good order: peer-2 (killed, exit code -9, no model)." in said
+    assert "Not ended cleanly: peer-2 (killed, exit code -9, no model)." in said
     assert "peer-1, is at most 0.13 % above" in said
 
 
-def test_ports_are_free_and_differ():
-    ports = peer_sites.free_ports(20)
+def test_free_ports():
+    ports = peer_folders.free_ports(20)
     assert len(set(ports)) == 20
-    assert all(port in peer_sites.PORTS for port in ports)
+    assert all(port in peer_folders.PORTS for port in ports)

@@ -1,10 +1,10 @@
-"""The command `gadget`: arguments in, tables and files out. Owns no mathematics; heavy imports wait for use."""
+"""The command line `gadget`: parses arguments, prints tables and writes files. Heavy imports happen on use."""
 
 import sys
 
 
 def main() -> None:
-    """Run the command line. A signal while the program still loads ends it without a traceback."""
+    """Run the command line. A signal while the program loads ends it without a traceback."""
     try:
         from gadget_svm.cli.signals import exit_at_once, handled
 

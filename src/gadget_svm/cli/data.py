@@ -1,49 +1,61 @@
-"""`gadget data`: the named data sets on the screen. Finding and fetching them is the catalog's work."""
+"""`gadget data`: list, find and download the named data sets."""
 
-import json
 from dataclasses import asdict
-from pathlib import Path
+from json import dumps
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
+import typer
 
-from gadget_svm.cli.progress import Download
-from gadget_svm.cli.summary import plain
-from gadget_svm.cli.tables import say
-from gadget_svm.data.catalog import ENTRIES
-from gadget_svm.data.datasets import fetch_dataset, find_dataset, list_datasets
+from gadget_svm.cli.options import DataDir, DatasetName, Json
+
+data_app = typer.Typer(help="Named data sets: list, find and download them.", no_args_is_help=True)
 
 
-def show_list(data_dir: Path | None, as_json: bool = False) -> None:
-    """All of them in a table, or as JSON."""
-    if as_json:
-        print(json.dumps([plain(asdict(listing)) for listing in list_datasets(data_dir)]))
+@data_app.command("list")
+def list_data(data_dir: DataDir = None, json: Json = False) -> None:
+    """List the named data sets, and where each was found or comes from."""
+    from rich.console import Console
+
+    from gadget_svm.cli.output import make_table
+    from gadget_svm.cli.summary import plain
+    from gadget_svm.data.datasets import list_datasets
+
+    listings = list_datasets(data_dir)
+    if json:
+        typer.echo(dumps([plain(asdict(listing)) for listing in listings]))
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("name", "rows", "features", "lambda"):
-        table.add_column(name, justify="left" if name == "name" else "right", no_wrap=True)
+    table = make_table(("name", "rows", "features", "lambda"), plain=True)
     table.add_column("where", overflow="fold")
-    for listing in list_datasets(data_dir):
+    for listing in listings:
         train, test = listing.rows
         lam = "-" if listing.lam is None else f"{listing.lam:g}"
         table.add_row(listing.name, f"{train:,} + {test:,}", f"{listing.features:,}", lam, listing.status)
     Console().print(table)
 
 
-def show_path(name: str, data_dir: Path | None) -> None:
-    """The folder of one, by itself on a line."""
+@data_app.command("path")
+def data_path(name: DatasetName, data_dir: DataDir = None) -> None:
+    """Print the folder that holds a named data set."""
+    from gadget_svm.data.catalog import ENTRIES
+    from gadget_svm.data.datasets import find_dataset
+
     folder = find_dataset(name, data_dir)
     if folder is not None:
-        print(folder)
-        return
-    if ENTRIES[name].builtin is not None:
+        typer.echo(folder)
+    elif ENTRIES[name].builtin is not None:
         raise ValueError(f"{name!r} comes with scikit-learn: it has no folder of its own")
-    raise FileNotFoundError(f"{name!r} is not on this machine: 'gadget data fetch {name}' downloads it")
+    else:
+        raise FileNotFoundError(f"{name!r} is not on this machine: 'gadget data fetch {name}' downloads it")
 
 
-def fetch_named(name: str, data_dir: Path | None) -> None:
-    """Download one, and say where it went."""
+@data_app.command("fetch")
+def fetch_data(name: DatasetName, data_dir: DataDir = None) -> None:
+    """Download a named data set from its official source."""
+    from rich.console import Console
+
+    from gadget_svm.cli.output import say
+    from gadget_svm.cli.progress import Download
+    from gadget_svm.data.datasets import fetch_dataset
+
     with Download(Console(stderr=True), name) as progress:
         folder = fetch_dataset(name, data_dir=data_dir, progress=progress)
     say(Console(), f"{name} is in {folder}")

@@ -17,23 +17,23 @@ INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 """130 and 143, as shells count them. docs/reference/exit-codes.md lists all of them."""
 UsageError: Any = typer.BadParameter.__base__  # click's own, or that of the click inside typer
 TYPED = "gadget_svm.typed"
-"""Where a command's context keeps the words that were typed."""
+"""The key of the words that were typed in a command's context."""
 
 
-class Failure(Exception):  # noqa: N818 - what happened
-    """What went wrong though the command and the files are right: whoever supervises it should start it again."""
+class RetryableError(Exception):
+    """A failure although the command and the files are right: a supervisor should start the command again."""
 
 
-RETRY = (Failure, ConnectionError, TimeoutError, BlockingIOError)
-"""Errors that may be over at the next attempt, also where they are errors of the user's kind as well."""
+RETRYABLE = (RetryableError, ConnectionError, TimeoutError, BlockingIOError)
+"""Errors that another attempt may not meet, also where they are among the types of wrong input."""
 WRONG_INPUT = (
     ValueError, TypeError, ImportError, IndexError,
     FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError,
 )  # fmt: skip
 
 
-class PlainErrors(TyperGroup):
-    """A group of commands whose users read sentences, not tracebacks."""
+class CommandGroup(TyperGroup):
+    """Commands whose errors are one line on stderr and an exit code."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Keep the words as typed: errors name the options as they were spelled."""
@@ -41,7 +41,7 @@ class PlainErrors(TyperGroup):
         try:
             return super().parse_args(ctx, args)
         except UsageError as error:
-            raise _refused(error, ctx) from None
+            raise _wrong_use(error, ctx) from None
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; its errors become a line on stderr and an exit code."""
@@ -49,32 +49,32 @@ class PlainErrors(TyperGroup):
             with handled(raise_interrupt):
                 return super().invoke(ctx)
         except UsageError as error:
-            raise _refused(error, ctx) from None
-        except BrokenPipeError:  # the reader of a pipe has seen enough: typer knows how to leave quietly
+            raise _wrong_use(error, ctx) from None
+        except BrokenPipeError:  # the reader of a pipe has closed it: typer exits quietly
             raise
-        except (*WRONG_INPUT, OSError, MemoryError, Failure) as error:
+        except (*WRONG_INPUT, OSError, MemoryError, RetryableError) as error:
             if os.environ.get("GADGET_DEBUG"):
                 raise
-            complain(error, ctx.meta.get(TYPED, ()))
+            print_error(error, ctx)
             raise typer.Exit(exit_code(error)) from None
         except KeyboardInterrupt as error:
             typer.echo("terminated" if isinstance(error, Terminated) else "aborted", err=True)
             raise typer.Exit(exit_code(error)) from None
 
 
-def _refused(error: Any, ctx: Any) -> Exception:
-    """Complain of what was typed on one line, as of all other mistakes; a group without a command shows its help."""
+def _wrong_use(error: Any, ctx: Any) -> Exception:
+    """Print an error about what was typed on one line; a group without a command shows its help."""
     if type(error).__name__ == "NoArgsIsHelpError":
         return error  # type: ignore[no-any-return]
     path = error.ctx.command_path if error.ctx else f"{ctx.command_path} {ctx.invoked_subcommand or ''}".strip()
     value = _option_with_value(error, ctx.meta[TYPED]) if type(error) is typer.BadParameter else None
-    said = f"{value}: {error.message}" if value else error.format_message()
-    typer.echo(f"error: {said.rstrip('.')} (see: {path} -h)", err=True)
+    text = f"{value}: {error.message}" if value else error.format_message()
+    typer.echo(f"error: {text.rstrip('.')} (see: {path} -h)", err=True)
     return typer.Exit(WRONG_USE)
 
 
 def _option_with_value(error: Any, typed: Sequence[str]) -> str | None:
-    """The option as typed, with the value that it cannot take; None if it cannot be told."""
+    """Return the option as typed, with the value that it cannot take; None if it is unknown."""
     options = [name for name in getattr(error.param, "opts", ()) if name.startswith("-")]
     for word, following in zip(typed[::-1], ["", *typed[:0:-1]], strict=True):
         name, equals, value = word.partition("=")
@@ -87,7 +87,7 @@ def exit_code(error: BaseException) -> int:
     """Return the exit code of a command that ends with this error."""
     if isinstance(error, KeyboardInterrupt):
         return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
-    return WRONG_USE if isinstance(error, WRONG_INPUT) and not isinstance(error, RETRY) else FAILED
+    return WRONG_USE if isinstance(error, WRONG_INPUT) and not isinstance(error, RETRYABLE) else FAILED
 
 
 def as_stdin(text: str) -> str:
@@ -95,9 +95,11 @@ def as_stdin(text: str) -> str:
     return re.sub(r"\S*/gadget[^/\s]*/stdin\b", "stdin", text)
 
 
-def complain(error: BaseException | str, typed: Sequence[str] = ()) -> None:
-    """Print an error's own sentence, on one line, with options in the place of Python names."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    text = as_stdin(text)
+def print_error(error: BaseException | str, ctx: Any = None) -> None:
+    """Print an error's sentence on one line, with the options of the context's command for Python names."""
+    text = as_stdin(" ".join(str(error).split()) or type(error).__name__)
+    command, typed = (None, ()) if ctx is None else (ctx.command, ctx.meta.get(TYPED, ()))
+    for word in typed:
+        command = getattr(command, "commands", {}).get(word, command)
     about_data = type(error).__name__ == "DataFileError"  # compared by name: importing it would load numpy
-    typer.echo(f"error: {in_options(text, typed, names=not about_data)}", err=True)
+    typer.echo(f"error: {in_options(text, command, typed, names=not about_data)}", err=True)

@@ -1,96 +1,87 @@
-"""`gadget peer`: a site's own process on the command line. Learning and talking are the work of `gadget_svm.peers`."""
+"""`gadget peer`: configure, run, watch and stop a site's own process. `gadget_svm.peers` does the work."""
 
-import json as jsonlib
 import math
-import sys
 import time
+from json import dumps, loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gadget_svm.cli.errors import Failure
-from gadget_svm.cli.train_options import local_path, whole_seed
+from gadget_svm.cli.errors import RetryableError
+from gadget_svm.cli.options import Json, local_path, require_packages
+from gadget_svm.cli.peer_demo import STATUS_POLL_S, demo
 
 if TYPE_CHECKING:
     from gadget_svm.peers.config import PeerConfig
     from gadget_svm.peers.post import Line
 
-peer_app = typer.Typer(help="Real peers: one process a site, over mTLS.", no_args_is_help=True)
+peer_app = typer.Typer(help="Peers: one process per site, connected by mTLS.", no_args_is_help=True)
 Toml = Annotated[Path, typer.Argument(metavar="PEER.TOML", help="The peer's file, as 'gadget peer new' writes it.")]
 Own = Annotated[
     Path | None,
     typer.Option(
         "--config",
         metavar="PEER.TOML",
-        help="Whose certificate to show: any peer's of the network. Default: the asked one's file, or peer.toml.",
+        help="The file of the peer whose certificate is used. Default: that of the peer asked, or peer.toml.",
     ),
 ]
 
 
-def need_peers() -> None:
-    """An ImportError that says how to get what peers need."""
-    import gadget_svm.peers  # noqa: F401 - first: it tells gRPC how much to say
-
-    try:
-        import cryptography  # noqa: F401
-        import google.protobuf  # noqa: F401
-        import grpc  # noqa: F401
-        import prometheus_client  # noqa: F401
-        import pydantic  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ImportError(f"peers need {error.name}, which is not installed: pip install 'gadget-svm[peer]'") from error
+def require_peer_packages() -> None:
+    """Raise an ImportError that names the extra to install, if a package is missing."""
+    # gadget_svm.peers first: it sets how much gRPC logs
+    modules = ("gadget_svm.peers", "cryptography", "google.protobuf", "grpc", "prometheus_client", "pydantic")
+    require_packages("peers", *modules)
 
 
 @peer_app.command("new")
 def new(
     name: Annotated[str, typer.Argument(help="The peer's name, as in its certificate.")],
-    address: Annotated[str | None, typer.Option(help="How others reach it, host:port.")] = None,
-    join: Annotated[list[str] | None, typer.Option(help="The address of a peer to ask first. Repeatable.")] = None,
-    train: Annotated[str | None, typer.Option(help="The site's rows.")] = None,
-    lam: Annotated[float | None, typer.Option(help="The regulariser's weight, the same at all sites.")] = None,
+    address: Annotated[str | None, typer.Option(help="The address for other peers, host:port.")] = None,
+    join: Annotated[list[str] | None, typer.Option(help="The address of a peer to contact first. Repeatable.")] = None,
+    train: Annotated[str | None, typer.Option(help="The file with the site's rows.")] = None,
+    lam: Annotated[float | None, typer.Option(help="The regularisation weight, the same at all sites.")] = None,
     listen: Annotated[str | None, typer.Option(help="Where it listens. Default: its port on every interface.")] = None,
     label: Annotated[str | None, typer.Option(help="The label's column, if the file has columns.")] = None,
     test: Annotated[str | None, typer.Option(help="Rows to measure accuracy on.")] = None,
     run: Annotated[str | None, typer.Option(help="The run's name, the same at all sites.")] = None,
     scaling: Annotated[str | None, typer.Option(help="none, max-abs or deviation, the same at all sites.")] = None,
-    sites: Annotated[int | None, typer.Option(help="Sites whose statistics scaling waits for.", min=1)] = None,
+    sites: Annotated[int | None, typer.Option(help="Number of sites whose statistics scaling needs.", min=1)] = None,
     metrics_port: Annotated[int | None, typer.Option(help="A local port for /metrics and /healthz.", min=1)] = None,
     out: Annotated[Path, typer.Option(callback=local_path, help="The file to write.")] = Path("peer.toml"),
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
 ) -> None:
     """Write a commented peer.toml."""
-    need_peers()
+    given = dict(locals())
+    require_peer_packages()
     from gadget_svm.peers.config import template
 
     if listen is None and address is not None:
-        listen = f"0.0.0.0:{address.rpartition(':')[2]}"
-    text = template(
-        name, address=address, join=join, train=train, lam=lam, listen=listen, label=label, test=test, run=run,
-        scaling=scaling, sites=sites, port=metrics_port,
-    )  # fmt: skip
+        given["listen"] = f"0.0.0.0:{address.rpartition(':')[2]}"
+    text = template(port=given.pop("metrics_port"), **{k: given[k] for k in given.keys() - {"out", "overwrite"}})
     try:
         with out.open("w" if overwrite else "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise ValueError(f"{out} is there already: choose another --out, or --overwrite") from None
-    typer.echo(f"{out} is written: look through it, then 'gadget peer run {out}'.")
+        raise ValueError(f"{out} exists: choose another --out, or --overwrite") from None
+    typer.echo(f"{out} is written: review it, then 'gadget peer run {out}'.")
 
 
 @peer_app.command("run")
 def run(
     config: Toml = Path("peer.toml"),
-    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew; the saved state is set aside.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start from scratch; the saved state is moved aside.")] = False,
 ) -> None:
-    """Run a peer until Ctrl-C, SIGTERM, the end of its terminal or 'gadget peer stop'; it takes its leave and saves its
+    """Run a peer until Ctrl-C, SIGTERM, the end of its terminal or 'gadget peer stop'; it then leaves and saves its
     state and model."""
-    need_peers()
+    require_peer_packages()
     from gadget_svm.peers.running import Broken, run_peer
 
     try:
         raise typer.Exit(run_peer(_loaded(config), fresh))
     except Broken as error:
-        raise Failure(str(error)) from error
+        raise RetryableError(str(error)) from error
 
 
 @peer_app.command("status")
@@ -99,37 +90,37 @@ def status(
         str | None, typer.Argument(help="host:port of a peer, or its file. Default: the one of --config.")
     ] = None,
     config: Own = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Again every second, until Ctrl-C.")] = False,
+    json: Json = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Repeat every second, until Ctrl-C.")] = False,
 ) -> None:
-    """How a peer is: its neighbours, objective, estimated gap, disagreement, messages and bytes."""
-    need_peers()
-    own, where = _whom(peer, config)
-    if json or not watch:
-        found = _ask(own, where)
-        if json:
-            typer.echo(jsonlib.dumps(found, indent=2))
-        else:
-            _console().print(peer_table(found))
-        return
-    from rich.live import Live
+    """Show a peer's neighbours, objective, estimated gap, disagreement, messages and bytes."""
+    require_peer_packages()
+    from rich.console import Console
 
-    with Live(console=_console(), auto_refresh=False) as live:
-        while True:
-            live.update(peer_table(_ask(own, where)), refresh=True)
-            time.sleep(1.0)
+    own, where = _asked_peer(peer, config)
+    if json:
+        typer.echo(dumps(_ask(own, where), indent=2))
+    elif not watch:
+        Console().print(peer_table(_ask(own, where)))
+    else:
+        from rich.live import Live
+
+        with Live(console=Console(), auto_refresh=False) as live:
+            while True:
+                live.update(peer_table(_ask(own, where)), refresh=True)
+                time.sleep(STATUS_POLL_S)
 
 
 @peer_app.command("stop")
 def stop(
     config: Toml = Path("peer.toml"),
-    wait: Annotated[float, typer.Option(help="Seconds to wait for it to be gone.")] = 20.0,
+    wait: Annotated[float, typer.Option(help="Seconds to wait until it has left.")] = 20.0,
     withdraw: Annotated[
-        bool, typer.Option("--withdraw", help="The others are to forget what this site's rows have taught them.")
+        bool, typer.Option("--withdraw", help="Ask the others to remove the contribution of this site's rows.")
     ] = False,
 ) -> None:
-    """Let a peer leave: it says goodbye, saves its state and writes its model. What it has taught the others stays."""
-    need_peers()
+    """Stop a peer: it leaves the network, saves its state and writes its model. The others keep its contribution."""
+    require_peer_packages()
     from gadget_svm.peers.identity import IdentityError
     from gadget_svm.peers.messages import Notice, Status
     from gadget_svm.peers.peer import WITHDRAW
@@ -159,28 +150,28 @@ def stop(
                     typer.echo(f"warning: {unwritten[about]}", err=True)
             return
         time.sleep(0.3)
-    raise OSError(f"{own.peer.name} was asked to leave and still answers after {wait:g} s")
+    raise OSError(f"{own.peer.name} was asked to leave and still answers after {wait:g} s: repeat with a longer --wait")
 
 
 def _otherwise(own: "PeerConfig", withdraw: bool) -> str:
-    """How to stop a peer that cannot be talked to, such as one whose certificate has expired; empty if none runs."""
+    """Return how to stop a peer that does not answer, for example after its certificate expired; empty if none runs."""
     from gadget_svm.peers.checkpoint import CheckpointError, Lock
 
     try:
         number = int((own.peer.state / "lock").read_text(encoding="utf-8"))
         Lock.acquire(own.peer.state).release()
-    except CheckpointError:  # somebody has it: that process
+    except CheckpointError:  # that process holds the lock
         but = ", though it does not withdraw" if withdraw else ""
-        return f". It runs as process {number}: 'kill -TERM {number}' lets it leave as well{but}"
+        return f". It runs as process {number}: 'kill -TERM {number}' makes it leave as well{but}"
     except (OSError, ValueError):
-        return ""
+        pass
     return ""
 
 
 @peer_app.command("export")
 def export_model(config: Toml = Path("peer.toml")) -> None:
     """Write the model of the last checkpoint, whether the peer runs or not."""
-    need_peers()
+    require_peer_packages()
     from gadget_svm.peers.calls import PeerError
     from gadget_svm.peers.checkpoint import CheckpointError
     from gadget_svm.peers.running import export_saved
@@ -196,26 +187,7 @@ def export_model(config: Toml = Path("peer.toml")) -> None:
     typer.echo(f"{written} is written.")
 
 
-@peer_app.command("demo")
-def demo(
-    peers: Annotated[int, typer.Option(help="How many processes.", min=2, max=64)] = 5,
-    data: Annotated[str, typer.Option(help="A named data set, or a file.")] = "digits",
-    seconds: Annotated[float, typer.Option(help="How long they learn.", min=5.0)] = 30.0,
-    out: Annotated[
-        Path, typer.Option(callback=local_path, help="A folder for certificates, files, models and the summary.")
-    ] = Path("peers"),
-    chaos: Annotated[bool, typer.Option("--chaos", help="Kill one with -9 on the way, and start it again.")] = False,
-    algorithm: Annotated[str, typer.Option(help="pdmm or gadget.")] = "pdmm",
-    lam: Annotated[float | None, typer.Option(help="Default: the paper's for a data set of the paper.")] = None,
-    seed: Annotated[int, typer.Option(callback=whole_seed, help="Decides who gets which rows.")] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No live table.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, and nothing else.")] = False,
-) -> None:
-    """Real peer processes on this machine, with fresh certificates, learn together; then each is measured."""
-    need_peers()
-    from gadget_svm.cli.peer_demo import run_peer_demo
-
-    raise typer.Exit(run_peer_demo(peers, data, seconds, out, chaos, algorithm, lam, seed, quiet, json))
+peer_app.command("demo")(demo)
 
 
 def _loaded(path: Path) -> "PeerConfig":
@@ -224,8 +196,8 @@ def _loaded(path: Path) -> "PeerConfig":
     return load(path)
 
 
-def _whom(peer: str | None, config: Path | None) -> tuple["PeerConfig", str]:
-    """With whose certificate to ask, and where. What is no address is a file, which says both."""
+def _asked_peer(peer: str | None, config: Path | None) -> tuple["PeerConfig", str]:
+    """Return the configuration whose certificate to use, and the address to ask; a file gives both."""
     from gadget_svm.peers.naming import check_endpoint
 
     usual = Path("peer.toml")
@@ -240,14 +212,12 @@ def _whom(peer: str | None, config: Path | None) -> tuple["PeerConfig", str]:
         asked = _loaded(Path(peer))
         return asked if config is None else _loaded(config), asked.peer.address
     if config is None and not usual.exists():
-        raise ValueError(
-            f"{usual} does not exist: name a peer's file with --config, whose certificate {where} believes"
-        )
+        raise ValueError(f"{usual} does not exist: name a peer's file with --config, whose certificate {where} trusts")
     return _loaded(config or usual), where
 
 
 def _talk(own: "PeerConfig", address: str, question: Any, name: str | None = None) -> Any:
-    """One question to a peer, with the certificate of ``own``."""
+    """Send a question to a peer, with the certificate of ``own``; return its answer."""
     import asyncio
 
     from gadget_svm.peers.identity import Identity
@@ -271,12 +241,12 @@ def _ask(own: "PeerConfig", address: str, name: str | None = None) -> dict[str, 
     async def ask(line: "Line") -> str:
         return await line.status(Notice(own.peer.name))
 
-    found: dict[str, Any] = jsonlib.loads(_talk(own, address, ask, name))
+    found: dict[str, Any] = loads(_talk(own, address, ask, name))
     return found
 
 
 def _why_no_model(own: "PeerConfig") -> str:
-    """What a peer that runs can say to that; nothing if it does not run."""
+    """Return why a running peer has no model yet; empty if it does not run."""
     from gadget_svm.peers.post import Unreachable
 
     try:
@@ -291,22 +261,15 @@ def _why_no_model(own: "PeerConfig") -> str:
     return f"{own.peer.name} runs, but has saved no model yet: it will in about {due} s, ask again then"
 
 
-def _console() -> Any:
-    from rich.console import Console
-
-    return Console(file=sys.stdout)
-
-
 def peer_table(found: dict[str, Any]) -> Any:
-    """One peer in full: a line of facts above its neighbours."""
+    """Return one peer in full: its neighbours, with lines about itself below."""
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=f"{found['name']} at {found['address']}", title_justify="left")
-    table.add_column("neighbour")
-    for column in ("heard", "objective", "sent", "received", "failed", "answers in"):
-        table.add_column(column, justify="right")
+    from gadget_svm.cli.output import make_table
+
+    columns = ("neighbour", "heard", "objective", "sent", "received", "failed", "answers in")
+    table = make_table(columns, title=f"{found['name']} at {found['address']}")
     for each in found["neighbours"]:
         table.add_row(
             each["name"], _seconds(each["last_heard"]), _number(each["objective"]),
@@ -317,29 +280,27 @@ def peer_table(found: dict[str, Any]) -> Any:
         f"{found['state']}, tick {found['ticks']:,}, {found['rows']:,} rows of {found['network_rows']:,.0f}; {members}",
         f"objective {_number(found['local_objective'])} on its own rows, about {_number(found['objective'])} on all; "
         f"estimated gap {_percent(found['gap_estimate'])}, disagreement {_percent(found['disagreement'])}",
-        f"{found['messages_sent']:,} letters sent ({found['bytes_sent']:,} bytes), {found['messages_received']:,} "
+        f"{found['messages_sent']:,} messages sent ({found['bytes_sent']:,} bytes), {found['messages_received']:,} "
         f"received ({found['bytes_received']:,} bytes), {sum(found['refused'].values()):,} refused, "
         f"{found['withheld']:,} withheld",
-        *([f"keeps what {', '.join(found['kept'])} taught before leaving"] if found["kept"] else []),
+        *([f"keeps the contribution of {', '.join(found['kept'])}, who left"] if found["kept"] else []),
         *(f"{each['name']}: {each['trouble']}" for each in found["neighbours"] if each["trouble"]),
         *(f"{about}: {text}" for about, text in found["trouble"].items()),
     ]
-    return Group(table, *(Text(line) for line in lines))
+    return Group(table, *map(Text, lines))
 
 
 def peers_table(rows: list[dict[str, Any] | None], names: list[str]) -> Any:
-    """Several peers, a line each; None for one that does not answer."""
-    from rich.table import Table
+    """Return a table of several peers, one line each; None for one that does not answer."""
+    from gadget_svm.cli.output import make_table
 
-    table = Table(title="peers", title_justify="left")
-    table.add_column("peer")
-    for column in ("tick", "alive", "objective", "est. gap", "disagreement", "accuracy", "sent", "received", "MB sent"):
-        table.add_column(column, justify="right")
+    columns = ("peer", "tick", "alive", "objective", "est. gap", "disagreement", "accuracy", "sent", "received")
+    table = make_table((*columns, "MB sent"), title="peers")
     for name, found in zip(names, rows, strict=True):
         if found is None:
             table.add_row(name, "-", "no answer")
             continue
-        accuracy = found["test_accuracy"] if found["test_accuracy"] is not None else found["train_accuracy"]
+        accuracy = found["train_accuracy"] if found["test_accuracy"] is None else found["test_accuracy"]
         table.add_row(
             name, f"{found['ticks']:,}", str(found["members"]["alive"]), _number(found["objective"]),
             _percent(found["gap_estimate"]), _percent(found["disagreement"]), _percent(accuracy),

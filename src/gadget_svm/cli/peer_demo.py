@@ -1,342 +1,321 @@
-"""`gadget peer demo`: real peer processes on this machine learn together, are shown, and then measured.
+"""`gadget peer demo`: real peer processes on this machine learn together, are watched, and then measured.
 
-Owns the order of things and what is seen meanwhile. The folder is `peer_sites`, the processes are `peer_fleet`, what
-it came to is `peer_verdict`.
+Owns its options and the order of its work. `peer_folders` writes what peers need, `peer_processes` starts and stops
+them, `peer_results` measures their models.
 """
 
 import asyncio
-import dataclasses
-import json
 import math
 import random
 import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from json import dumps
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from rich.console import Console
-from rich.table import Table
+import typer
 
-from gadget_svm.cli.errors import complain
-from gadget_svm.cli.evaluation import Evaluator
-from gadget_svm.cli.output_files import MODEL, SUMMARY, check_targets, write_summary
-from gadget_svm.cli.peer import peers_table
-from gadget_svm.cli.peer_fleet import Ending, Fleet, FleetError, PeerProcess, Story
-from gadget_svm.cli.peer_sites import PACE, check_folder, check_rows, clear, locked, set_up, writing
-from gadget_svm.cli.peer_verdict import measure, show
-from gadget_svm.cli.tables import say
-from gadget_svm.cli.train import load
-from gadget_svm.cli.train_request import Order, lam_for
-from gadget_svm.core.lookup import lookup
-from gadget_svm.data import Dataset
-from gadget_svm.report.formatting import number
+from gadget_svm.cli.options import command_for, local_path, option_field, seed
 
-ALGORITHMS = dict.fromkeys(("pdmm", "gadget"))
-START, EACH, HEAR = 120.0, 10.0, 90.0
-"""Seconds some may take to start, with some more for each peer, and then to hear from each other: the first run ever
-compiles for both."""
-AWAY, LOOK = 5.0, 0.5
-"""Seconds a killed peer stays away, at most, and between two looks whether one may be killed."""
-Plan = list[tuple[float, str, PeerProcess]]
-"""What is still to be done: when, what, to whom."""
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gadget_svm.cli.peer_processes import Fleet, PeerProcess, Stop
+    from gadget_svm.data import Dataset
+
+START_S, START_PER_PEER_S, FIRST_MESSAGE_S = 120.0, 10.0, 90.0
+"""Time limits for the start and for the first messages: the first run on a machine compiles in both."""
+AWAY_S, SAVED_POLL_S, STATUS_POLL_S, LINE_INTERVAL_S = 5.0, 0.5, 1.0, 5.0
 
 
-def run_peer_demo(
-    peers: int, data: str, seconds: float, out: Path, chaos: bool, algorithm: str, lam: float | None, seed: int,
-    quiet: bool, as_json: bool = False,
-) -> int:  # fmt: skip
-    """Deal out, start, watch, stop, measure; 0 only if every peer left in good order and with a model."""
-    aside, order = Console(stderr=True, quiet=quiet), Order(data=data, lam=lam, out=out, quiet=quiet)
-    demo = Demo(peers, seconds, chaos, algorithm, seed, aside)
-    demo.check(order)
-    rows = with_plain_labels(load(order, aside))
-    check_rows(rows, peers)
-    judge = Evaluator.of(rows, lam_for(order, rows), intercept=False)
-    with locked(out), Ending() as ending:
+@dataclass(frozen=True)
+class PeerDemoRequest:
+    """The arguments of a demo as typed."""
+
+    peers: int = option_field("--peers", default=5, min=2, max=64, help="Number of processes.")
+    data: str = option_field("--data", default="digits", help="A named data set, or a file.")
+    seconds: float = option_field("--seconds", default=30.0, min=5.0, help="How long they learn.")
+    out: Path = option_field(
+        "--out", default=Path("peers"), check=local_path, help="A folder for certificates, files, models, the summary."
+    )
+    chaos: bool = option_field("--chaos", default=False, help="Kill one peer with SIGKILL, and start it again.")
+    algorithm: str = option_field("--algorithm", default="pdmm", help="pdmm or gadget.")
+    lam: float | None = option_field("--lam", help="Default: the paper's for a data set of the paper.")
+    random_state: int = option_field("--seed", default=0, check=seed, help="The seed that divides the rows.")
+    quiet: bool = option_field("--quiet", "-q", default=False, help="Show no live table.")
+    json: bool = option_field("--json", default=False, help="Print one JSON object on stdout, and nothing else.")
+
+    @property
+    def start_limit_s(self) -> float:
+        """How long the peers may take to start."""
+        return START_S + START_PER_PEER_S * self.peers
+
+
+@command_for(PeerDemoRequest)
+def demo(request: PeerDemoRequest) -> None:
+    """Real peer processes on this machine, with new certificates, learn together; then each is measured."""
+    from gadget_svm.cli.peer import require_peer_packages
+
+    require_peer_packages()
+    raise typer.Exit(run_demo(request))
+
+
+def run_demo(request: PeerDemoRequest) -> int:
+    """Divide the rows, start, watch, stop, measure; return 0 only if every peer left cleanly and with a model."""
+    from rich.console import Console
+
+    from gadget_svm.cli.errors import print_error
+    from gadget_svm.cli.evaluation import Evaluation
+    from gadget_svm.cli.output import MODEL, SUMMARY, save_summary, say
+    from gadget_svm.cli.peer_folders import PACE, check_rows, clear, demo_folder, set_up
+    from gadget_svm.cli.peer_processes import Fleet, PeerProcess, PeersError, Stop
+    from gadget_svm.cli.peer_results import measure, show
+    from gadget_svm.cli.train import TrainRequest
+    from gadget_svm.cli.train_data import load
+    from gadget_svm.cli.train_model import lam_or_default
+
+    out, stderr = request.out, Console(stderr=True, quiet=request.quiet)
+    _check(request)
+    rows = with_number_labels(load(TrainRequest(data=[request.data]), request.data, stderr))
+    check_rows(rows, request.peers)
+    lam = lam_or_default(request.lam, rows.lam)
+    evaluation = Evaluation.of(rows, lam, intercept=False)
+    with demo_folder(out), Stop() as stop:
         say(
-            aside, f"{rows.name}: {len(rows.y):,} rows for {peers} peers in {out}, lam {judge.train.lam:g}, {algorithm}"
+            stderr,
+            f"{rows.name}: {len(rows.y):,} rows for {request.peers} peers in {out}, lam {lam:g}, {request.algorithm}",
         )
-        with writing(out):
-            clear(out)
-            folders = set_up(
-                out, rows, peers, algorithm=algorithm, lam=judge.train.lam, seed=seed, seconds=demo.longest
-            )
-        try:
-            story = demo.run([PeerProcess(folder) for folder in folders], ending)
-        except (FleetError, OSError) as error:
-            complain(error)
-            return 1
-        if not story.seconds:
-            complain(RuntimeError("interrupted before the peers had begun to learn"))
-            return ending.exit_code
-        say(aside, "The peers have left. For comparison, the optimum of all rows in one place is computed.")
-        summary = measure(story, demo.parameters(judge.train.lam), rows, judge)
-        with writing(out):
-            write_summary(out, summary)
-    if as_json:
-        print(json.dumps(summary, allow_nan=False))
+        clear(out)
+        longest_s = request.start_limit_s + 2 * FIRST_MESSAGE_S + request.seconds  # the first peer waits for the others
+        folders = set_up(
+            out, rows, request.peers, algorithm=request.algorithm, lam=lam, seed=request.random_state,
+            seconds=longest_s,
+        )  # fmt: skip
+        with Fleet([PeerProcess(folder) for folder in folders]) as fleet:
+            run = DemoRun(request, fleet, stop, stderr)
+            try:
+                asyncio.run(run.run())
+            except (PeersError, OSError) as error:
+                show_logs(fleet.lost or [peer for peer in fleet.peers if peer.status is None], stderr)
+                print_error(error)
+                return 1
+        if not run.seconds:
+            print_error("interrupted before the peers had begun to learn")
+            return stop.exit_code
+        say(stderr, "The peers have left. For comparison, the optimum of all rows in one place is computed.")
+        parameters = {
+            **asdict(request), "out": str(out), "data": rows.name, "lam": lam, "intercept": False, "pace": PACE,
+        }  # fmt: skip
+        summary = measure(run, parameters, rows, evaluation)
+        save_summary(out, summary)
+    if request.json:
+        typer.echo(dumps(summary, allow_nan=False))
     else:
         show(Console(), summary)
-    good = {one["name"] for one in summary["peers"] if one["in_good_order"]}
-    demo.last_words([peer for peer in story.peers if peer.name not in good])
-    say(aside, f"The models are {out}/peer-*/{MODEL}, the summary is {out / SUMMARY}.")
-    return ending.exit_code or (0 if summary["in_good_order"] else 1)
+    clean = {each["name"] for each in summary["peers"] if each["clean"]}
+    show_logs([peer for peer in fleet.peers if peer.name not in clean], stderr)
+    say(stderr, f"The models are {out}/peer-*/{MODEL}, the summary is {out / SUMMARY}.")
+    return stop.exit_code or (0 if summary["clean"] else 1)
 
 
-def with_plain_labels(data: Dataset) -> Dataset:
-    """Labels that are numbers in quotes as numbers, which is how peers of different file formats compare them."""
+def _check(request: PeerDemoRequest) -> None:
+    """Refuse wrong options before anything is loaded or written."""
+    from gadget_svm.cli.output import check_targets
+    from gadget_svm.cli.peer_folders import check_folder
+    from gadget_svm.core.lookup import lookup
+
+    lookup("algorithm of a peer", request.algorithm, dict.fromkeys(("pdmm", "gadget")))
+    if not math.isfinite(request.seconds):
+        raise ValueError(f"--seconds {request.seconds:g}: a finite number")
+    if request.lam is not None and not 0.0 < request.lam < math.inf:
+        raise ValueError(f"--lam {request.lam:g}: a positive number")
+    check_targets(request.out, None)
+    check_folder(request.out)
+
+
+def with_number_labels(data: "Dataset") -> "Dataset":
+    """Return the data with numbers for labels that are numbers in quotes, as peers with other file formats have."""
+    from dataclasses import replace
+
     if data.y.dtype.kind not in "OUS":
         return data
     try:
-        y = data.y.astype(np.float64)
-        y_test = None if data.y_test is None else data.y_test.astype(np.float64)
+        return replace(data, y=data.y.astype(float), y_test=None if data.y_test is None else data.y_test.astype(float))
     except ValueError:
         return data
-    return dataclasses.replace(data, y=y, y_test=y_test)
 
 
-@dataclasses.dataclass(frozen=True)
-class Demo:
-    """What was asked for, and where remarks go."""
+def show_logs(peers: "list[PeerProcess]", stderr: "Console") -> None:
+    """Print the ends of the logs of these peers."""
+    from gadget_svm.cli.output import say
 
-    peers: int
-    seconds: float
-    chaos: bool
-    algorithm: str
-    seed: int
-    aside: Console
-
-    def check(self, order: Order) -> None:
-        """Refuse what makes no sense before anything is loaded or written."""
-        lookup("algorithm of a peer", self.algorithm, ALGORITHMS)
-        if self.peers < 2:
-            raise ValueError(f"--peers {self.peers}: one alone has nobody to learn with; take at least 2")
-        if not 0.0 < self.seconds < math.inf:
-            raise ValueError(f"--seconds {self.seconds:g}: a positive number")
-        if order.lam is not None and not 0.0 < order.lam < math.inf:
-            raise ValueError(f"--lam {order.lam:g}: a positive number")
-        if self.seed < 0:
-            raise ValueError(f"--seed {self.seed}: a number from 0 on")
-        check_targets(order)
-        assert isinstance(order.out, Path)
-        check_folder(order.out)
-
-    def parameters(self, lam: float) -> dict[str, Any]:
-        """As asked for, with all defaults."""
-        return {
-            "peers": self.peers, "algorithm": self.algorithm, "lam": lam, "intercept": False, "seed": self.seed,
-            "seconds": self.seconds, "chaos": self.chaos, "pace": PACE,
-        }  # fmt: skip
-
-    @property
-    def patience(self) -> float:
-        """Seconds for those who start at a time."""
-        return START + EACH * self.peers
-
-    @property
-    def longest(self) -> float:
-        """Seconds that a peer may have to be there: the first one waits for the others."""
-        return self.patience + 2 * HEAR + self.seconds
-
-    def _steps(self) -> list[int]:
-        """How many peers run after each step of the start: one alone, two of a kind, all."""
-        return sorted({1, 2, self.peers})
-
-    # While they run
-
-    def run(self, peers: list[PeerProcess], ending: Ending) -> Story:
-        """The processes from start to end; none is left, whatever happens."""
-        story = Story(peers)
-        with Fleet(peers) as fleet:
-            try:
-                asyncio.run(self._live(fleet, story, ending))
-            except Exception:
-                self.last_words(fleet.lost or [peer for peer in peers if peer.found is None])
-                raise
-        return story
-
-    async def _live(self, fleet: Fleet, story: Story, ending: Ending) -> None:
-        try:
-            with Screen(self.aside, fleet, self.seconds) as screen:
-                await self._start(fleet, screen, ending)
-                if not ending.asked:
-                    await self._learn(fleet, story, screen, ending)
-                await fleet.look()
-                screen.show(story.seconds)
-                screen.say(f"{'Interrupted' if ending.asked else 'Time is up'}: all peers are asked to leave.")
-                story.ends = await fleet.stop()
-        finally:
-            await fleet.hang_up()
-        story.interrupted = ending.asked
-
-    async def _start(self, fleet: Fleet, screen: "Screen", ending: Ending) -> None:
-        """Until they learn together: the time that was asked for begins then.
-
-        One alone and then two, since the first run ever compiles what the others then find on disk.
-        """
-
-        def tick() -> bool:
-            screen.show(None)
-            return ending.asked
-
-        screen.say("The peers start; the first run ever compiles for some seconds, once for one alone, once for two.")
-        for count in self._steps():
-            here = fleet.peers[:count]
-            for peer in [peer for peer in here if peer.process is None]:
-                peer.start()
-            await fleet.until_up(here, self.patience, tick)
-            deaf = [] if count == 1 or ending.asked else await fleet.until_together(here, HEAR, tick)
-            if ending.asked:
-                return
-            if deaf:
-                screen.say(f"No letter has come to {', '.join(deaf)} in {HEAR:.0f} s; the peers go on all the same.")
-        screen.say(f"The {self.peers} peers learn; the {self.seconds:g} s begin.")
-
-    async def _learn(self, fleet: Fleet, story: Story, screen: "Screen", ending: Ending) -> None:
-        began, plan = time.monotonic(), self._plan(fleet)
-        while (now := time.monotonic() - began) < self._until(plan, story) and not ending.asked:
-            if plan and now >= plan[0][0]:
-                plan = self._do(*plan[0], now, story, screen)
-            await fleet.look()
-            now = time.monotonic() - began
-            self._note(fleet, now, story, screen)
-            screen.show(now)
-            due = [1.0, self._until(plan, story) - now, *(at - now for at, *_ in plan)]
-            await _nap(min(due), ending)
-        story.seconds = time.monotonic() - began
-
-    def _plan(self, fleet: Fleet) -> Plan:
-        """What is done to whom, and when."""
-        if not self.chaos:
-            return []
-        return [(self.seconds / 3, "killed", random.Random(self.seed).choice(fleet.peers))]
-
-    def _until(self, plan: Plan, story: Story) -> float:
-        """When to stop: one that was killed is waited for, and given a third of the time to catch up."""
-        last = _last_of_killed(story)
-        match last.get("event"):
-            case "started":
-                return max(self.seconds, float(last["second"]) + START)  # a limit: it answers long before
-            case "answers":
-                return max(self.seconds, float(last["second"]) + self.seconds / 3)
-        return math.inf if plan else self.seconds
-
-    def _do(self, _at: float, what: str, peer: PeerProcess, now: float, story: Story, screen: "Screen") -> Plan:
-        """Chaos; what is to be done next. Only who has saved what it learned is killed: else it would show nothing."""
-        if what == "killed" and not peer.saved_ticks():
-            if now < self.seconds:
-                return [(now + LOOK, what, peer)]
-            screen.say(f"Chaos: {peer.name} has saved nothing that it has learned, and is not killed.")
-            return []
-        if what == "killed":
-            peer.kill()
-        else:
-            peer.start()
-        saved = peer.saved_ticks()
-        story.events.append({"second": round(now, 2), "peer": peer.name, "event": what, "saved_ticks": saved})
-        if what == "killed":
-            screen.say(f"Chaos: {peer.name} is killed with -9 after {now:.0f} s; its checkpoint is of tick {saved:,}.")
-            return [(now + min(AWAY, self.seconds / 6), "started", peer)]
-        screen.say(f"Chaos: {peer.name} is started again after {now:.0f} s, from its checkpoint of tick {saved:,}.")
-        return []
-
-    def _note(self, fleet: Fleet, now: float, story: Story, screen: "Screen") -> None:
-        """Who has come back, and who has ended though nobody ended it."""
-        last = _last_of_killed(story)
-        for peer in fleet.peers:
-            if last.get("event") == "started" and last["peer"] == peer.name and peer.found:
-                ticks = peer.found["ticks"]
-                story.events.append({"second": round(now, 2), "peer": peer.name, "event": "answers", "ticks": ticks})
-                screen.say(f"Chaos: {peer.name} is back after {now:.0f} s, at tick {ticks:,}.")
-        for peer in fleet.lost:
-            peer.expected = False
-            story.events.append({"second": round(now, 2), "peer": peer.name, "event": "ended by itself"})
-            screen.say(f"{peer.name} has ended by itself after {now:.0f} s, exit code {peer.exit_code}.")
-
-    def last_words(self, peers: list[PeerProcess]) -> None:
-        """What the logs of these peers end with."""
-        for peer in peers:
-            words = peer.last_words() if peer.process is not None else []
-            if words:
-                say(self.aside, f"{peer.name}, the end of {peer.log}:")
-            for line in words:
-                say(self.aside, f"  {line}")
+    for peer in peers:
+        lines = peer.log_end() if peer.process is not None else []
+        if lines:
+            say(stderr, f"{peer.name}, the end of {peer.log}:")
+        for line in lines:
+            say(stderr, f"  {line}")
 
 
-def _last_of_killed(story: Story) -> dict[str, Any]:
-    """The last that happened to the peer that was killed on purpose."""
-    killed = {event["peer"] for event in story.events if event["event"] == "killed"}
-    return next((event for event in reversed(story.events) if event["peer"] in killed), {})
+class DemoRun:
+    """The peers from start to end: starts them in steps, watches them, kills and restarts one, lets all leave.
 
+    Attributes
+    ----------
+    seconds : float
+        How long all peers learned; 0 if they did not start.
+    events : list of dict
+        What happened to single peers, with the second, the peer and the kind of event.
+    ends : dict
+        How each peer ended, by name.
+    """
 
-async def _nap(seconds: float, ending: Ending) -> None:
-    """Sleep, but not through a Ctrl-C."""
-    until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0 and not ending.asked:
-        await asyncio.sleep(min(left, 0.1))
-
-
-class Screen:
-    """The live table on a terminal; elsewhere a line every few seconds."""
-
-    EVERY = 5.0
-
-    def __init__(self, console: Console, fleet: Fleet, seconds: float) -> None:
+    def __init__(self, request: PeerDemoRequest, fleet: "Fleet", stop: "Stop", stderr: "Console") -> None:
         from rich.live import Live
 
-        self.console, self.fleet, self.seconds = console, fleet, seconds
-        self.live = Live(console=console, auto_refresh=False) if console.is_terminal and not console.quiet else None
-        self._line_at = -math.inf
+        self.request, self.fleet, self.stop, self.stderr = request, fleet, stop, stderr
+        self.seconds, self.events, self.ends = 0.0, list[dict[str, Any]](), dict[str, str]()
+        self._live = Live(console=stderr, auto_refresh=False) if stderr.is_terminal and not stderr.quiet else None
+        self._next_line = -math.inf
+        self._start_time: float | None = None  # of the time in which all learn
 
-    def __enter__(self) -> Self:
-        if self.live is not None:
-            self.live.start()
-        return self
+    async def run(self) -> None:
+        """Start the peers, let them learn for the time requested, and ask them to leave."""
+        try:
+            if self._live is not None:
+                self._live.start()
+            await self._start()
+            if not self.stop.requested:
+                await self._learn()
+            await self.fleet.ask_all()
+            self._show()
+            self._say(f"{'Interrupted' if self.stop.requested else 'Time is up'}: all peers are asked to leave.")
+            self.ends = await self.fleet.stop()
+        finally:
+            if self._live is not None:
+                self._live.stop()
+            await self.fleet.close()
 
-    def __exit__(self, *failure: Any) -> None:
-        if self.live is not None:
-            self.live.stop()
+    @property
+    def _elapsed(self) -> float:
+        return 0.0 if self._start_time is None else time.monotonic() - self._start_time
 
-    def say(self, text: str) -> None:
-        """A remark, above the table."""
-        say(self.console, text)
+    def _say(self, text: str) -> None:
+        from gadget_svm.cli.output import say
 
-    def show(self, now: float | None) -> None:
-        """How all are; None while they start."""
-        found = [peer.found for peer in self.fleet.peers]
-        if self.live is not None:
-            self.live.update(self._table(found, now), refresh=True)
-        elif time.monotonic() >= self._line_at:
-            self._line_at = time.monotonic() + self.EVERY
-            self.say(self._starting() if now is None else in_a_line(found, now))
+        say(self.stderr, text)
 
-    def _starting(self) -> str:
-        """How far they are."""
-        peers = self.fleet.peers
-        up, ready = sum(peer.found is not None for peer in peers), sum(peer.ready for peer in peers)
-        return f"starting: {up} of {len(peers)} peers are up, {ready} learn from others"
+    def _note(self, peer: "PeerProcess", event: str, text: str, **fields: Any) -> None:
+        self.events.append({"second": round(self._elapsed, 2), "peer": peer.name, "event": event, **fields})
+        self._say(text)
 
-    def _table(self, found: list[dict[str, Any] | None], now: float | None) -> Any:
-        from rich.console import Group
-        from rich.progress_bar import ProgressBar
+    async def _start(self) -> None:
+        """Start one peer, then a second, then all: what the first ones compile the others find on disk."""
+        from gadget_svm.cli.peer_processes import PeersError, names_of
 
-        below = Table.grid(padding=(0, 1))
-        if now is None:
-            below.add_row(self._starting())
-        else:
-            left = max(0.0, self.seconds - now)
-            below.add_row(
-                ProgressBar(total=self.seconds, completed=min(now, self.seconds), width=40), f"{left:.0f} s left"
-            )
-        return Group(peers_table(found, self.fleet.names), below)
+        self._say("The peers start; the first run on a machine compiles for some seconds, for one peer and for two.")
+        for count in sorted({1, 2, self.request.peers}):
+            started = self.fleet.peers[:count]
+            for peer in started:
+                if peer.process is None:
+                    peer.start()
+            silent = await self._wait(started, lambda peer: peer.ticks > 0, self.request.start_limit_s)
+            if silent:
+                raise PeersError(f"{names_of(silent)} did not answer within {self.request.start_limit_s:g} s")
+            if count > 1:
+                unheard = await self._wait(started, lambda peer: peer.hears, FIRST_MESSAGE_S)
+                if unheard:  # no failure: a peer may suppress messages that reveal too much of a row
+                    self._say(f"No message reached {names_of(unheard)} in {FIRST_MESSAGE_S:.0f} s; the demo continues.")
+        if not self.stop.requested:
+            self._say(f"The {self.request.peers} peers learn; the {self.request.seconds:g} s begin.")
 
+    async def _wait(
+        self, peers: "list[PeerProcess]", reached: "Callable[[PeerProcess], bool]", limit_s: float
+    ) -> "list[PeerProcess]":
+        """Ask the peers until all have ``reached`` a state; return those that have not in this time. Ctrl-C ends it."""
+        from gadget_svm.cli.peer_processes import PeersError, names_of
 
-def in_a_line(found: list[dict[str, Any] | None], now: float) -> str:
-    """The peers' own estimates in short."""
-    here = [one for one in found if one is not None]
-    gaps = [one["gap_estimate"] for one in here if one["gap_estimate"] is not None]
-    objectives = [one["objective"] for one in here if one["objective"] is not None]
-    text = f"{now:.0f} s: {len(here)} of {len(found)} peers answer"
-    if objectives:
-        text += f", objective about {number(max(objectives))}"
-    return text + (f", estimated gap {100 * max(gaps):.2g} %" if gaps else "")
+        end = time.monotonic() + limit_s
+        while True:
+            await asyncio.gather(*(peer.ask() for peer in peers))
+            self._show()
+            missing = [peer for peer in peers if not reached(peer)]
+            if not missing or self.stop.requested:
+                return []
+            if self.fleet.lost:
+                raise PeersError(f"{names_of(self.fleet.lost)} ended before all had started")
+            if time.monotonic() > end:
+                return missing
+            await asyncio.sleep(0.25)
+
+    async def _learn(self) -> None:
+        """Watch the peers for the time requested, or until Ctrl-C."""
+        self._start_time = time.monotonic()
+        tasks = [asyncio.sleep(self.request.seconds)]
+        if self.request.chaos:
+            tasks.append(self._kill_and_restart(random.Random(self.request.random_state).choice(self.fleet.peers)))
+        work = asyncio.gather(*tasks)
+        while not work.done() and not self.stop.requested:
+            await self.fleet.ask_all()
+            for peer in self.fleet.lost:
+                peer.expected = False
+                code = peer.exit_code
+                self._note(peer, "ended", f"{peer.name} ended after {self._elapsed:.0f} s, exit code {code}.")
+            self._show()
+            await asyncio.wait([work], timeout=STATUS_POLL_S)
+        if work.done():
+            work.result()  # raises what went wrong
+        work.cancel()
+        self.seconds = self._elapsed
+
+    async def _kill_and_restart(self, peer: "PeerProcess") -> None:
+        """Kill a peer once it has a checkpoint, start it again, and give it a third of the time to catch up."""
+        total = self.request.seconds
+        await asyncio.sleep(total / 3)
+        while not (saved := peer.saved_ticks()):
+            if self._elapsed >= total:
+                self._say(f"Chaos: {peer.name} has saved no checkpoint, and is not killed.")
+                return
+            await asyncio.sleep(SAVED_POLL_S)
+        former = peer.last_status.get("incarnation")
+        peer.kill()
+        saved = peer.saved_ticks()
+        self._note(peer, "killed", f"Chaos: {peer.name} is killed; its checkpoint is of tick {saved:,}.", ticks=saved)
+        await asyncio.sleep(min(AWAY_S, total / 6))
+        peer.start()
+        self._note(peer, "started", f"Chaos: {peer.name} is started again, from tick {saved:,}.", ticks=saved)
+        end = time.monotonic() + START_S
+        while peer.last_status.get("incarnation") == former and peer.running and time.monotonic() < end:
+            await asyncio.sleep(SAVED_POLL_S)
+        if peer.status is not None:
+            self._note(peer, "answers", f"Chaos: {peer.name} is back at tick {peer.ticks:,}.", ticks=peer.ticks)
+            await asyncio.sleep(total / 3)
+
+    def _show(self) -> None:
+        """Update the live table; without a terminal print a line every few seconds."""
+        if self._live is not None:
+            from rich.console import Group
+            from rich.text import Text
+
+            from gadget_svm.cli.peer import peers_table
+
+            table = peers_table([peer.status for peer in self.fleet.peers], [peer.name for peer in self.fleet.peers])
+            self._live.update(Group(table, Text(self._line())), refresh=True)
+        elif time.monotonic() >= self._next_line:
+            self._next_line = time.monotonic() + LINE_INTERVAL_S
+            self._say(self._line())
+
+    def _line(self) -> str:
+        """Return the state of the run as one line."""
+        from gadget_svm.report.formatting import number
+
+        found = [peer.status for peer in self.fleet.peers if peer.status is not None]
+        text = f"{len(found)} of {len(self.fleet.peers)} peers answer"
+        if self._start_time is None:
+            return f"starting: {text}, {sum(peer.hears for peer in self.fleet.peers)} learn from others"
+        objectives = [each["objective"] for each in found if each["objective"] is not None]
+        gaps = [each["gap_estimate"] for each in found if each["gap_estimate"] is not None]
+        text = f"{self._elapsed:.0f} s of {self.request.seconds:g} s: {text}"
+        text += f", objective about {number(max(objectives))}" if objectives else ""
+        return text + (f", estimated gap {100 * max(gaps):.2g} %" if gaps else "")

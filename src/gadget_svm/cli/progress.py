@@ -1,10 +1,10 @@
-"""Progress of a run (a bar on a terminal, plain lines elsewhere), and what Ctrl-C and SIGTERM do meanwhile."""
+"""Progress of a run (a bar on a terminal, plain lines elsewhere), and the handling of Ctrl-C and SIGTERM meanwhile."""
 
 import signal
 import threading
 import time
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from gadget_svm.cli.signals import raise_interrupt
 
@@ -16,24 +16,8 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 
 
-class Meter(Protocol):
-    """Shows a training's progress."""
-
-    def __enter__(self) -> Self:
-        """Begin to show."""
-
-    def __exit__(self, *failure: Any) -> None:
-        """Leave the screen tidy."""
-
-    def record(self, record: Record) -> None:
-        """A new record of the history."""
-
-    def tick(self) -> None:
-        """Some time has passed."""
-
-
-class Silent:
-    """Shows nothing."""
+class Meter:
+    """Show a training's progress; this one shows nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -42,29 +26,29 @@ class Silent:
         pass
 
     def record(self, record: Record) -> None:
-        """Nothing is shown."""
+        """Show a new record of the history."""
 
     def tick(self) -> None:
-        """Nothing is shown."""
+        """Update the display between records."""
 
 
-class Lines(Silent):
-    """A plain line now and then: when the iterations have grown fourfold, or five seconds have passed."""
+class Lines(Meter):
+    """Print a line when the iterations have grown fourfold, or five seconds have passed."""
 
     def __init__(self, console: "Console") -> None:
         self.console = console
         self.shown, self.at = 0, time.monotonic()
 
     def record(self, record: Record) -> None:
-        """A line, if it is time for one."""
+        """Print a line, if one is due."""
         now = time.monotonic()
         if record["iteration"] >= 4 * self.shown or now - self.at > 5:
             self.shown, self.at = record["iteration"], now
             self.console.print(sentence(record), highlight=False, soft_wrap=True)
 
 
-class Bar:
-    """A progress bar. Records get rarer as a training goes on; in between the bar moves by the last known pace."""
+class Bar(Meter):
+    """Show a progress bar. Records get rarer during a training; in between the bar moves at the last known speed."""
 
     def __init__(self, console: "Console", max_iter: int, max_seconds: float | None) -> None:
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
@@ -72,8 +56,8 @@ class Bar:
         columns = (SpinnerColumn(), BarColumn(bar_width=16), TextColumn("{task.description}"))
         self.progress = Progress(*columns, console=console)
         self.max_iter, self.max_seconds = max_iter, max_seconds
-        self.iteration, self.began, self.at = 0, time.monotonic(), 0.0
-        self.task = self.progress.add_task("starting (the first run ever compiles for some seconds)", total=1.0)
+        self.iteration, self.started, self.at = 0, time.monotonic(), 0.0
+        self.task = self.progress.add_task("starting (the first run on a machine compiles for some seconds)", total=1.0)
 
     def __enter__(self) -> Self:
         self.progress.start()
@@ -83,12 +67,12 @@ class Bar:
         self.progress.stop()
 
     def record(self, record: Record) -> None:
-        """The figures, and the bar where they say."""
+        """Show the record and move the bar to its iteration."""
         self.iteration, self.at = record["iteration"], self._elapsed()
         self.progress.update(self.task, description=sentence(record), completed=self._share(self.iteration))
 
     def tick(self) -> None:
-        """The bar where it should be by now, never at its end."""
+        """Move the bar to the expected iteration, never to the end."""
         if self.at > 0:
             guess = self.iteration * self._elapsed() / self.at
             self.progress.update(self.task, completed=min(0.99, self._share(guess)))
@@ -98,35 +82,35 @@ class Bar:
         return min(1.0, max(iteration / self.max_iter, spent))
 
     def _elapsed(self) -> float:
-        return time.monotonic() - self.began
+        return time.monotonic() - self.started
 
 
 def sentence(record: Record) -> str:
-    """One record in words."""
+    """Return a record as text."""
     return (
         f"iteration {record['iteration']:,}, objective {record['objective']:.4g}, "
         f"disagreement {record['disagreement']:.1e}, {record['seconds']:.2f} s"
     )
 
 
-def meter(console: "Console", max_iter: int, max_seconds: float | None, quiet: bool) -> Meter:
-    """The right one for this screen."""
+def progress_meter(console: "Console", max_iter: int, max_seconds: float | None, quiet: bool) -> Meter:
+    """Return the progress display that suits the console."""
     if quiet:
-        return Silent()
+        return Meter()
     return Bar(console, max_iter, max_seconds) if console.is_terminal else Lines(console)
 
 
 class Interruption:
-    """Handles Ctrl-C and SIGTERM: the first asks for a clean stop, the second aborts.
+    """Handle Ctrl-C and SIGTERM: the first requests a clean stop, the second aborts.
 
-    The first aborts too while ``heeded`` is false. A signal that the process was started to ignore (as a shell starts
-    a background job with SIGINT ignored) stays ignored. At the end the former handlers are back.
+    The first aborts too while ``stops_cleanly`` is false. A signal that the process was started to ignore
+    (as a shell starts a background job with SIGINT ignored) stays ignored. On exit the former handlers are restored.
     """
 
     SIGNALS: tuple[signal.Signals, ...] = (signal.SIGINT, signal.SIGTERM)
 
     def __init__(self) -> None:
-        self.asked, self.heeded = False, True
+        self.requested, self.stops_cleanly = False, True
         self.signal = 0  # the first one that arrived
         self._before: list[tuple[signal.Signals, Any]] = []
 
@@ -144,19 +128,19 @@ class Interruption:
 
     @property
     def exit_code(self) -> int:
-        """As shells count it: 130 after Ctrl-C, 143 after SIGTERM; 0 if no signal arrived."""
+        """130 after Ctrl-C, 143 after SIGTERM; 0 if no signal arrived."""
         return 128 + self.signal if self.signal else 0
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.signal = self.signal or number
-        if self.asked or not self.heeded:
+        if self.requested or not self.stops_cleanly:
             raise_interrupt(number, frame)
             return
-        self.asked = True
+        self.requested = True
 
 
 class Download:
-    """A bar for downloads, which appears with the first bytes; silent where there is no terminal."""
+    """Show a bar for downloads, which appears with the first bytes; silent where there is no terminal."""
 
     def __init__(self, console: "Console", name: str) -> None:
         self.console, self.name = console, name
@@ -172,13 +156,13 @@ class Download:
 
     def _show(self, done: int, total: int | None) -> None:
         if self.progress is None:
-            self._begin()
+            self._start()
         if done < self.done:  # the next file of the data set
             self.progress.reset(self.task)
         self.done = done
         self.progress.update(self.task, completed=done, total=total)
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
         columns = (TextColumn(f"fetching {self.name}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())

@@ -12,9 +12,9 @@ import typer
 
 from gadget_svm.cli.app import app
 
-MARKER = "<!-- generated below this line: python -m gadget_svm.cli.reference docs/reference/command-line.md -->"
+MARKER = "<!-- generated below this line: python -m gadget_svm.cli.reference"
 COMPLETION = ("install_completion", "show_completion")
-"""Options that typer adds, with help of its own."""
+"""Options that typer adds."""
 
 
 def reference() -> str:
@@ -23,7 +23,7 @@ def reference() -> str:
 
 
 def commands() -> Iterator[tuple[str, Any]]:
-    """Every command that does something itself, by what is typed: the groups come with their commands."""
+    """Yield every command with its path, such as "gadget data list"; groups without options are left out."""
     yield from _below("gadget", typer.main.get_command(app))
 
 
@@ -36,7 +36,7 @@ def _below(path: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 
 def parameters(command: Any) -> list[Any]:
-    """The arguments and options of a command; -h is everywhere."""
+    """Return the arguments and options of a command, without -h."""
     return [each for each in command.params if not each.hidden and each.name not in (*COMPLETION, "help")]
 
 
@@ -69,11 +69,11 @@ def _cell(text: str) -> str:
 
 
 def write(page: Path) -> None:
-    """Replace what is below the marker of the page."""
+    """Replace the text below the marker of the page."""
     head, marker, _ = page.read_text(encoding="utf-8").partition(MARKER)
     if not marker:
-        raise ValueError(f"{page} lacks the line {MARKER}")
-    page.write_text(f"{head}{MARKER}\n{reference()}\n", encoding="utf-8")
+        raise ValueError(f"{page} lacks a line that starts with {MARKER}")
+    page.write_text(f"{head}{MARKER} {page} -->\n{reference()}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,41 +1,59 @@
-"""`gadget reproduce`: runs the evaluation cell by cell under a progress bar, then writes every file."""
+"""`gadget reproduce`: run the paper's evaluation cell by cell under a progress bar, then write every file."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+import typer
 
 from gadget_svm.cli.errors import exit_code
-from gadget_svm.cli.tables import say
-from gadget_svm.core.lookup import lookup
-from gadget_svm.reproduction.figures import pyplot
-from gadget_svm.reproduction.page import write_all
-from gadget_svm.reproduction.reproduce import PARTS, Reproduction
+from gadget_svm.cli.options import local_path
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
-def run_reproduction(
-    what: str, data: Path | None, nodes: int, trials: int | None, out: Path, quick: bool, docs: Path | None
-) -> int:
-    """Compute, write, say where; the exit code."""
+def reproduce(
+    what: Annotated[str, typer.Argument(help="table1, table2, table3, table4, figures, network, or all.")] = "all",
+    data: Annotated[
+        Path | None, typer.Option("--data", callback=local_path, help="The folder with the paper's data sets.")
+    ] = None,
+    nodes: Annotated[int, typer.Option(help="Number of nodes.", min=2)] = 10,
+    trials: Annotated[int | None, typer.Option(help="Trials per experiment (5; with --quick 1).", min=1)] = None,
+    out: Annotated[Path, typer.Option(callback=local_path, help="The folder for tables, figures and the page.")] = Path(
+        "results"
+    ),
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer trials and iterations: about a minute.")] = False,
+    docs: Annotated[
+        Path | None, typer.Option(callback=local_path, help="Also write the report as this Markdown file.")
+    ] = None,
+) -> None:
+    """Regenerate the paper's evaluation beside its published numbers. An interrupted run continues where it stopped."""
+    from rich.console import Console
+
+    from gadget_svm.cli.output import say
+    from gadget_svm.core.lookup import lookup
+    from gadget_svm.reproduction.page import write_all
+    from gadget_svm.reproduction.reproduce import PARTS, Reproduction
+
     parts = lookup("part of the evaluation", what, {"all": PARTS, **{part: (part,) for part in PARTS}})
-    _check_tools(parts)
+    _check_packages(parts)
     out.mkdir(parents=True, exist_ok=True)
     run = Reproduction(out, data, nodes, trials or (1 if quick else 5), quick)
-    console = Console(stderr=True)
+    stderr = Console(stderr=True)
     if data is not None and not data.is_dir():
         raise FileNotFoundError(f"there is no folder {data}: --data names the folder with the paper's data sets")
     try:
-        say(console, "reading data sets")
+        say(stderr, "reading data sets")
         if not run.sets:
             raise FileNotFoundError(
-                "none of the paper's data sets is here: name their folder with --data or GADGET_DATA, or get one with, "
-                "for example, `gadget data fetch adult`"
+                "none of the paper's data sets was found: name their folder with --data or GADGET_DATA, or download "
+                "one with, for example, `gadget data fetch adult`"
             )
-        with _progress(console, sum(1 for _ in run.steps(parts))) as (tell, advance):
+        with _progress(stderr, sum(1 for _ in run.steps(parts))) as (tell, advance):
             run.report_progress = tell
             for step in run.steps(parts):
                 step()
@@ -43,37 +61,37 @@ def run_reproduction(
             tell("writing tables and figures")
             made = write_all(run, parts, docs)
     except KeyboardInterrupt as error:
-        say(console, f"interrupted: what is finished is kept in {out / 'cells'}; the same command goes on from there")
-        return exit_code(error)
-    _closing(Console(), run, made)
-    return 0
+        say(stderr, f"interrupted: finished cells are kept in {out / 'cells'}; the same command continues from there")
+        raise typer.Exit(exit_code(error)) from None
+    stdout = Console()
+    for name, why in run.missing.items():
+        say(stdout, f"left out: {name}: {why}")
+    for path in (*(run.out / f"{part}.csv" for part in made["rows"]), *made["figures"]):
+        say(stdout, str(path))
+    say(stdout, f"All in one page: {made['html']}")
 
 
-def _check_tools(parts: Any) -> None:
-    """Complain about a missing package before hours of work, not after."""
+def _check_packages(parts: Any) -> None:
+    """Raise ImportError for a missing package before hours of work, not after."""
     if {"figures", "network"} & set(parts):
+        from gadget_svm.reproduction.figures import pyplot
+
         pyplot()
     if {"table2", "table3"} & set(parts) and find_spec("clarabel") is None:
         raise ImportError("SVM-Perf needs a QP solver, clarabel: pip install 'gadget-svm[paper]'")
 
 
 @contextmanager
-def _progress(console: Console, total: int) -> Iterator[tuple[Callable[[str], None], Callable[[], None]]]:
-    """A bar on a terminal; elsewhere a line for each piece that is computed."""
+def _progress(console: "Console", total: int) -> Iterator[tuple[Callable[[str], None], Callable[[], None]]]:
+    """Show a bar on a terminal; elsewhere a line for each piece that is computed."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from gadget_svm.cli.output import say
+
     if not console.is_terminal:
-        yield (lambda text: say(console, text)), (lambda: None)
+        yield partial(say, console), lambda: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as bar:
         task = bar.add_task("reading data", total=total)
         yield (lambda text: bar.update(task, description=text)), (lambda: bar.advance(task))
-
-
-def _closing(console: Console, run: Reproduction, made: dict[str, Any]) -> None:
-    for name, why in run.missing.items():
-        say(console, f"left out: {name}: {why}")
-    for part in made["rows"]:
-        say(console, f"{run.out / part}.csv")
-    for path in made["figures"]:
-        say(console, str(path))
-    say(console, f"All in one page: {made['html']}")

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM outside a training: how a command ends. Imports only what Python has loaded almost at its start.
+"""SIGINT and SIGTERM outside a training. Imports only modules that Python loads early.
 
 An exception that a handler raises inside an import may be lost: the module that is imported may catch it, or turn it
 into an ImportError. So no handler here raises one there.
@@ -24,7 +24,7 @@ class Terminated(KeyboardInterrupt):
 
 
 def exit_at_once(number: int, _frame: FrameType | None = None) -> None:
-    """End the process with one line: for the time in which nothing has been started that must be cleaned up."""
+    """End the process with one line, as long as nothing has been started that needs a clean-up."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):  # closed, or written to right now
             stream.flush()
@@ -40,7 +40,7 @@ def raise_interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def postponed(number: int, frame: FrameType | None) -> bool:
-    """Whether the main thread is importing a module. The signal then comes again in a moment."""
+    """Return whether the main thread is importing a module; the signal is then sent again after RETRY_INTERVAL_S."""
     while frame is not None and frame.f_code.co_filename != IMPORTER:
         frame = frame.f_back
     if frame is None:
@@ -53,7 +53,7 @@ def postponed(number: int, frame: FrameType | None) -> bool:
 
 @contextmanager
 def handled(handler: Handler) -> Iterator[None]:
-    """Let ``handler`` handle both signals. A handler of the caller's stays, and so does SIG_IGN."""
+    """Let ``handler`` handle both signals. A handler of the caller stays, and so does SIG_IGN."""
     mine = (signal.SIG_DFL, signal.default_int_handler, exit_at_once)
     numbers = WORDS if threading.current_thread() is threading.main_thread() else ()  # elsewhere none can be set
     before: list[tuple[int, Any]] = []

@@ -1,4 +1,4 @@
-"""What a training came to, as one plain object for people, JSON and the report; and the sentence why it ended."""
+"""The summary of a training: one plain object for people, JSON and the report, with the sentence why it ended."""
 
 import math
 from dataclasses import fields
@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from gadget_svm.cli.errors import as_stdin
-from gadget_svm.cli.train_request import SETTINGS, Order
-from gadget_svm.data import Dataset
+from gadget_svm.cli.train import TrainRequest
+from gadget_svm.cli.train_data import TrainingRows
+from gadget_svm.cli.train_model import ALGORITHM_OPTIONS
 from gadget_svm.estimator import GadgetSVC
 from gadget_svm.estimator.advice import FAR_APART
 from gadget_svm.report.formatting import at_most
@@ -16,23 +16,32 @@ from gadget_svm.report.lost_nodes import lost_nodes, mark_lost
 from gadget_svm.simulation.stopping import stopping_rule
 
 Summary = dict[str, Any]
-NOT_PARAMETERS = (
-    "data", "shards", "json", "out", "report", "quiet", "settings", "drop", "fault", "data_dir", "require_all_rows",
-)  # fmt: skip
+NAMES = {
+    "n_nodes": "nodes",
+    "fit_intercept": "intercept",
+    "n_jobs": "jobs",
+    "random_state": "seed",
+    "topology_seed": "graph_seed",
+}
+"""Parameters that the summary calls by their option."""
+LEFT_OUT = {
+    "data", "json", "out", "report", "quiet", "settings", "drop", "faults", "data_dir", "require_all_rows",
+    "engine_options", *ALGORITHM_OPTIONS,
+}  # fmt: skip
+"""Options that are no parameters of the run, or that the summary has in another form."""
 
 
-def summarise(
-    order: Order, about: dict[str, Any], model: GadgetSVC, nodes: list[dict[str, Any]], average: dict[str, Any]
-) -> Summary:
-    """Everything about a run but its history; only what JSON can hold. ``about`` describes the data."""
-    last = model.history_[-1]
+def summarise(request: TrainRequest, rows: TrainingRows, model: GadgetSVC) -> Summary:
+    """Evaluate the models and return everything about a run but its history; only what JSON can hold."""
+    n_nodes, last = len(model.node_coef_), model.history_[-1]
     events = [event for record in model.history_ for event in record.get("events", [])]
-    nodes, average = mark_lost(nodes, average, lost_nodes(events), len(model.node_coef_))
+    nodes = rows.evaluation.nodes(model, rows.node_sizes(n_nodes))
+    nodes, average = mark_lost(nodes, rows.evaluation.average(model), lost_nodes(events), n_nodes)
     summary = {
-        "dataset": about,
-        "parameters": parameters(order, model),
+        "dataset": rows.about,
+        "parameters": parameters(request, model),
         "nodes": nodes,
-        "nodes_judged": len(nodes),
+        "nodes_evaluated": len(nodes),
         "average": average,
         "n_iter": model.n_iter_,
         "converged": model.converged_,
@@ -40,7 +49,7 @@ def summarise(
         "why": why_stopped(model),
         "gap_bound": model.gap_bound_,
         "gossip": model.gossip_,
-        "hints": hints(model),
+        "hints": hints(model) + rows.hints(model),
         "events": events,
         "messages": last["messages"],
         "bytes": last["bytes"],
@@ -50,21 +59,9 @@ def summarise(
     return dict(plain(summary))
 
 
-def describe_data(data: Dataset) -> dict[str, Any]:
-    """Name and sizes."""
-    return {
-        "name": data.name,
-        "note": as_stdin(data.note),
-        "rows": data.X.shape[0],
-        "features": data.X.shape[1],
-        "classes": np.unique(data.y).tolist(),
-        "test_rows": None if data.X_test is None else data.X_test.shape[0],
-    }
-
-
-def parameters(order: Order, model: GadgetSVC) -> dict[str, Any]:
-    """The options with every default filled in, and all settings of the algorithm."""
-    given = {f.name: getattr(order, f.name) for f in fields(order) if f.name not in NOT_PARAMETERS}
+def parameters(request: TrainRequest, model: GadgetSVC) -> dict[str, Any]:
+    """Return the options with every default filled in, and all parameters of the algorithm."""
+    names = [each.name for each in fields(request) if each.name not in LEFT_OUT]
     filled = {
         "nodes": len(model.node_coef_),
         "topology": model.network_.name,
@@ -72,14 +69,15 @@ def parameters(order: Order, model: GadgetSVC) -> dict[str, Any]:
         "intercept": model.fit_intercept,
         "stopping": model.stopping_,
         "tol": None if model.stopping_ is None else stopping_rule(model.stopping_, model.tol).tol,  # type: ignore[union-attr]
-        "faults": order.fault_texts,
+        "engine_option": request.engine_options,
+        "faults": request.fault_specs,
+        "settings": model.algorithm_.get_params(deep=False),
     }
-    settings = model.algorithm_.get_params(deep=False)
-    return {key: value for key, value in given.items() if key not in SETTINGS} | filled | {"settings": settings}
+    return {NAMES.get(name, name): getattr(request, name) for name in names} | filled
 
 
 def why_stopped(model: GadgetSVC) -> str:
-    """How the training ended, and what to do if that was too early."""
+    """Return how the training ended, and what to do if that was too early."""
     n, rule = model.n_iter_, model.stopping_
     if model.gap_bound_ is not None:
         counted = f", {model.certificate_note_}" if model.certificate_note_ else ""
@@ -92,7 +90,7 @@ def why_stopped(model: GadgetSVC) -> str:
     if model.stopped_by_ == "max_seconds":
         return f"not converged: the {model.max_seconds:g} s of --max-seconds were over at iteration {n:,}"
     if rule is None:
-        return f"ran all {n:,} iterations, as no stopping rule was asked for"
+        return f"ran all {n:,} iterations, as there is no stopping rule"
     seen = f"last saw {model.movement_:.3g} and " if math.isfinite(model.movement_) else ""
     seen += f"got no certificate, as {model.certificate_note_}, and " if model.certificate_note_ else ""
     return (
@@ -103,29 +101,24 @@ def why_stopped(model: GadgetSVC) -> str:
 
 
 def hints(model: GadgetSVC) -> list[str]:
-    """What a user may want to know of how the nodes gossiped, and how far apart they ended."""
-    said = []
-    if model.gossip_ == "diffusion" and getattr(model.algorithm_, "gossip", None) == "auto":
-        said.append(
-            "On this graph one neighbour a round starves some nodes, so every node sent to all its neighbours "
-            "(diffusion); --gossip push-sum insists on one."
+    """Return advice about how the nodes gossiped, and how far apart they ended."""
+    found, settings = [], model.algorithm_.get_params(deep=False)
+    if model.gossip_ == "diffusion" and settings.get("gossip") == "auto":
+        found.append(
+            "On this graph one neighbour per round starves some nodes, so every node sent to all its neighbours "
+            "(diffusion); --gossip push-sum uses one."
         )
     if model.history_[-1]["disagreement"] > FAR_APART:
-        settings = model.algorithm_.get_params(deep=False)
-        knobs = (
-            "--gossip diffusion --rounds 5 --local-steps 1, or "
-            if {"gossip_rounds", "local_steps"} <= {*settings}
-            else ""
-        )
-        said.append(
+        gossip_options = "--gossip diffusion --rounds 5 --local-steps 1, or " * ("gossip_rounds" in settings)
+        found.append(
             "The nodes are still far apart: their shards differ, or the graph is slow to mix. What brings them "
-            f"together: {knobs}a larger --max-iter."
+            f"together: {gossip_options}a larger --max-iter."
         )
-    return said
+    return found
 
 
 def plain(value: Any) -> Any:
-    """The value with numpy's scalars as Python's, and None where a number is not finite: JSON knows neither."""
+    """Return the value as JSON can hold it: Python's numbers for numpy's, None for numbers that are not finite."""
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,53 +1,65 @@
-"""`gadget topology`: what a graph alone decides, as a table or JSON."""
+"""`gadget topology`: the properties of a communication graph, as a table or JSON."""
 
-import json
-from typing import Any
+from json import dumps
+from typing import Annotated, Any
 
-from rich.console import Console
-from rich.table import Table
+import typer
 
-from gadget_svm import spectral, topologies
-from gadget_svm.cli.summary import plain
+from gadget_svm.cli.options import Json, option
+from gadget_svm.cli.options import seed as checked_seed
 
 
-def show_topology(name: str, nodes: int, transition: str, gamma: float, seed: int, as_json: bool) -> None:
-    """Build the network and print its figures."""
+def topology(
+    name: Annotated[str, typer.Argument(help="Such as ring, torus:5x4 or random-regular:4.")],
+    nodes: Annotated[int, typer.Option("--nodes", "-n", help="Number of nodes.", min=1)] = 10,
+    transition: Annotated[str, typer.Option(help="lazy, random-walk, metropolis or max-degree.")] = "lazy",
+    gamma: Annotated[float, typer.Option(help="The relative error that Push-Sum shall reach.")] = 0.01,
+    seed: Annotated[int, option("--seed", check=checked_seed, help="The seed of random graphs.")] = 0,
+    json: Json = False,
+) -> None:
+    """Measure a network: degree, diameter, spectral gap, mixing time, rounds of Push-Sum."""
     if not 0 < gamma < 1:
         raise ValueError(f"--gamma is a relative error between 0 and 1, got {gamma}")
-    with Console(stderr=True).status(
-        f"measuring {name} on {nodes:,} nodes"
-    ):  # eigenvalues of large graphs take a while
-        network = topologies.build(name, nodes, seed=seed, transition=transition)
-        facts = dict(plain({"topology": network.name, "gamma": gamma, **spectral.summary(network, gamma)}))
-    if as_json:
-        print(json.dumps(facts, allow_nan=False))
+    from rich.console import Console
+
+    from gadget_svm.cli.output import make_table
+
+    with Console(stderr=True).status(f"measuring {name} on {nodes:,} nodes"):  # large graphs take a while
+        facts = measure(name, nodes, transition, gamma, seed)
+    if json:
+        typer.echo(dumps(facts, allow_nan=False))
         return
-    table = Table(title=f"{network.name}, {network.n:,} nodes", title_justify="left", show_header=False)
-    table.add_column("what")
-    table.add_column("value", justify="right")
-    for what, value in lines(facts):
-        table.add_row(what, value)
+    table = make_table(("property", "value"), title=f"{facts['topology']}, {facts['nodes']:,} nodes", show_header=False)
+    for label, value in lines(facts):
+        table.add_row(label, value)
     Console().print(table)
 
 
+def measure(name: str, nodes: int, transition: str, gamma: float, seed: int) -> dict[str, Any]:
+    """Build the network and compute its properties."""
+    from gadget_svm import spectral, topologies
+    from gadget_svm.cli.summary import plain
+
+    network = topologies.build(name, nodes, seed=seed, transition=transition)
+    return dict(plain({"topology": network.name, "gamma": gamma, **spectral.summary(network, gamma)}))
+
+
 def lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """The figures in words, unknown ones as a dash."""
+    """Return the properties in words, unknown ones as a dash."""
     kind = "directed" if facts["directed"] else "undirected"
-    span = f"{facts['degree_min']:,} / {facts['degree_mean']:.4g} / {facts['degree_max']:,}"
+    degrees = f"{facts['degree_min']:,} / {facts['degree_mean']:.4g} / {facts['degree_max']:,}"
     return [
         ("edges", f"{facts['edges']:,} {kind}"),
         ("transition matrix B", facts["transition"]),
-        ("degree min / mean / max", span),
-        ("diameter", _figure(facts["diameter"]) + ("" if facts["diameter_exact"] else " at most")),
-        ("period of B", _figure(facts["period"])),
-        ("spectral gap 1 - beta", _figure(facts["spectral_gap"])),
-        ("mixing time 1 / (1 - beta)", _figure(facts["tau_mix"])),
-        (f"rounds to {facts['gamma']:g}, diffusion", _figure(facts["rounds_diffusion"])),
-        (f"rounds to {facts['gamma']:g}, randomised", _figure(facts["rounds_randomised"])),
+        ("degree min / mean / max", degrees),
+        ("diameter", _number(facts["diameter"]) + ("" if facts["diameter_exact"] else " at most")),
+        ("period of B", _number(facts["period"])),
+        ("spectral gap 1 - beta", _number(facts["spectral_gap"])),
+        ("mixing time 1 / (1 - beta)", _number(facts["tau_mix"])),
+        (f"rounds to {facts['gamma']:g}, diffusion", _number(facts["rounds_diffusion"])),
+        (f"rounds to {facts['gamma']:g}, randomised", _number(facts["rounds_randomised"])),
     ]
 
 
-def _figure(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.5g}"
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.5g}"

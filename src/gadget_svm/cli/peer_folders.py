@@ -1,6 +1,6 @@
 """The folder of `gadget peer demo`: an authority, and for every peer a folder with certificate, rows and peer.toml.
 
-Owns its names, and what may be replaced: only what an earlier demo has left.
+Owns its names, and what may be replaced: only what an earlier demo wrote.
 """
 
 import json
@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from gadget_svm.cli.output_files import SUMMARY
+from gadget_svm.cli.output import SUMMARY
 from gadget_svm.data import Dataset
 from gadget_svm.data.partition import partition_evenly
 from gadget_svm.estimator.problem import as_csr
@@ -25,25 +25,21 @@ from gadget_svm.peers.config import template
 from gadget_svm.peers.site import LEAST_ROWS
 
 MARK, CA, TEST, LOCK = "demo.json", "ca", "test.npz", "lock"
-WHAT = "gadget peer demo"
+FILES = (MARK, SUMMARY, TEST, LOCK)
+MARK_TEXT = json.dumps({"what": "gadget peer demo"}) + "\n"
 HOST, PORTS = "127.0.0.1", range(20_000, 32_000)
-"""Below the ports that systems give to outgoing calls: one of those could take the place of a peer that is away."""
-DAYS = 30
+"""Below the ports that systems give to outgoing connections: one of those could take the port of an absent peer."""
+VALIDITY_DAYS = 30
 PACE = {"tick": 0.02, "checkpoint": 2.0, "export": 10.0}
-ORPHANED = 180.0
-"""Seconds after the end at which a peer leaves by itself, should the demo have been killed."""
-
-
-def peer_names(count: int) -> list[str]:
-    """peer-1, peer-2, ..."""
-    return [f"peer-{i + 1}" for i in range(count)]
+ORPHAN_LIMIT_S = 180.0
+"""How long after the planned end a peer leaves by itself, should the demo have been killed."""
 
 
 def check_rows(data: Dataset, peers: int) -> None:
-    """Fail where peers would refuse to learn."""
+    """Raise ValueError for rows from which peers refuse to learn."""
     rows, classes = len(data.y), np.unique(data.y)
     if len(classes) < 2:
-        raise ValueError(f"{data.name} has only the label {classes[0]!s}: there is nothing to tell apart")
+        raise ValueError(f"{data.name} has only the label {classes[0]!s}: training needs two")
     if rows // peers < LEAST_ROWS:
         most = rows // LEAST_ROWS
         advice = f"--peers {most} at most" if most >= 2 else "take a larger data set"
@@ -51,28 +47,30 @@ def check_rows(data: Dataset, peers: int) -> None:
 
 
 def check_folder(out: Path) -> None:
-    """Only a new folder, an empty one or that of an earlier demo will do: the latter is replaced."""
-    there = [path for path in out.iterdir() if path.name != LOCK] if out.exists() else []
-    if there and _mark(out / MARK) != WHAT:
+    """Refuse a folder with files other than those of an earlier demo, which is replaced."""
+    found = [path for path in out.iterdir() if path.name != LOCK] if out.exists() else []
+    mark = out / MARK
+    if found and not (mark.is_file() and mark.read_bytes() == MARK_TEXT.encode()):
         raise FileExistsError(f"--out {out} holds something else than an earlier demo: name a new folder")
-    strange = sorted(path.name for path in there if not _ours(path))
-    if strange:
-        raise FileExistsError(f"--out {out} also holds {', '.join(strange[:5])}: move that, or name a new folder")
+    foreign = sorted(path.name for path in found if not _from_demo(path))
+    if foreign:
+        raise FileExistsError(f"--out {out} also holds {', '.join(foreign[:5])}: move that, or name a new folder")
 
 
-def locked(out: Path) -> checkpoint.Lock:
-    """The folder for this demo alone, made if missing."""
-    try:
-        return checkpoint.Lock.acquire(out)
-    except checkpoint.CheckpointError as error:
-        raise OSError(f"--out {out}: {error}") from error
+def _from_demo(path: Path) -> bool:
+    if path.is_symlink():
+        return False
+    if path.name in FILES:
+        return path.is_file()
+    return (path.name == CA or path.name.removeprefix("peer-").isdigit()) and path.is_dir()
 
 
 @contextmanager
-def writing(out: Path) -> Iterator[None]:
-    """What goes wrong while the folder is written to names it: a full disk says nothing of where."""
+def demo_folder(out: Path) -> Iterator[None]:
+    """Lock the folder, which is made if missing, and name it in errors that do not, such as that of a full disk."""
     try:
-        yield
+        with checkpoint.Lock.acquire(out):
+            yield
     except checkpoint.CheckpointError as error:
         raise OSError(f"--out {out}: {error}") from error
     except OSError as error:
@@ -82,8 +80,8 @@ def writing(out: Path) -> Iterator[None]:
 
 
 def clear(out: Path) -> None:
-    """Mark the folder as a demo's and remove an earlier one, unless one of its peers is still at work."""
-    (out / MARK).write_text(json.dumps({"what": WHAT}) + "\n", encoding="utf-8")
+    """Mark the folder as a demo's and remove an earlier one, unless one of its peers still runs."""
+    (out / MARK).write_text(MARK_TEXT, encoding="utf-8")
     with ExitStack() as stack:
         for state in out.glob("peer-*/state"):
             stack.enter_context(checkpoint.Lock.acquire(state))
@@ -94,40 +92,27 @@ def clear(out: Path) -> None:
                 path.unlink()
 
 
-def _mark(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))["what"]
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
-
-
-def _ours(path: Path) -> bool:
-    if path.name in (MARK, SUMMARY, TEST, LOCK):
-        return path.is_file() and not path.is_symlink()
-    known = path.name == CA or path.name.removeprefix("peer-").isdigit()
-    return known and path.is_dir() and not path.is_symlink()
-
-
 def set_up(
     out: Path, data: Dataset, peers: int, *, algorithm: str, lam: float, seed: int, seconds: float
 ) -> list[Path]:
-    """Write all a peer needs into a folder of its own; the folders."""
+    """Write what each peer needs into a folder of its own; return the folders."""
     classes, label = np.unique(data.y, return_inverse=True)
     X = as_csr(data.X, intercept=False)
     shares = partition_evenly(X, label.astype(np.int32), peers, seed)
-    certs.init_ca(out / CA, name=WHAT, days=DAYS)
+    certs.init_ca(out / CA, name="gadget peer demo", days=VALIDITY_DAYS)
     if data.X_test is not None and data.y_test is not None:
         _write_rows(out / TEST, as_csr(data.X_test, intercept=False), data.y_test)
     addresses = [f"{HOST}:{port}" for port in free_ports(peers)]
     common: dict[str, Any] = {
         "train": "train.npz", "test": None if data.X_test is None else f"../{TEST}", "features": X.shape[1],
         "classes": classes.tolist(), "run": f"demo on {data.name}"[:64], "lam": lam, "algorithm": algorithm,
-        "intercept": False, "seed": seed, "join": addresses[:1], "stop_after_seconds": seconds + ORPHANED, **PACE,
+        "intercept": False, "seed": seed, "join": addresses[:1], "stop_after_seconds": seconds + ORPHAN_LIMIT_S, **PACE,
     }  # fmt: skip
     folders = []
-    for i, name in enumerate(peer_names(peers)):
+    for i in range(peers):
+        name = f"peer-{i + 1}"
         folder = out / name
-        certs.issue(out / CA, name, [HOST], days=DAYS - 1, out=folder)
+        certs.issue(out / CA, name, [HOST], days=VALIDITY_DAYS - 1, out=folder)
         mine = shares.order[shares.start[i] : shares.start[i + 1]]
         _write_rows(folder / "train.npz", X[mine], data.y[mine])
         text = template(name, listen=addresses[i], address=addresses[i], **common)
@@ -137,13 +122,13 @@ def set_up(
 
 
 def _write_rows(path: Path, X: sp.csr_matrix, y: NDArray[Any]) -> None:
-    """All bits, the full width, and labels of any kind."""
+    """Write rows with all bits, the full width, and labels of any kind."""
     labels = y.astype(str) if y.dtype.kind == "O" else y
     np.savez(path, data=X.data, indices=X.indices, indptr=X.indptr, shape=np.array(X.shape), y=labels)
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of this machine nobody listens on now."""
+    """Return ports of this machine that are free now."""
     found: list[int] = []
     with ExitStack() as held:
         for port in random.SystemRandom().sample(PORTS, len(PORTS)):

@@ -1,0 +1,91 @@
+"""Options that several commands share, and commands whose options are the fields of a dataclass."""
+
+from collections.abc import Callable
+from dataclasses import MISSING, field, fields
+from importlib import import_module
+from inspect import Parameter, Signature
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import typer
+
+Request = TypeVar("Request")
+
+
+def option(*names: str, help: str, panel: str | None = None, check: Any = None, **more: Any) -> Any:
+    """Return an option for `Annotated`; ``check`` may replace the value or raise an error."""
+    return typer.Option(*names, help=help, rich_help_panel=panel, callback=check, **more)
+
+
+def option_field(*names: str, default: Any = None, **options: Any) -> Any:
+    """Return a field of a request with its option."""
+    return field(default=default, metadata={"option": option(*names, **options)})
+
+
+def local_path(param: typer.CallbackParam, given: Path | None) -> Path | None:
+    """Refuse a URI where only a local path works: it would be taken for a folder of that name."""
+    from gadget_svm.data.uris import require_local_path
+
+    name = param.opts[0] if param.opts[0].startswith("-") else "this argument"
+    return (
+        None if given is None else require_local_path(given, f"{name} takes a local path: mount it, or copy it first")
+    )
+
+
+def seed(param: typer.CallbackParam, given: int | None) -> int | None:
+    """Refuse a negative seed."""
+    if given is not None and given < 0:
+        raise ValueError(f"{param.opts[0]} must be a whole number of at least 0, got {given}")
+    return given
+
+
+def require_packages(what: str, *modules: str) -> None:
+    """Raise an ImportError that names the extra to install if a package of the peers is missing."""
+    for module in modules:
+        try:
+            import_module(module)
+        except ModuleNotFoundError as error:
+            if (error.name or "").startswith("gadget_svm"):
+                raise
+            raise ImportError(
+                f"{what} need {error.name}, which is not installed: pip install 'gadget-svm[peer]'"
+            ) from error
+
+
+def command_for(request: type[Request]) -> Callable[[Callable[[Request], None]], Callable[..., None]]:
+    """Turn a function of one ``request`` into a command: the fields of the dataclass are its arguments and options."""
+
+    def decorate(work: Callable[[Request], None]) -> Callable[..., None]:
+        def command(**values: Any) -> None:
+            work(request(**values))
+
+        hints = get_type_hints(request, include_extras=True)
+        parameters = []
+        for each in fields(request):  # type: ignore[arg-type]
+            if "option" in each.metadata:
+                hints[each.name] = Annotated[hints[each.name], each.metadata["option"]]
+            default = Parameter.empty if each.default is MISSING else each.default
+            parameters.append(
+                Parameter(each.name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[each.name])
+            )
+        command.__name__, command.__doc__, command.__annotations__ = work.__name__, work.__doc__, hints
+        command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        return command
+
+    return decorate
+
+
+DATA = "Data"
+DatasetName = Annotated[str, typer.Argument(metavar="NAME", help="A named data set, such as adult.")]
+DataDir = Annotated[
+    Path | None,
+    option("--data-dir", panel=DATA, check=local_path, help="A folder to search first for named data sets."),
+]
+Format = Annotated[
+    str | None, option("--format", panel=DATA, help="svmlight, csv, tsv, parquet or npz. Default: by file extension.")
+]
+Json = Annotated[bool, option("--json", help="Print one JSON value on stdout, and nothing else.")]
+Label = Annotated[str | None, option("--label", panel=DATA, help="The label's column in a file, by name or number.")]
+Positive = Annotated[
+    str | None, option("--positive", panel=DATA, help="The label that becomes +1, all others -1. Default: the paper's.")
+]

@@ -1,0 +1,192 @@
+"""What commands leave: files, checked before the work and written after it, and tables and lines on the screen."""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gadget_svm.cli.option_names import naming
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from gadget_svm.data.uris import Location
+
+MODEL, HISTORY, SUMMARY = "model.safetensors", "history.jsonl", "summary.json"
+MAX_NODES_SHOWN = 20
+Row = dict[str, Any]
+
+
+# Files
+
+
+def check_targets(out: "Location | None", report: "Location | None", read: "Sequence[Location | None]" = ()) -> None:
+    """Check --out and --report before anything is computed; ``read`` are the files of this command."""
+    from gadget_svm.data.uris import join
+
+    if out is not None:
+        check_target(join(out, MODEL), f"--out {out}", "--out")
+        for name in (MODEL, HISTORY, SUMMARY):
+            check_not_read(join(out, name), "--out", read)
+    if report is not None:
+        from gadget_svm.report import require_plotly
+
+        check_not_read(report, "--report", read)
+        require_plotly()
+        if isinstance(report, Path) and report.is_dir():
+            raise IsADirectoryError(f"--report {report} is a folder: name a file, such as report.html, in it")
+        check_target(report, f"--report {report}", "--report")
+
+
+def check_target(target: "Location", typed: str, option: str) -> None:
+    """Raise an error if a file cannot be written. Leaves no trace: a folder is made when there is a file to write."""
+    from gadget_svm.data.uris import check_writable, scheme_of
+
+    if not isinstance(target, Path):
+        if scheme_of(target) == "memory":
+            raise ValueError(f"{typed} is lost when this command ends: give a path, or a URI such as s3://bucket/name")
+        try:
+            with naming(option):
+                check_writable(target)
+        except OSError as error:
+            raise OSError(f"{option}: {error}") from error
+        return
+    nearest = next(place for place in (target.parent, *target.absolute().parents) if place.exists())
+    if not nearest.is_dir():
+        raise NotADirectoryError(f"{option}: {nearest} is a file, not a folder: name another place")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise PermissionError(f"{option}: {nearest} may not be written to: name another place")
+
+
+def check_not_read(target: "Location", option: str, read: "Iterable[Location | None]") -> None:
+    """Refuse to overwrite a file that this command reads."""
+    if isinstance(target, Path) and any(isinstance(p, Path) and p.resolve() == target.resolve() for p in read):
+        raise ValueError(f"{option} {target} is also what this command reads, and would be lost: name another file")
+
+
+def check_format(name: str | None) -> None:
+    """Refuse an unknown --format."""
+    from gadget_svm.core.lookup import lookup
+    from gadget_svm.data.formats import FORMATS
+
+    if name is not None:
+        with naming(f"--format {name}"):
+            lookup("format", name, FORMATS)
+
+
+@contextmanager
+def from_stdin(source: str) -> Iterator[str]:
+    """Return the source itself, or for "-" a temporary file with what stdin holds: some formats need to seek."""
+    from gadget_svm.core.temp_folders import Scratch
+
+    if source != "-":
+        yield source
+        return
+    if sys.stdin is None:
+        raise ValueError("- means stdin, and stdin is closed: name a file, or pipe the rows in")
+    with Scratch() as scratch:
+        path = scratch.path / "stdin"
+        with path.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield str(path)
+
+
+def save_history(folder: "Location", history: Iterable[Row]) -> None:
+    """Write one record per line."""
+    from gadget_svm.data.uris import join, write_file
+
+    write_file(
+        join(folder, HISTORY), "".join(json.dumps(record, allow_nan=False) + "\n" for record in history).encode()
+    )
+
+
+def save_summary(folder: "Location", summary: Row) -> None:
+    """Write the run as one JSON object."""
+    from gadget_svm.data.uris import join, write_file
+
+    write_file(join(folder, SUMMARY), f"{json.dumps(summary, allow_nan=False, indent=2)}\n".encode())
+
+
+# Screen
+
+
+def say(console: "Console", text: str) -> None:
+    """Print a line as it is: no markup, no broken paths."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def make_table(columns: Iterable[str], title: str | None = None, plain: bool = False, **options: Any) -> "Table":
+    """Return a table whose first column is left-aligned and whose others are right-aligned."""
+    from rich import box
+    from rich.table import Table
+
+    if plain:
+        options |= {"box": box.SIMPLE_HEAD, "pad_edge": False}
+    table = Table(title=title, title_justify="left", **options)
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="right" if i else "left", no_wrap=plain)
+    return table
+
+
+def show_training(console: "Console", summary: Row, history: Sequence[Row] = ()) -> None:
+    """Print the table of nodes and the lines below it."""
+    from gadget_svm.report.formatting import describe_losses, size
+
+    console.print(nodes_table(summary))
+    if summary["dataset"]["test_rows"] is None:
+        remote = summary["nodes"][0]["train_accuracy"] is None
+        whose = ", of the average alone, as the rows are with the actors" * remote
+        say(console, f"No test rows (--test FILE gives some): accuracy is that on the training rows{whose}.")
+    if "reference" in summary:
+        say(console, f"For comparison, {summary['reference']['name']}: {summary['reference']['text']}.")
+    say(console, summary["why"][0].upper() + summary["why"][1:] + ".")
+    say(
+        console,
+        f"{summary['messages']:,} messages, {size(summary['bytes'])}, {summary['seconds']:.2f} s of training; "
+        f"the nodes differ from their average by at most {100 * (summary['disagreement'] or 0):.3g} % of its length.",
+    )
+    for line in (describe_losses(history), *summary["hints"]):
+        if line:
+            say(console, line)
+
+
+def nodes_table(summary: Row) -> "Table":
+    """Return a table of every node, or of the range of values if there are many; then the network average."""
+    from gadget_svm.report.formatting import count, number, percent
+
+    columns = ("node", "rows", "train accuracy", "test accuracy", "objective")
+    table = make_table(columns, title=summary["dataset"]["name"])
+    shown = node_rows(summary["nodes"], summary["parameters"]["nodes"])
+    for name, row in [*shown, ("average", {"rows": summary["dataset"]["rows"], **summary["average"]})]:
+        if name == "average":
+            table.add_section()
+        accuracies = (percent(row[key]) for key in ("train_accuracy", "test_accuracy"))
+        table.add_row(name, count(row["rows"]), *accuracies, number(row["train_objective"]))
+    return table
+
+
+def node_rows(nodes: Sequence[Row], n_nodes: int) -> list[tuple[str, Row]]:
+    """Return the nodes themselves, or the minimum, mean and maximum of each column."""
+    from gadget_svm.report.lost_nodes import live_nodes, table_entry
+
+    if len(nodes) <= MAX_NODES_SHOWN:
+        return [table_entry(row) for row in nodes]
+    here = live_nodes(nodes)
+    kind = " evaluated" * (len(nodes) < n_nodes) + " not lost" * (len(here) < len(nodes))
+    among = f" of {len(here):,}" + (f"{kind} of {n_nodes:,}" if kind else "")
+    summaries: dict[str, Callable[[Sequence[float]], float]] = {
+        "min": min,
+        "mean": lambda values: sum(values) / len(values),
+        "max": max,
+    }
+
+    def summarised(of: Callable[[Sequence[float]], float]) -> Row:
+        keys = [key for key in here[0] if key != "node"]
+        return {key: None if here[0][key] is None else of([row[key] for row in here]) for key in keys}
+
+    return [(name + among, summarised(of)) for name, of in summaries.items()] if here else []

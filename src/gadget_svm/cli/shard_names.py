@@ -1,0 +1,103 @@
+"""Shards as typed, one per node: ranges of names, and what is refused before anything starts."""
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gadget_svm.cli.train import TrainRequest
+
+RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
+MAX_SHARDS = 100_000
+
+
+def expand_ranges(typed: list[str]) -> list[str]:
+    """Expand part-{0..9}.svm as bash does: not every shell does, and a job has none."""
+    return [name for each in typed for name in _expanded(each)]
+
+
+def _expanded(name: str) -> list[str]:
+    found = RANGE.search(name)
+    if found is None:
+        return [name]
+    first, last = found[1], found[2]
+    step = 1 if int(first) <= int(last) else -1
+    numbers = range(int(first), int(last) + step, step)
+    if len(numbers) > MAX_SHARDS:
+        raise ValueError(f"{name} means {len(numbers):,} names: no more than {MAX_SHARDS:,} are possible")
+    padded = any(len(end) > 1 and end.startswith("0") for end in (first, last))
+    width = max(len(first), len(last)) if padded else 0
+    return expand_ranges([f"{name[: found.start()]}{number:0{width}}{name[found.end() :]}" for number in numbers])
+
+
+def check_shards(request: "TrainRequest") -> None:
+    """Refuse names that are no shards, duplicates, and options that divide rows. A file need not be on this machine."""
+    from gadget_svm.data.catalog import ENTRIES
+
+    shards, count = request.shards, len(request.shards)
+    for shard in shards:
+        if shard in ENTRIES:
+            raise ValueError(
+                f"{shard!r} is a named data set, not a shard: train on it alone, or write ./{shard} if a file of that "
+                "name is meant"
+            )
+        check_file_name(shard)
+    if request.format is not None and request.engine == "ray":
+        raise ValueError(f"--format {request.format}: actors know a shard's format by its extension: rename the shards")
+    if request.scale != "none" and request.engine == "ray":
+        raise ValueError(
+            f"--scale {request.scale}: the actors read the shards, and their rows are not scaled: scale the shards "
+            "beforehand, leave out --engine ray so that all rows are read here, or put them into one file"
+        )
+    _check_distinct(shards)
+    if request.n_nodes not in (None, count):
+        raise ValueError(f"--nodes {request.n_nodes}: every shard is a node, and there are {count}: leave out --nodes")
+    if request.partition != "even":
+        raise ValueError(
+            f"--partition {request.partition}: every shard is a node, so no rows are left to divide: leave out "
+            "--partition, or put all rows into one file"
+        )
+
+
+def check_file_name(name: str) -> None:
+    """Refuse a folder, and a pattern that no shell has expanded."""
+    from glob import escape, iglob
+    from pathlib import Path
+    from urllib.parse import urlsplit
+
+    from gadget_svm.data.uris import display_name, scheme_of
+
+    if scheme := scheme_of(name):
+        if "*" in urlsplit(name).path:
+            raise ValueError(
+                f"{display_name(name)} is a pattern, and no shell knows the files behind {scheme}://: name each of "
+                "them; part-{0..9}.svm means ten names"
+            )
+        return
+    path = Path(name)
+    if path.is_dir():
+        raise IsADirectoryError(
+            f"{path} is a folder: name the files in it, such as {path / '*.svm'}, and each is a node's shard"
+        )
+    if escape(name) != name and not path.exists():
+        if next(iglob(name), None) is not None:  # noqa: PTH207 - a pattern may be absolute
+            raise ValueError(f"{name} is a pattern, which the shell expands: leave out the quotes around it")
+        raise FileNotFoundError(f"no file matches {name}: check the spelling, or give the path from {Path.cwd()}")
+
+
+def _check_distinct(shards: list[str]) -> None:
+    from pathlib import Path
+
+    from gadget_svm.data.uris import display_name, scheme_of
+    from gadget_svm.estimator.shard_uris import shard_names
+
+    seen: dict[str, str] = {}
+    for shard, name in zip(shards, shard_names(shards), strict=True):
+        place = name if scheme_of(name) else str(Path(name).resolve())  # a file: URI may name a link
+        if place in seen:
+            both = (
+                display_name(shard)
+                if shard == seen[place]
+                else f"{display_name(seen[place])}, also as {display_name(shard)},"
+            )
+            raise ValueError(f"{both} is given twice, and every node has rows of its own: leave one out")
+        seen[place] = shard

@@ -1,0 +1,217 @@
+"""The rows of a training: read here and divided among nodes, read here as shards, or read by the actors of a cluster.
+
+Owns how rows are scaled, how test rows meet them, and by which method of the estimator they are learned.
+"""
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from scipy.sparse import csr_matrix
+
+from gadget_svm.cli.errors import as_stdin
+from gadget_svm.cli.evaluation import Evaluation
+from gadget_svm.cli.option_names import naming
+from gadget_svm.cli.output import say
+from gadget_svm.cli.progress import Download
+from gadget_svm.cli.shard_names import check_file_name, check_shards
+from gadget_svm.cli.train import TrainRequest
+from gadget_svm.cli.train_model import partition_of, wants_intercept
+from gadget_svm.data import Dataset, load_dataset
+from gadget_svm.data.catalog import ENTRIES
+from gadget_svm.data.formats import align_tables, read_raw
+from gadget_svm.data.partition import assign_sites
+from gadget_svm.data.tables import RawTable, TrainTest
+from gadget_svm.data.uris import display_name
+from gadget_svm.estimator import GadgetSVC
+from gadget_svm.estimator.advice import scale_advice
+from gadget_svm.estimator.shards import Agreed, stack_shards
+from gadget_svm.estimator.validation import CHOOSE, lam_of, require_classes
+from gadget_svm.peers.scale import Scale, common_scale, statistics
+
+SCALE_OPTIONS = "scale them with --scale deviation, or --scale max-abs if they are sparse"
+
+
+def rows_of(request: TrainRequest, source: str, stderr: Console) -> "TrainingRows":
+    """Read the rows, unless actors do. ``source`` is the data set or file, if there are no shards."""
+    if not request.shards:
+        if source not in ENTRIES:
+            check_file_name(source)
+        say(stderr, f"reading {as_stdin(display_name(source))}")
+        data = load(request, source, stderr)
+        return TrainingRows(request).with_rows(data, divide(request, data.y))
+    check_shards(request)
+    test = None if request.test is None else read_raw(request.test, request.label, request.format)
+    if request.engine == "ray":
+        return TrainingRows(request, remote=True, test=test)
+    stack = stack_shards(request.shards, request.label, request.format)
+    note = f"read from {display_name(request.shards[0])} to {display_name(request.shards[-1])}"
+    return TrainingRows(request).with_rows(_dataset(request, stack.X, stack.y, stack.agreed(), test, note), stack.sites)
+
+
+def load(request: TrainRequest, source: str, stderr: Console) -> Dataset:
+    """Load a data set or file, with a progress bar if it is downloaded."""
+    chosen: dict[str, Any] = {} if request.positive is None else {"positive": request.positive}  # else the paper's
+    with Download(stderr, source) as progress:
+        return load_dataset(
+            source, test=request.test, label=request.label, data_dir=request.data_dir, progress=progress,
+            format=request.format, **chosen,
+        )  # fmt: skip
+
+
+def divide(request: TrainRequest, y: NDArray[Any]) -> NDArray[Any] | None:
+    """Return the site of every row, or None where the estimator divides them evenly."""
+    scheme, options = partition_of(request)
+    if scheme == "even":
+        return None
+    n_nodes = request.n_nodes or len(options.get("sizes", [])) or min(10, len(y))
+    with naming(f"--partition {request.partition}"):
+        seed = request.random_state if request.partition_seed is None else request.partition_seed
+        return assign_sites(y, n_nodes, scheme, seed=seed, **options)
+
+
+def _dataset(
+    request: TrainRequest, X: csr_matrix, y: NDArray[Any], agreed: Agreed, test: RawTable | None, note: str
+) -> Dataset:
+    """Return shards as one data set. Test rows get the shards' width and numbering; other features are left out."""
+    X_test = y_test = None
+    if test is not None and request.test is not None:
+        like = RawTable(csr_matrix((1, agreed.features)), np.zeros(1), agreed.columns)
+        places = [display_name(request.shards[0]), display_name(request.test)]
+        X_test, y_test = align_tables(places, [like, test], None, agreed.zero_based)[1]
+        X_test = csr_matrix(X_test[:, : agreed.features])
+    parts = TrainTest(X, y, X_test, y_test).binarized(request.positive)
+    return Dataset(request.name, *parts, None, note, agreed.columns)
+
+
+def describe_data(data: Dataset) -> dict[str, Any]:
+    """Return name and sizes."""
+    return {
+        "name": data.name,
+        "note": as_stdin(data.note),
+        "rows": data.X.shape[0],
+        "features": data.X.shape[1],
+        "classes": np.unique(data.y).tolist(),
+        "test_rows": None if data.X_test is None else data.X_test.shape[0],
+    }
+
+
+def scale_of(kind: str, data: Dataset, intercept: bool) -> Scale | None:
+    """Compute the scale from the training rows; None for the kind "none"."""
+    if kind == "none":
+        return None
+    scale = common_scale(kind, [statistics(kind, "all", data.X)], shifts=intercept)
+    if not np.isfinite(scale.divisor).all():
+        raise ValueError(f"--scale {kind}: the squares of the features overflow: use --scale max-abs")
+    return scale
+
+
+@dataclass
+class TrainingRows:
+    """Rows to learn from, in this process or with the actors of a cluster.
+
+    Of rows that actors read only counts, labels and names of columns arrive here: ``data`` then has no training rows.
+
+    Attributes
+    ----------
+    data : Dataset
+        The rows, scaled; known once they are read.
+    sites : array or None
+        The node of every row; None if the estimator divides them evenly.
+    sizes : array or None
+        The number of rows of each node, if actors read them.
+    scale : Scale or None
+        How the features are scaled.
+    evaluation : Evaluation
+        Measures models on these rows; known once training starts.
+    """
+
+    request: TrainRequest
+    remote: bool = False
+    test: RawTable | None = None
+    data: Dataset = field(init=False)
+    sites: NDArray[Any] | None = field(init=False, default=None)
+    sizes: NDArray[np.int64] | None = field(init=False, default=None)
+    scale: Scale | None = field(init=False, default=None)
+    evaluation: Evaluation = field(init=False)
+
+    def with_rows(self, data: Dataset, sites: NDArray[Any] | None) -> "TrainingRows":
+        """Take rows, scaled as requested; what is sparse stays sparse."""
+        require_classes(data.y, CHOOSE)
+        self.scale = scale_of(self.request.scale, data, wants_intercept(self.request))
+        if self.scale is not None:
+            X_test = None if data.X_test is None else self.scale.apply(data.X_test)
+            data = replace(data, X=self.scale.apply(data.X), X_test=X_test)
+        self.data, self.sites = data, sites
+        return self
+
+    @property
+    def lam(self) -> float | None:
+        """The data set's own regularisation weight."""
+        return None if self.remote else self.data.lam
+
+    @property
+    def n_nodes(self) -> int | None:
+        """The number of shards or sites; None if the estimator divides the rows."""
+        if self.remote:
+            return len(self.request.shards)
+        return None if self.sites is None else int(self.sites.max()) + 1
+
+    @property
+    def n_rows(self) -> int:
+        """The number of training rows."""
+        return len(self.data.y) if self.sizes is None else int(self.sizes.sum())
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """Name and sizes for the summary."""
+        shards = {"shards": [display_name(shard) for shard in self.request.shards]} if self.request.shards else {}
+        return describe_data(self.data) | {"rows": self.n_rows} | shards
+
+    def node_sizes(self, n_nodes: int) -> NDArray[np.int64]:
+        """Return the number of rows of each node."""
+        if self.sizes is not None:
+            return self.sizes
+        if self.sites is not None:
+            return np.bincount(self.sites, minlength=n_nodes)
+        return self.n_rows // n_nodes + (np.arange(n_nodes) < self.n_rows % n_nodes)
+
+    def fit(self, model: GadgetSVC, ready: Callable[[], None]) -> None:
+        """Train the model; ``ready`` is called once the rows are known, before anything is learned."""
+
+        def start(agreed: Agreed | None = None) -> None:
+            if agreed is not None:
+                X = csr_matrix((0, agreed.features))
+                self.data = _dataset(self.request, X, agreed.labels, agreed, self.test, "read by the actors")
+                self.sizes = agreed.rows
+            lam = lam_of(model, self.n_rows)
+            self.evaluation = Evaluation.of(self.data, lam, model.fit_intercept, model.n_jobs, model.multi_class)
+            ready()
+
+        if self.remote:
+            model.fit_shards(
+                self.request.shards, label=self.request.label, positive=self.request.positive, agreed=start
+            )
+        else:
+            start()
+            model.fit(self.data.X, self.data.y, sites=self.sites)
+
+    def savable(self, model: GadgetSVC) -> GadgetSVC:
+        """Return a copy of the model that takes unscaled rows, and knows the names of columns."""
+        model = copy(model)
+        if self.data.columns is not None:
+            model.feature_names_in_ = np.array(self.data.columns, dtype=object)
+        if self.scale is not None:
+            model.coef_, model.intercept_ = self.scale.undo(model.coef_, model.intercept_)
+            model.node_coef_, model.node_intercept_ = self.scale.undo(model.node_coef_, model.node_intercept_)
+        return model
+
+    def hints(self, model: GadgetSVC) -> list[str]:
+        """Suggest --scale after a training that did not converge, if sizes of features explain it."""
+        stopped_early = model.stopped_by_ in ("max_iter", "max_seconds") and model.stopping_ is not None
+        advice = scale_advice(self.data.X, SCALE_OPTIONS) if stopped_early and self.scale is None else ""
+        return [advice[0].upper() + advice[1:] + "."] if advice else []
