@@ -5,12 +5,12 @@ import sys
 
 import pytest
 import typer
-from gadget_svm.cluster.timeouts import ClusterError
 from typer.testing import CliRunner
 
 from gadget_svm import GadgetSVC
 from gadget_svm.cli.app import app
 from gadget_svm.cli.option_names import in_options
+from gadget_svm.cluster.connection import ClusterError
 from support.cli_kit import QUICK, gadget, table_of, write_rows
 
 

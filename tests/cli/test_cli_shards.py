@@ -12,7 +12,7 @@ from gadget_svm.cli import progress
 from gadget_svm.cli.progress import Interruption
 from gadget_svm.cli.shard_names import expand_ranges
 from gadget_svm.cli.train import TrainRequest
-from gadget_svm.estimator.remote_shards import Shards, pose
+from gadget_svm.estimator.remote_shards import Shards, remote_problem
 from support.cli_kit import gadget
 
 LAM = 0.05
@@ -308,7 +308,7 @@ def test_guessed_label_is_named_once(tables, tmp_path, caplog):
     for name in tables:
         (tmp_path / name).write_text("".join(f"{i},{i % 2}\n" for i in range(10)))
     shards = Shards(tables)
-    pose(SimpleNamespace(names=tables, ask=lambda what, *given: [getattr(shards, what)(*given)]), None, True)
+    remote_problem(SimpleNamespace(names=tables, ask=lambda what, *given: [getattr(shards, what)(*given)]), None, True)
     (said,) = [record.getMessage() for record in caplog.records]
     assert "part-0.csv has no header: its last column, number 1 counted from 0, is taken as the label" in said
 

@@ -1,14 +1,14 @@
 """What a summary says of lost actors."""
 
-from gadget_svm.report.formatting import absences
+from gadget_svm.report.formatting import describe_losses
 
 
-def test_absences_in_one_line():
+def test_describe_losses_in_one_line():
     def event(kind, actor, iteration, **more):
         return {"event": kind, "actor": actor, "nodes": [2 * actor, 2 * actor + 1], "iteration": iteration, **more}
 
     def told(*events):
-        return absences([{"events": [one]} for one in events] + [{}])
+        return describe_losses([{"events": [one]} for one in events] + [{}])
 
     lost = event("lost", 1, 1000, why="no answer")
     said = "On the way: actor 1 with nodes 2 to 3 was lost at iteration 1,000 (no answer)"
