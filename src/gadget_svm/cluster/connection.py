@@ -39,7 +39,7 @@ CONNECT_TIMEOUT_S = 60.0
 SHUTDOWN_TIMEOUT_S = 15.0
 CLIENT_PORT = 10001
 """Of ray:// addresses that name none."""
-ABANDONED = "gadget_svm: abandoned call to Ray"
+ABANDONED = "abandoned call to Ray"
 """Name of a thread whose call to Ray did not return in time."""
 TRIAL = f"import ray, sys; ray.init(address=sys.argv[1], **{QUIET!r})"
 
