@@ -40,7 +40,8 @@ class SvmPerf:
     def _cut(self, rows: sp.csr_matrix, labels: Floats, lam: float) -> Fit:
         planes, b, gram = list[Floats](), np.empty(0), np.empty((0, 0))
         idle = np.empty(0, dtype=np.int64)  # of each plane: solutions since it last mattered
-        w, bound, iteration, started = np.zeros(rows.shape[1]), 0.0, 0, time.perf_counter()
+        w: Floats = np.zeros(rows.shape[1])
+        bound, iteration, started = 0.0, 0, time.perf_counter()
         while True:
             plane, offset, loss = most_violated(rows, labels, w)
             epsilon = 0.5 * lam * float(w @ w) + loss - bound  # = H(w) - xi where the QP is solved exactly
@@ -50,7 +51,8 @@ class SvmPerf:
             planes, b, idle, gram = [*planes, plane], np.append(b, offset), np.append(idle, 0), np.pad(gram, (0, 1))
             gram[-1] = gram[:, -1] = [plane @ other for other in planes]
             solution = self._solved(gram, b, lam, iteration)
-            w, bound = sum(map(np.multiply, solution.beta, planes)) / lam, max(bound, solution.bound)
+            w = np.asarray(sum(map(np.multiply, solution.beta, planes))) / lam
+            bound = max(bound, solution.bound)
             idle = np.where(solution.active, 0, idle + 1)
             kept = np.flatnonzero(idle <= self.patience)
             planes, b, idle, gram = [planes[j] for j in kept], b[kept], idle[kept], gram[np.ix_(kept, kept)]
