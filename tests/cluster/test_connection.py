@@ -187,7 +187,6 @@ def test_ray_is_missing(monkeypatch, toy):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([2], r"engine_options must be a dictionary such as \{'actors': 4\}, got \[2\]"),
         ({"actor": 2}, "Did you mean 'actors'"),
         ({"actors": 0}, "at least 1, got 0"),
         ({"timeout": -1}, "positive number, got -1"),

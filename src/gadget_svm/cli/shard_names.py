@@ -88,7 +88,7 @@ def _check_distinct(shards: list[str]) -> None:
     from pathlib import Path
 
     from gadget_svm.data.uris import display_name, scheme_of
-    from gadget_svm.estimator.shard_uris import shard_names
+    from gadget_svm.estimator.shards import shard_names
 
     seen: dict[str, str] = {}
     for shard, name in zip(shards, shard_names(shards), strict=True):

@@ -21,7 +21,7 @@ from gadget_svm.cluster.actor_pool import ActorPool, AllLostError
 from gadget_svm.cluster.checkpoints import Checkpoints, SaveFailedError, changed_nodes, describe_nodes
 from gadget_svm.cluster.connection import Cluster, ClusterError
 from gadget_svm.cluster.losses import LastKnownState, LossLog
-from gadget_svm.cluster.worker import assemble, failed_certificate, needs_all_workers
+from gadget_svm.cluster.worker import assemble, failed_certificate
 from gadget_svm.core.block import Links
 from gadget_svm.core.network import Network
 from gadget_svm.core.objective import BATCH, Scores
@@ -238,7 +238,7 @@ class RayRuntime:
 
     def _on_loss(self, index: int, why: str) -> None:
         self.log.lost(index, self.t, why)
-        if needs_all_workers(self.run):
+        if self.run.refuses_faults:  # every flag must arrive in its round
             raise ClusterError(
                 f"actor {index} was lost ({why}); gossip_rounds='diameter' needs every flag to arrive in its round, so "
                 "the run cannot go on: use a fixed number of rounds or 'mix'"

@@ -80,7 +80,7 @@ class RayOptions:
     object_store_memory: int | None = None
 
     @classmethod
-    def of(cls, given: dict[str, Any] | None) -> "RayOptions":
+    def of(cls, given: dict[str, Any]) -> "RayOptions":
         """Return the options, checked by name and kind; paths are made absolute.
 
         Raises
@@ -88,12 +88,10 @@ class RayOptions:
         ValueError
             An option is unknown or has a wrong value; the message says what it must be.
         """
-        if not isinstance(given, dict | None):
-            raise ValueError(f"engine_options must be a dictionary such as {{'actors': 4}}, got {given!r}")
         known = {item.name: item for item in fields(cls)}
-        for name in given or {}:
+        for name in given:
             lookup("option of engine 'ray'", name, known)
-        options = cls(**(given or {}))
+        options = cls(**given)
         for names, is_valid, expected in _CHECKS:
             for name in names:
                 value = getattr(options, name)
@@ -106,9 +104,8 @@ class RayOptions:
             paths["temp_dir"] = str(require_local_path(options.temp_dir, "temp_dir is a folder of this machine"))
         if options.checkpoint_dir is not None:
             fix = "checkpoints need a folder: set checkpoint_dir to one that all machines mount (NFS, a bucket by FUSE)"
-            paths["checkpoint_dir"] = str(
-                require_local_path(options.checkpoint_dir, fix).resolve()
-            )  # actors run elsewhere
+            place = require_local_path(options.checkpoint_dir, fix)
+            paths["checkpoint_dir"] = str(place.resolve())  # actors run elsewhere
         return replace(options, **paths)
 
     def decide_resume(self) -> "RayOptions":

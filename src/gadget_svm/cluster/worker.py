@@ -19,10 +19,9 @@ from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, MessageBatch
 from gadget_svm.core.objective import Objective, Scores
 from gadget_svm.core.types import Flags, Floats, Ints
-from gadget_svm.gossip import Round
 from gadget_svm.kernels.dual import multiplicity
 from gadget_svm.simulation.channel import padded
-from gadget_svm.simulation.engine import MAX_IDLE_EXCHANGES, UNCERTIFIABLE, LocalRuntime
+from gadget_svm.simulation.engine import MAX_IDLE_EXCHANGES, UNCERTIFIABLE, LocalRuntime, resume
 
 LEARN, CERTIFY = 0, 1
 Key = tuple[int, int, int]
@@ -139,7 +138,7 @@ class Worker:
                 left, self._left = self._nodes(self._left), []
             received = MessageBatch.merge(batches)
             batches.clear()
-            messages = _resume(steps, Delivery(received, (), left))
+            messages = resume(steps, Delivery(received, (), left))
             del received
             if left:
                 self._drop_edges(left)
@@ -155,7 +154,7 @@ class Worker:
                 self.post(worker, key, Batch(messages.select(owner == worker), complete, last_news))
         own = messages.select(owner == self.index)
         lost = self._lost_now()  # also those lost just now: what was posted to them is lost too
-        undeliverable = np.isin(owner, list(lost)) if lost and key[0] == LEARN and has_mass(self.run) else None
+        undeliverable = np.isin(owner, list(lost)) if lost and key[0] == LEARN and self.run.loses_mass else None
         if undeliverable is None or not undeliverable.any():
             return own
         back = messages.select(undeliverable)
@@ -195,9 +194,7 @@ class Worker:
         session = CertificateSession(self.run, self.block, self.lam, owner, live, serial, self.t)
         before = self._lost_now()
         everyone = sum(1 << w for w in (self.index, *self.others) if w not in before)
-        patience = (
-            MAX_IDLE_EXCHANGES + everyone.bit_count()
-        )  # news of the farthest worker takes at most as many exchanges
+        patience = MAX_IDLE_EXCHANGES + everyone.bit_count()  # news of the farthest worker takes at most as many
         steps, complete_at, news, complete, last_news = session.steps(), -1, 0, 0, 0
         messages, spent = next(steps), []
         for turn in counting():
@@ -313,20 +310,3 @@ def failed_certificate(shape: tuple[int, int], failure: str, owner: int = -1, co
     K, _ = shape
     nothing = np.full(shape, np.nan), owner, np.full(K, np.inf), np.full(K, -np.inf)
     return Certificate(*nothing, 0.0, 0, *cost, failure)
-
-
-def has_mass(run: Run) -> bool:
-    """True if a message that is lost takes mass with it, which its sender then rather keeps."""
-    return run.loses_mass
-
-
-def needs_all_workers(run: Run) -> bool:
-    """True if the run cannot go on without a worker that is lost: every flag must arrive in its round."""
-    return bool(run.refuses_faults)
-
-
-def _resume(steps: Round, delivery: Delivery) -> MessageBatch | None:
-    try:
-        return steps.send(delivery)
-    except StopIteration:
-        return None

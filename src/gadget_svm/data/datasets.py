@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gadget_svm.core.lookup import lookup, unknown
 from gadget_svm.data.catalog import ENTRIES, Entry, Layout
 from gadget_svm.data.files import COMPRESSION_SUFFIXES
-from gadget_svm.data.formats import read_tables_with_columns
+from gadget_svm.data.formats import read_files
 from gadget_svm.data.loaders import BUILTIN, LOADERS
 from gadget_svm.data.tables import Csr, Labels, TrainTest
 from gadget_svm.data.uris import Location, display_name, file_name, parse_location
@@ -110,7 +110,7 @@ def load_dataset(
     name = os.fspath(name_or_path)
     if name not in ENTRIES:
         location = _location(name)
-        tables, columns = read_tables_with_columns([name] if test is None else [name, test], label=label, format=format)
+        tables, columns, _ = read_files([name] if test is None else [name, test], label=label, format=format)
         parts = TrainTest(*tables[0], *(() if test is None else tables[1]))
         parts = parts.binarized(None if positive is ... else positive)
         name = location.name if isinstance(location, Path) else file_name(location)

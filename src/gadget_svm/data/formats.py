@@ -21,7 +21,7 @@ from gadget_svm.data.svmlight import looks_like_svmlight, read_svmlight
 from gadget_svm.data.tables import Csr, LabelColumn, Labels, NoLabel, RawTable, checked_table, require_rows
 from gadget_svm.data.uris import Location, display_name, local_copy, parse_location
 
-__all__ = ["DataFileError", "read_table", "read_tables", "read_tables_with_columns", "read_unlabelled"]
+__all__ = ["DataFileError", "read_files", "read_table", "read_tables", "read_unlabelled"]
 
 LOG = logging.getLogger("gadget_svm.data")
 
@@ -132,25 +132,41 @@ def read_tables(
     >>> X.shape, X_test.toarray().tolist()
     ((2, 3), [[1.0, 0.0, 0.0]])
     """
-    return read_tables_with_columns(paths, label=label, n_features=n_features, zero_based=zero_based, format=format)[0]
+    return read_files(paths, label=label, n_features=n_features, zero_based=zero_based, format=format).tables
 
 
-def read_tables_with_columns(
+class Files(NamedTuple):
+    """Tables as from `read_tables`, and what is known of the files besides.
+
+    Attributes
+    ----------
+    tables : list of (X, y)
+    columns : the names of the features, if the first file has names.
+    zero_based : whether the ids of svmlight start at 0; None if no file is svmlight.
+    """
+
+    tables: list[tuple[Csr, Labels]]
+    columns: tuple[str, ...] | None = None
+    zero_based: bool | None = None
+
+
+def read_files(
     paths: Sequence[str | PathLike[str]],
     *,
     label: str | int | None = None,
     n_features: int | None = None,
     zero_based: bool | None = None,
     format: str | None = None,
-) -> tuple[list[tuple[Csr, Labels]], tuple[str, ...] | None]:
-    """Read as `read_tables` does; also return the names of the features if the first file has names."""
+) -> Files:
+    """Read as `read_tables` does, and return more."""
     names = [display_name(path) for path in paths]
     raws = [read_raw(path, label, format) for path in paths]
+    from_zero = [bool((raw.X.indices == 0).any()) for raw in raws if raw.sparse_text]
     tables = align_tables(names, raws, n_features, zero_based)
     for name, raw, (_, y) in zip(names, raws, tables, strict=True):
-        require_class_labels(name, raw, y)
+        _require_class_labels(name, raw, y)
     warn_guessed_label(names[0], raws[0].guessed)
-    return tables, raws[0].columns
+    return Files(tables, raws[0].columns, any(from_zero) if from_zero else None)
 
 
 def read_unlabelled(
@@ -167,7 +183,7 @@ def read_raw(location: str | PathLike[str], label: LabelColumn = None, format: s
         return _recognise(path, format).read(path, label)
 
 
-def require_class_labels(name: Location, raw: RawTable, y: Labels) -> None:
+def _require_class_labels(name: Location, raw: RawTable, y: Labels) -> None:
     """Refuse a column of measurements that was taken as the label, and name it."""
     if y.dtype.kind != "f" or len(np.unique(y)) <= MAX_FRACTIONAL_CLASSES:
         return

@@ -3,16 +3,15 @@
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from gadget_svm.algorithms import Algorithm, Run
 from gadget_svm.core.block import Block
 from gadget_svm.core.network import Network
-from gadget_svm.core.rows import Rows, Shares
+from gadget_svm.core.rows import Rows
 from gadget_svm.core.types import Floats, Ints
 from gadget_svm.estimator.advice import warn
 from gadget_svm.estimator.problem import Problem
@@ -20,12 +19,16 @@ from gadget_svm.faults import ActiveEdges, Fault, FaultContext, wrap_all
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.simulation.engine import UNCERTIFIABLE, LocalRuntime
 from gadget_svm.simulation.observers import Layout, Observer
-from gadget_svm.simulation.runtime import Evaluator, Runtime
+from gadget_svm.simulation.runtime import Runtime
 from gadget_svm.simulation.stopping import StoppingRule
 from gadget_svm.simulation.trainer import Outcome, Schedule, add_events, certified, network_mean, train
 
 if TYPE_CHECKING:
     from gadget_svm.cluster.driver import RayRuntime
+    from gadget_svm.estimator.remote_shards import RemoteProblem
+
+TrainingProblem: TypeAlias = "Problem | RemoteProblem"
+"""Both have rows (here, or at the actors of ``runtime``), shares, a width, an objective and ``occurring``."""
 
 
 @dataclass
@@ -70,36 +73,6 @@ class Plan:
     def certified_lam(self) -> float | None:
         """The problem's lam, if models are to be certified."""
         return self.lam if self.rule is not None and self.rule.certifies else None
-
-
-class TrainingProblem(Protocol):
-    """A problem as far as a fit reads it: its rows are here, or at the actors of ``runtime``."""
-
-    @property
-    def runtime(self) -> "RayRuntime | None":
-        """The runtime that has the rows already; None: they are here."""
-
-    @property
-    def X(self) -> sp.csr_matrix:
-        """A matrix as wide as the rows."""
-
-    @property
-    def shares(self) -> Shares:
-        """How many rows every node has."""
-
-    @property
-    def n_outputs(self) -> int:
-        """One, or one a class or pair of classes."""
-
-    @property
-    def mean_cost(self) -> float:
-        """The average of c_r over the rows."""
-
-    def occurring(self) -> "tuple[TrainingProblem, NDArray[np.intp]]":
-        """The problem without the features that no row has, and the numbers of those it keeps."""
-
-    def objective(self, lam: float, team: ThreadTeam) -> Evaluator:
-        """Measures models on all rows."""
 
 
 @dataclass

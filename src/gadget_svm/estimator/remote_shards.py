@@ -23,8 +23,8 @@ from gadget_svm.data.formats import align_tables, read_raw, warn_guessed_label
 from gadget_svm.data.parquet import read_arrow_table
 from gadget_svm.data.partition import partition_by_site
 from gadget_svm.data.tables import RawTable, binarize_labels, normalize_labels
+from gadget_svm.data.uris import display_name
 from gadget_svm.estimator.problem import MAX_KEPT_SHARE, Lengths, as_csr, pairs_of, row_weights
-from gadget_svm.estimator.shard_uris import display_name, shard_names
 from gadget_svm.estimator.shards import Agreed, warn_of_kinds
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.simulation.runtime import Evaluator
@@ -32,7 +32,6 @@ from gadget_svm.simulation.runtime import Evaluator
 PIECE_ENTRIES = 2**20
 """Entries of rows that are indexed together: numpy makes a copy of the indices in 64 bits."""
 DATASET_TIMEOUT_S = 600
-__all__ = ["RemoteProblem", "remote_problem", "shard_names", "start_dataset", "start_files"]
 
 
 class ShardSummary(NamedTuple):

@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Sequence
 from os import PathLike, fspath
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from gadget_svm.data.formats import align_tables, read_raw, require_class_labels, warn_guessed_label
-from gadget_svm.data.uris import display_name
+from gadget_svm.data.formats import Files, read_files
+from gadget_svm.data.uris import LOCAL, display_name, file_name, local_path, scheme_of
 from gadget_svm.estimator.advice import warn
 
 MAX_NAMED_LABELS = 3
@@ -56,12 +57,16 @@ class Stack(NamedTuple):
 def stack_shards(shards: Iterable[Any], label: str | None = None, format: str | None = None) -> Stack:
     """Read and stack the shards: (X, y) pairs, or paths of files with the column ``label``."""
     shards = list(shards)
-    files = [fspath(shard) for shard in shards if isinstance(shard, str | PathLike)]
-    read, zero_based, columns = _read(files, label, format)
-    tables = iter(read)
-    pairs = [next(tables) if isinstance(shard, str | PathLike) else _pair(i, shard) for i, shard in enumerate(shards)]
-    if not pairs:
+    if not shards:
         raise ValueError("fit_shards got no shards: give one (X, y) pair or one file per node")
+    places = [fspath(shard) for shard in shards if isinstance(shard, str | PathLike)]
+    files = read_files(places, label=label, format=format) if places else Files([])
+    tables = iter(files.tables)
+    pairs, names = [], []
+    for i, shard in enumerate(shards):
+        is_file = isinstance(shard, str | PathLike)
+        pairs.append(next(tables) if is_file else _pair(i, shard))
+        names.append(display_name(fspath(shard)) if is_file else f"shard {i}")
     widest = max(X.shape[1] for X, _ in pairs)
     for i, (X, y) in enumerate(pairs):
         if X.shape[0] == 0:
@@ -72,32 +77,10 @@ def stack_shards(shards: Iterable[Any], label: str | None = None, format: str | 
             raise ValueError(
                 f"shard {i} has {X.shape[1]} features, another has {widest}: do the nodes share one set of features?"
             )
-    warn_of_kinds(
-        [
-            display_name(fspath(shard)) if isinstance(shard, str | PathLike) else f"shard {i}"
-            for i, shard in enumerate(shards)
-        ],
-        [y for _, y in pairs],
-    )
+    warn_of_kinds(names, [y for _, y in pairs])
     sizes = [X.shape[0] for X, _ in pairs]
     X, y = sp.vstack([X for X, _ in pairs], format="csr"), np.concatenate([y for _, y in pairs])
-    return Stack(X, y, np.repeat(np.arange(len(pairs)), sizes), zero_based, columns)
-
-
-def _read(
-    files: list[str], label: str | None, format: str | None
-) -> tuple[list[tuple[sp.csr_matrix, NDArray[Any]]], bool | None, tuple[str, ...] | None]:
-    """The files' tables, of one width; whether svmlight ids count from 0; and the features' names."""
-    if not files:
-        return [], None, None
-    raws = [read_raw(file, label, format) for file in files]
-    from_zero = [bool((raw.X.indices == 0).any()) for raw in raws if raw.sparse_text]
-    places = [display_name(file) for file in files]
-    tables = align_tables(places, raws, None, None)
-    for place, raw, (_, y) in zip(places, raws, tables, strict=True):
-        require_class_labels(place, raw, y)
-    warn_guessed_label(places[0], raws[0].guessed)
-    return tables, any(from_zero) if from_zero else None, raws[0].columns
+    return Stack(X, y, np.repeat(np.arange(len(pairs)), sizes), files.zero_based, files.columns)
 
 
 def _pair(i: int, shard: Any) -> tuple[sp.csr_matrix, NDArray[Any]]:
@@ -152,3 +135,23 @@ def are_places(shards: Any) -> bool:
 def is_dataset(X: Any) -> bool:
     """Whether this is a Ray Dataset; found out without importing Ray."""
     return type(X).__module__.startswith("ray.data")
+
+
+def shard_names(shards: Iterable[Any]) -> list[str]:
+    """The checked paths and URIs of shards; relative paths become absolute, as actors have other folders."""
+    return [_checked(fspath(shard)) for shard in shards]
+
+
+def _checked(place: str) -> str:
+    scheme = scheme_of(place)
+    if scheme in LOCAL:
+        return str(local_path(place) if scheme else local_path(place).resolve())
+    try:
+        urlsplit(place).port  # noqa: B018 - it raises
+    except ValueError:
+        raise ValueError(
+            f"a {scheme}:// shard has something after a ':' that is no port: in a name or a password write %3A, %2F, "
+            "%3F, %23 and %40 for : / ? # @"
+        ) from None
+    file_name(place)
+    return place

@@ -27,7 +27,7 @@ from gadget_svm.estimator.advice import warn_after_fit
 from gadget_svm.estimator.fitting import Fitted, NodeState, Plan, TrainingProblem, fit_network
 from gadget_svm.estimator.inputs import check_batch, make_problem, validate_rows
 from gadget_svm.estimator.problem import checked_nodes, one_per_row, share_batch, share_rows
-from gadget_svm.estimator.shards import Agreed, are_places, is_dataset, require_list, stack_shards
+from gadget_svm.estimator.shards import Agreed, are_places, is_dataset, require_list, shard_names, stack_shards
 from gadget_svm.estimator.sites import in_names, name_shards, node_names, node_number
 from gadget_svm.estimator.validation import MAX_SEED, check_parameters, default_stopping, lam_of
 from gadget_svm.faults import make_faults
@@ -389,7 +389,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if is_dataset(shards):
             runtime = remote_shards.start_dataset(shards, self._n_nodes(), label, options)
         else:
-            runtime = remote_shards.start_files(remote_shards.shard_names(shards), options, label)
+            runtime = remote_shards.start_files(shard_names(shards), options, label)
         try:
             params = self.class_weight, self.fit_intercept, positive, self.multi_class
             problem, self.classes_, known = remote_shards.remote_problem(runtime, *params)

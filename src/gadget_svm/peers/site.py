@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from gadget_svm.data.formats import read_tables_with_columns
+from gadget_svm.data.formats import read_files
 from gadget_svm.peers.charter import names_hash
 
 LEAST_ROWS = 20
@@ -56,7 +56,7 @@ def load_site(
 ) -> Site:  # fmt: skip
     """Read a site's files. Too few rows, a missing or unknown label or a lone class is an error that names the fix."""
     paths = [train] if test is None else [train, test]
-    tables, columns = read_tables_with_columns(paths, label=label, n_features=features, zero_based=zero_based)
+    tables, columns, _ = read_files(paths, label=label, n_features=features, zero_based=zero_based)
     X, y = tables[0]
     if X.shape[0] < LEAST_ROWS:
         raise SiteError(

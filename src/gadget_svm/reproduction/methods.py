@@ -16,7 +16,8 @@ from gadget_svm.core.messages import Exchange
 from gadget_svm.core.types import Floats
 from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.kernels import ThreadTeam
-from gadget_svm.reproduction.baselines import Baseline, certified_optimum, make_baseline
+from gadget_svm.reproduction import baselines
+from gadget_svm.reproduction.baselines import Baseline, Pegasos
 from gadget_svm.reproduction.trials import Trial
 from gadget_svm.simulation.distances import distances
 from gadget_svm.simulation.engine import LocalRuntime
@@ -99,24 +100,16 @@ def _network_record(trial: Trial, runtime: LocalRuntime, spent: float) -> Result
     }  # fmt: skip
 
 
-def run_shards(trial: Trial, baseline: Baseline, max_seconds: float | None = None) -> Result:
+def run_shards(trial: Trial, baseline: Baseline) -> Result:
     """A baseline on every node's shard by itself, without communication, as the paper runs its Table 3."""
-    fits = [
-        baseline.fit(*trial.shard(i), trial.lam, seed=trial.seed * 1000 + i, max_seconds=max_seconds)
-        for i in range(trial.n_nodes)
-    ]
+    fits = [baseline.fit(*trial.shard(i), trial.lam, seed=trial.seed * 1000 + i) for i in range(trial.n_nodes)]
     return _fits_record(trial, fits)
 
 
-def run_central(trial: Trial, baseline: Baseline, max_seconds: float | None = None, trace: bool = False) -> Result:
+def run_central(trial: Trial, baseline: Baseline) -> Result:
     """A baseline on all rows in one place."""
-    evaluate = trial.evaluate if trace else None
-    fit = baseline.fit(
-        trial.data.X, trial.data.y, trial.lam, seed=trial.seed, max_seconds=max_seconds, evaluate=evaluate
-    )
-    return _fits_record(trial, [fit]) | {
-        "trace": [[p.seconds, p.iterations, [p.objective], [p.error]] for p in fit.trace]
-    }
+    fit = baseline.fit(trial.data.X, trial.data.y, trial.lam, seed=trial.seed)
+    return _fits_record(trial, [fit]) | {"trace": fit.trace}
 
 
 def _fits_record(trial: Trial, fits: list[Any]) -> Result:
@@ -139,12 +132,8 @@ def _record(trial: Trial, models: Floats, last: Floats, messages: int = 0, nbyte
 
 def run_optimum(trial: Trial, gap: float) -> Result:
     """The certified optimum of the pooled problem: no w has an F below ``bound``."""
-    best = certified_optimum(trial.data.X, trial.data.y, trial.lam, gap)
+    best = baselines.certified_optimum(trial.data.X, trial.data.y, trial.lam, gap)
     return {"objective": best.objective, "bound": best.bound, "gap": best.gap, "seconds": best.seconds}
-
-
-def _pegasos(iterations: int, average: bool = True) -> Baseline:
-    return make_baseline("pegasos", iterations=iterations, average=average)
 
 
 METHODS: dict[str, Callable[[Trial, Budget], Result]] = {
@@ -155,17 +144,17 @@ METHODS: dict[str, Callable[[Trial, Budget], Result]] = {
         trial, algorithms.TwoPushSum(gossip_rounds=3), max(2, b.iterations // 5)
     ),
     "mom-dsvm": lambda trial, b: run_to_gap(trial, "mom-dsvm", b.admm_gap, b.admm_iterations),
-    "pegasos": lambda trial, b: run_central(trial, _pegasos(b.iterations)),
-    "pegasos-trace": lambda trial, b: run_central(trial, _pegasos(b.iterations), trace=True),
-    "pegasos-equal": lambda trial, b: run_central(trial, _pegasos(b.iterations * trial.n_nodes)),
-    "pegasos-last": lambda trial, b: run_central(trial, _pegasos(b.iterations, average=False)),
-    "svm-perf-all": lambda trial, b: run_central(trial, make_baseline("svm-perf"), 20 * b.perf_seconds),
+    "pegasos": lambda trial, b: run_central(trial, Pegasos(b.iterations)),
+    "pegasos-trace": lambda trial, b: run_central(trial, Pegasos(b.iterations, evaluate=trial.evaluate)),
+    "pegasos-equal": lambda trial, b: run_central(trial, Pegasos(b.iterations * trial.n_nodes)),
+    "pegasos-last": lambda trial, b: run_central(trial, Pegasos(b.iterations, average=False)),
+    "svm-perf-all": lambda trial, b: run_central(trial, baselines.SvmPerf(max_seconds=20 * b.perf_seconds)),
     "optimum": lambda trial, b: run_optimum(trial, 1e-4 if b.perf_seconds >= 1 else 1e-2),
-    "liblinear": lambda trial, _: run_central(trial, make_baseline("liblinear")),
-    "local-only": lambda trial, b: run_shards(trial, _pegasos(b.iterations)),
-    "svm-perf": lambda trial, b: run_shards(trial, make_baseline("svm-perf"), b.perf_seconds),
-    "svm-sgd": lambda trial, b: run_shards(trial, make_baseline("svm-sgd", epochs=b.epochs)),
-    "authors-program": lambda trial, _: run_shards(trial, make_baseline("authors-program")),
+    "liblinear": lambda trial, _: run_central(trial, baselines.Liblinear()),
+    "local-only": lambda trial, b: run_shards(trial, Pegasos(b.iterations)),
+    "svm-perf": lambda trial, b: run_shards(trial, baselines.SvmPerf(max_seconds=b.perf_seconds)),
+    "svm-sgd": lambda trial, b: run_shards(trial, baselines.SvmSgd(b.epochs)),
+    "authors-program": lambda trial, _: run_shards(trial, baselines.AuthorsProgram()),
     "loading": lambda trial, _: trial.loading_seconds(),
 }
 """What is run for a row of a table or a line of a figure, by name. "gadget" has persistent mass."""

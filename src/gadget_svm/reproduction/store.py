@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -32,24 +33,16 @@ class Store:
         """Return the result stored under ``key``, or compute and store it. A damaged file counts as missing."""
         text = json.dumps(key, sort_keys=True)
         path = self.folder / f"{key['method']}-{key['data']}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
-        stored = _read(path)
-        if stored is not None and stored.get("key") == json.loads(text):
-            return dict(stored["result"])
+        with suppress(FileNotFoundError, ValueError, TypeError, KeyError):
+            stored = json.loads(path.read_text())
+            if stored["key"] == json.loads(text) and stored["result"]:
+                return dict(stored["result"])
         result = compute()
         self.folder.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{os.getpid()}.part")
         part.write_text(json.dumps({"key": key, "result": result}))
         part.replace(path)
         return dict(json.loads(json.dumps(result)))  # as it will be read the next time
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        content = json.loads(path.read_text())
-    except (FileNotFoundError, json.JSONDecodeError, UnicodeDecodeError):
-        return None
-    whole = isinstance(content, dict) and isinstance(content.get("result"), dict) and content["result"]
-    return content if whole else None
 
 
 @cache

@@ -98,7 +98,7 @@ class LocalRuntime:
             delivery = exchange(messages)
             self._track_presence(delivery)
             outgoing = [
-                None if own is None else _send(iteration, delivery)
+                None if own is None else resume(iteration, delivery)
                 for iteration, own in zip(iterations, outgoing, strict=True)
             ]
 
@@ -232,7 +232,8 @@ def _joined(parts: list[Floats]) -> Floats:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _send(iteration: Round, delivery: Delivery) -> MessageBatch | None:
+def resume(iteration: Round, delivery: Delivery) -> MessageBatch | None:
+    """Hand an iteration what arrived; return what it sends next, or None at its end."""
     try:
         return iteration.send(delivery)
     except StopIteration:

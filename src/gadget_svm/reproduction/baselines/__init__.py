@@ -4,11 +4,9 @@ Local-only nodes have no entry of their own: they are "pegasos", fitted on each 
 """
 
 from collections.abc import Callable
-from typing import Any
 
-from gadget_svm.core.lookup import lookup
 from gadget_svm.reproduction.baselines.authors_program import AuthorsProgram
-from gadget_svm.reproduction.baselines.base import Baseline, Evaluator, Fit, Point
+from gadget_svm.reproduction.baselines.base import Baseline, Fit
 from gadget_svm.reproduction.baselines.liblinear import Liblinear
 from gadget_svm.reproduction.baselines.optimum import Optimum, certified_optimum
 from gadget_svm.reproduction.baselines.pegasos import Pegasos
@@ -16,19 +14,14 @@ from gadget_svm.reproduction.baselines.perf import SvmPerf
 from gadget_svm.reproduction.baselines.sgd import SvmSgd
 
 __all__ = [
-    "BASELINES", "AuthorsProgram", "Baseline", "Evaluator", "Fit", "Liblinear", "Optimum", "Pegasos", "Point",
-    "SvmPerf", "SvmSgd", "certified_optimum", "make_baseline",
+    "BASELINES", "AuthorsProgram", "Baseline", "Fit", "Liblinear", "Optimum", "Pegasos", "SvmPerf", "SvmSgd",
+    "certified_optimum",
 ]  # fmt: skip
 
-BASELINES: dict[str, Callable[..., Baseline]] = {
+BASELINES: dict[str, Callable[[], Baseline]] = {
     "pegasos": Pegasos,
     "svm-sgd": SvmSgd,
     "svm-perf": SvmPerf,
     "liblinear": Liblinear,
     "authors-program": AuthorsProgram,
 }
-
-
-def make_baseline(name: str, **parameters: Any) -> Baseline:
-    """Return the baseline of this name, with its own defaults for what is not given."""
-    return lookup("baseline", name, BASELINES)(**parameters)

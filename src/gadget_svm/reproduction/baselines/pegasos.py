@@ -3,53 +3,47 @@
 It is GADGET on a network of a single node, which has no neighbour to gossip with: the step is not implemented twice.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm.algorithms import Gadget
+from gadget_svm.core.types import Floats
 from gadget_svm.estimator.fitting import Plan, fit_network
 from gadget_svm.estimator.problem import Problem
-from gadget_svm.reproduction.baselines.base import Fit, Limits, Point, checked, one_node
+from gadget_svm.reproduction.baselines.base import Fit, checked, one_node
 from gadget_svm.simulation.observers import Observer, View
-from gadget_svm.simulation.stopping import stopping_rule
 from gadget_svm.simulation.trainer import Schedule
 from gadget_svm.topologies import build
 
 
 @dataclass(frozen=True)
 class Pegasos:
-    """``batch_size`` examples a step for ``iterations`` steps, or until w moves by at most ``epsilon`` in one.
+    """One example a step for ``iterations`` steps; the answer is the mean of the iterates, or the last one.
 
-    With ``average`` the answer is the mean of the iterates, else the last one; ``project`` keeps them in the ball.
+    ``evaluate`` returns objective and error of a model; its values at geometric steps are the trace.
     """
 
     iterations: int = 10_000
-    batch_size: int = 1
-    project: bool = True
     average: bool = True
-    epsilon: float | None = None
+    evaluate: Callable[[Floats], tuple[float, float]] | None = None
 
-    def fit(self, X: Any, y: NDArray[Any], lam: float, *, seed: int = 0, **limits: Unpack[Limits]) -> Fit:
-        """Train on all of X; without ``epsilon`` a run is complete when its iterations are done."""
+    def fit(self, X: Any, y: NDArray[Any], lam: float, *, seed: int = 0) -> Fit:
+        """Train on all of X."""
         rows, labels = checked(X, y, lam)
-        n, evaluate = len(labels), limits.get("evaluate")
-        problem = Problem(rows, (labels > 0).astype(np.int32), np.ones(n), None, one_node(n), [0], 1)
-        trace: list[Point] = []
+        n, evaluate, trace = len(labels), self.evaluate, list[Any]()
 
         class Trace(Observer):
             def on_record(self, record: dict[str, Any], view: View) -> None:
                 if evaluate is not None:
-                    trace.append(Point(record["seconds"], record["iteration"], *evaluate(view.average[0])))
+                    objective, error = evaluate(view.average[0])
+                    trace.append([record["seconds"], record["iteration"], [objective], [error]])
 
-        algorithm = Gadget(batch_size=self.batch_size, project=self.project, average=self.average)
-        rule = None if self.epsilon is None else stopping_rule("weights", self.epsilon)
-        schedule = Schedule(self.iterations, limits.get("max_seconds"), 0 if evaluate is None else None)
-        plan = Plan(algorithm, build("complete", 1), lam, seed, rule, schedule, [Trace()], n_jobs=1)
+        problem = Problem(rows, (labels > 0).astype(np.int32), np.ones(n), None, one_node(n), [0], 1)
+        schedule = Schedule(self.iterations, record_every=0 if evaluate is None else None)
+        plan = Plan(Gadget(average=self.average), build("complete", 1), lam, seed, None, schedule, [Trace()], n_jobs=1)
         fitted = fit_network(problem, plan)
-        outcome = fitted.outcome
-        epsilon = outcome.movement if np.isfinite(outcome.movement) else np.nan
-        done = outcome.reason == ("max_iter" if rule is None else "converged")
-        return Fit(fitted.models[0, 0], outcome.seconds, outcome.n_iter, epsilon, done, trace)
+        return Fit(fitted.models[0, 0], fitted.outcome.seconds, fitted.outcome.n_iter, np.nan, True, trace)

@@ -1,10 +1,13 @@
-"""SVM-Perf (Joachims 2006): the one-slack cutting-plane algorithm, to its own epsilon.
+"""SVM-Perf (Joachims 2006): the one-slack cutting-plane algorithm, his Algorithm 1 with C = 1/lam, to its own epsilon.
 
-Owns the outer loop, his Algorithm 1 with C = 1/lam; `planes` solves the QP over the working set.
+A plane (g, b) says that the mean hinge is at least b - <w, g>, whatever w is. The working set of planes is kept small,
+and clarabel solves the QP over it.
 """
 
+import time
 from dataclasses import dataclass
-from typing import Any, Unpack
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,57 +15,54 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from gadget_svm.core.types import Floats
-from gadget_svm.reproduction.baselines import planes as qp
-from gadget_svm.reproduction.baselines.base import Fit, Limits, TrainingClock, checked
+from gadget_svm.reproduction.baselines.base import Fit, checked
 
 
 @dataclass(frozen=True)
 class SvmPerf:
     """Planes are added until the newest is violated by at most ``epsilon``; then F(w) - F* <= ``epsilon``.
 
-    A plane without weight in ``patience`` solutions in a row is dropped, so that the QP stays small.
+    A plane without weight in ``patience`` solutions in a row is dropped, so that the QP stays small. The fit ends soon
+    after ``max_seconds``.
     """
 
     epsilon: float = 1e-3
     patience: int = 10
     max_iter: int = 100_000
+    max_seconds: float = np.inf
 
-    def fit(
-        self,
-        X: Any,
-        y: NDArray[Any],
-        lam: float,
-        *,
-        seed: int = 0,  # noqa: ARG002 nothing is drawn: every seed gives the same model
-        **limits: Unpack[Limits],
-    ) -> Fit:
+    def fit(self, X: Any, y: NDArray[Any], lam: float, *, seed: int = 0) -> Fit:  # noqa: ARG002 nothing is drawn
         """Train on all of X; an iteration is one plane. On one core, as the other baselines."""
-        qp.load_solver()  # before the clock starts
+        load_solver()  # before the time is measured
         with threadpool_limits(limits=1, user_api="blas"):  # two threads for one short product mostly wait
-            return self._cut(*checked(X, y, lam), lam, TrainingClock(**limits))
+            return self._cut(*checked(X, y, lam), lam)
 
-    def _cut(self, rows: sp.csr_matrix, labels: Floats, lam: float, clock: TrainingClock) -> Fit:
-        planes, w = qp.Planes(rows.shape[1], self.patience), np.zeros(rows.shape[1])
-        bound, iteration = 0.0, 0
+    def _cut(self, rows: sp.csr_matrix, labels: Floats, lam: float) -> Fit:
+        planes, b, gram = list[Floats](), np.empty(0), np.empty((0, 0))
+        idle = np.empty(0, dtype=np.int64)  # of each plane: solutions since it last mattered
+        w: Floats = np.zeros(rows.shape[1])
+        bound, iteration, started = 0.0, 0, time.perf_counter()
         while True:
-            g, b, loss = most_violated(rows, labels, w)
+            plane, offset, loss = most_violated(rows, labels, w)
             epsilon = 0.5 * lam * float(w @ w) + loss - bound  # = H(w) - xi where the QP is solved exactly
-            clock.record(iteration, w)
-            if epsilon <= self.epsilon or iteration == self.max_iter or clock.expired:
-                break
-            planes.add(g, b)
-            solution = self._solved(planes, lam, iteration)
-            w, bound = planes.combine(solution.beta) / lam, max(bound, solution.bound)
-            planes.drop_idle(solution.active)
+            seconds = time.perf_counter() - started
+            if epsilon <= self.epsilon or iteration == self.max_iter or seconds >= self.max_seconds:
+                return Fit(w, seconds, iteration, epsilon, epsilon <= self.epsilon)
+            planes, b, idle, gram = [*planes, plane], np.append(b, offset), np.append(idle, 0), np.pad(gram, (0, 1))
+            gram[-1] = gram[:, -1] = [plane @ other for other in planes]
+            solution = self._solved(gram, b, lam, iteration)
+            w = np.asarray(sum(map(np.multiply, solution.beta, planes))) / lam
+            bound = max(bound, solution.bound)
+            idle = np.where(solution.active, 0, idle + 1)
+            kept = np.flatnonzero(idle <= self.patience)
+            planes, b, idle, gram = [planes[j] for j in kept], b[kept], idle[kept], gram[np.ix_(kept, kept)]
             iteration += 1
-        return clock.finish(w, iteration, epsilon, epsilon <= self.epsilon)
 
-    def _solved(self, planes: qp.Planes, lam: float, iteration: int) -> qp.Solution:
-        used = planes.used
-        solution = qp.solve(planes.gram[np.ix_(used, used)], planes.b[used], lam, min(1e-8, 1e-4 * self.epsilon))
+    def _solved(self, gram: Floats, b: Floats, lam: float, iteration: int) -> "Solution":
+        solution = solve(gram, b, lam, min(1e-8, 1e-4 * self.epsilon))
         if not solution.value - solution.bound <= 0.1 * self.epsilon:
             raise RuntimeError(
-                f"svm-perf: the QP of iteration {iteration} ({len(used)} planes, lam {lam:g}) ended as "
+                f"svm-perf: the QP of iteration {iteration} ({len(b)} planes, lam {lam:g}) ended as "
                 f"{solution.status}, {solution.value - solution.bound:.2g} from its optimum where "
                 f"{0.1 * self.epsilon:.2g} is needed: raise epsilon, or scale the rows to a length of about one"
             )
@@ -75,3 +75,44 @@ def most_violated(X: sp.csr_matrix, y: Floats, w: Floats) -> tuple[Floats, float
     c = margin < 1.0
     g = X.T @ (c * y / len(y))
     return g, float(c.mean()), float(np.maximum(0.0, 1.0 - margin).mean())
+
+
+class Solution(NamedTuple):
+    """Weights of the planes and two values of F that enclose the QP's optimum; ``bound`` is also below F*."""
+
+    beta: Floats
+    active: NDArray[np.bool_]
+    bound: float
+    value: float
+    status: str
+
+
+def solve(gram: Floats, b: Floats, lam: float, tolerance: float) -> Solution:
+    """Maximise <b, beta> - beta' G beta / (2 lam) over beta >= 0, sum beta <= 1: Joachims' dual times lam = 1/C.
+
+    In these units C, which is up to 1e5, does not appear in the constraints. ``bound`` and ``value`` are computed from
+    a beta made exactly feasible, so they hold whatever the accuracy of the solver.
+    """
+    clarabel = load_solver()
+    m = len(b)
+    settings = clarabel.DefaultSettings()
+    settings.verbose, settings.max_threads = False, 1
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance
+    P = sp.csc_matrix(np.triu(gram / lam))
+    A = sp.csc_matrix(np.vstack([-np.eye(m), np.ones((1, m))]))
+    limits, cones = np.append(np.zeros(m), 1.0), [clarabel.NonnegativeConeT(m + 1)]
+    answer = clarabel.DefaultSolver(P, -b, A, limits, cones, settings).solve()
+    beta = np.maximum(np.nan_to_num(np.asarray(answer.x)), 0.0)
+    beta /= max(1.0, beta.sum())
+    pull = gram @ beta / lam  # <w, g_j> of every plane
+    ridge, xi = 0.5 * float(beta @ pull), max(0.0, float((b - pull).max()))
+    active = beta > xi - (b - pull)  # of weight and slack one is zero; an interior-point solver leaves both above it
+    return Solution(beta, active, float(b @ beta) - ridge, ridge + xi, str(answer.status))
+
+
+def load_solver() -> Any:
+    """Return the QP solver's module; the error of a missing one says what to install."""
+    try:
+        return import_module("clarabel")
+    except ImportError as missing:
+        raise ImportError("svm-perf needs a QP solver, clarabel: pip install 'gadget-svm[paper]'") from missing
