@@ -1,5 +1,6 @@
 """Checkpoint files, what is refused, and when one is due."""
 
+import json
 import os
 import warnings
 from pathlib import Path
@@ -73,16 +74,19 @@ def test_a_checkpoint_of_another_run_is_refused(
     assert kept.read("this", ABOUT["rows"], [])["t"] == kept.last == 100
 
 
-def test_another_format_is_refused_and_kept(tmp_path: Path) -> None:
+def test_an_older_format_is_refused_and_kept(tmp_path: Path) -> None:
     """Also where the run starts from scratch: the files are moved, not overwritten."""
+    (tmp_path / "run.json").write_text(json.dumps({"t": 10}))
     (tmp_path / "block-0-2.10.safetensors").write_bytes(b"old")
-    write_atomically(tmp_path / checkpoints.RUN_FILE, encode_state(checkpoints.RUN_KIND, 99, {}, {}))
     assert checkpoints.exists(tmp_path)
-    with pytest.raises(ValueError, match=r"has version 99.* or start without resume"):
+    with pytest.raises(ValueError, match=r"older format.*version that wrote it, or start without resume"):
         checkpoints.require_usable(tmp_path, resume=True)
     Checkpoints(str(tmp_path), 1).prepare(resume=False)
     (former,) = tmp_path.glob("former-*")
-    assert sorted(path.name for path in former.iterdir()) == ["block-0-2.10.safetensors", checkpoints.RUN_FILE]
+    assert sorted(path.name for path in former.iterdir()) == ["block-0-2.10.safetensors", "run.json"]
+    write_atomically(tmp_path / checkpoints.RUN_FILE, encode_state(checkpoints.RUN_KIND, 99, {}, {}))
+    with pytest.raises(ValueError, match=r"has version 99.* or start without resume"):
+        checkpoints.read_run(tmp_path)
 
 
 def test_the_block_to_resume_from_is_kept(tmp_path: Path) -> None:

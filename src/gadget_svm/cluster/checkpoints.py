@@ -23,7 +23,9 @@ from gadget_svm.core.state_file import Arrays, StateFileError, encode_state, rea
 
 RUN_KIND, BLOCK_KIND, VERSION = "cluster checkpoint", "cluster checkpoint block", 3
 RUN_FILE = "run.safetensors"
-FILES = ("block-*.safetensors", RUN_FILE)
+OLDER_RUN_FILE = "run.json"
+"""Of format 2 and before."""
+FILES = ("block-*.safetensors", RUN_FILE, OLDER_RUN_FILE)
 CHECKPOINT_INTERVAL_S = 60.0
 """A checkpoint is due after so much time, however few the iterations."""
 MAX_NAMED_NODES = 3
@@ -49,8 +51,8 @@ class SaveResult(NamedTuple):
 
 
 def exists(folder: Path) -> bool:
-    """True if the folder holds a checkpoint."""
-    return (folder / RUN_FILE).is_file()
+    """True if the folder holds a checkpoint, of whatever format."""
+    return any((folder / name).is_file() for name in (RUN_FILE, OLDER_RUN_FILE))
 
 
 def require_usable(folder: Path, resume: bool) -> None:
@@ -131,6 +133,11 @@ def load_block(folder: Path, first: int, last: int, t: int, fingerprint: str) ->
 def read_run(folder: Path) -> dict[str, Any]:
     """Return the description of the last complete checkpoint."""
     path = folder / RUN_FILE
+    if not path.is_file() and (folder / OLDER_RUN_FILE).is_file():
+        raise ValueError(
+            f"the checkpoint in {folder} has an older format, which this version does not read: resume it with the "
+            "version that wrote it, or start without resume, which keeps its files in a folder former-..."
+        )
     if not path.is_file():
         raise FileNotFoundError(
             f"nothing to resume: {path} does not exist; name the folder of the run, or start without resume"
