@@ -1,6 +1,7 @@
 """`gadget peer`: configure, run, watch and stop a site's own process. `gadget_svm.peers` does the work."""
 
 import math
+import re
 import time
 from json import dumps, loads
 from pathlib import Path
@@ -158,12 +159,12 @@ def _otherwise(own: "PeerConfig", withdraw: bool) -> str:
     from gadget_svm.peers.checkpoint import CheckpointError, Lock
 
     try:
-        number = int((own.peer.state / "lock").read_text(encoding="utf-8"))
         Lock.acquire(own.peer.state).release()
-    except CheckpointError:  # that process holds the lock
-        but = ", though it does not withdraw" if withdraw else ""
-        return f". It runs as process {number}: 'kill -TERM {number}' makes it leave as well{but}"
-    except (OSError, ValueError):
+    except CheckpointError as error:  # another process holds the lock
+        if found := re.search(r"process (\d+)", str(error)):
+            but = ", though it does not withdraw" if withdraw else ""
+            return f". It runs as process {found[1]}: 'kill -TERM {found[1]}' makes it leave as well{but}"
+    except OSError:
         pass
     return ""
 
