@@ -2,12 +2,15 @@
 
 import re
 import sys
+import warnings
+from importlib.metadata import EntryPoint
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from gadget_svm import GadgetSVC
+from gadget_svm.algorithms import ALGORITHMS
 from gadget_svm.cli.app import app
 from gadget_svm.cli.option_names import in_options
 from gadget_svm.cluster.connection import ClusterError
@@ -229,3 +232,30 @@ def test_errors_name_stdin(tmp_path):
     assert found.exit_code == 2
     assert "error: stdin: cannot tell its format" in found.stderr
     assert "is empty" in gadget("train", write_rows(tmp_path / "rows.svm"), "--out", "").stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--algorithm", "broken"], "error: --algorithm broken: 'broken' is the entry point 'math:nothing'"),
+        (["--algorithm", "gadgt"], "error: --algorithm gadgt: unknown algorithm 'gadgt'. Did you mean 'gadget'?"),
+    ],
+)
+def test_broken_package(arguments, said, train_file, monkeypatch):
+    """A part of another package that cannot be imported: one line if it is used, and nothing otherwise."""
+    monkeypatch.setattr(ALGORITHMS, "_outside", {"broken": EntryPoint("broken", "math:nothing", ALGORITHMS.group)})
+    result = gadget("train", train_file, *arguments)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1), result.output
+    assert result.stderr.startswith(said)
+
+
+def test_warning_is_one_line_in_options(train_file, monkeypatch):
+    fit = GadgetSVC.fit
+
+    def warned(*given, **more):
+        warnings.warn("use multi_class='ovo'", UserWarning, stacklevel=1)
+        return fit(*given, **more)
+
+    monkeypatch.setattr(GadgetSVC, "fit", warned)
+    result = gadget("train", train_file, *QUICK, "--quiet")
+    assert (result.exit_code, result.stderr) == (0, "warning: use --multi-class ovo\n")

@@ -335,10 +335,10 @@ def test_certificate(train_file, tmp_path):
 def test_no_certificate(train_file):
     result = certified(train_file, "--max-iter", 30, "--topology", "complete", "--fault", "partition=1", "--quiet")
     assert result.exit_code == 0, result.stderr
-    assert "not converged: the rule 'gap' got no certificate, as" in result.stdout
-    assert "cut off from the others, and waits for 0.01" in result.stdout
+    assert "not converged: the rule 'gap' has no certificate, as" in result.stdout
+    assert "cut off from the others; --tol is 0.01" in result.stdout
     far = certified(train_file, "--max-iter", 30, "--tol", "1e-9", "--quiet")
-    assert "the rule 'gap' last saw" in far.stdout
+    assert "the rule 'gap' is at" in far.stdout
 
 
 def test_certificate_without_crashed_nodes(train_file):
@@ -353,11 +353,11 @@ def test_separate_seeds(train_file):
 
     one, graph, division = (
         run("--seed", 1),
-        run("--seed", 1, "--graph-seed", 2),
+        run("--seed", 1, "--topology-seed", 2),
         run("--seed", 1, "--partition-seed", 2),
     )
-    assert (graph["parameters"]["graph_seed"], division["parameters"]["partition_seed"]) == (2, 2)
-    same = run("--seed", 1, "--graph-seed", 1, "--partition-seed", 1)
+    assert (graph["parameters"]["topology_seed"], division["parameters"]["partition_seed"]) == (2, 2)
+    same = run("--seed", 1, "--topology-seed", 1, "--partition-seed", 1)
     assert same["average"] == one["average"] != division["average"]
-    refused = gadget("train", train_file, "--graph-seed", -1)
-    assert (refused.exit_code, "--graph-seed must be a whole number of at least 0" in refused.stderr) == (2, True)
+    refused = gadget("train", train_file, "--topology-seed", -1)
+    assert (refused.exit_code, "--topology-seed must be a whole number of at least 0" in refused.stderr) == (2, True)

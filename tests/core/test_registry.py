@@ -34,3 +34,12 @@ def test_an_unknown_name_lists_parts_of_both(table):
 
 def test_a_registry_without_entry_points_is_its_members():
     assert dict(Registry("example.none", {"a": 1})) == {"a": 1}
+
+
+def test_a_part_that_cannot_be_imported_names_its_entry_point_and_leaves_the_others_usable(table, monkeypatch):
+    points = {name: EntryPoint(name, "math:nothing", "example.parts") for name in ("broken", "also-broken")}
+    monkeypatch.setattr(table, "_outside", {**points, "theirs": EntryPoint("theirs", "math:pi", "example.parts")})
+    with pytest.raises(ImportError, match=r"'broken' is the entry point 'math:nothing' .* correct or uninstall"):
+        table["broken"]
+    assert table["theirs"] == pytest.approx(3.14159, abs=1e-5)
+    assert table.builtin == {"ours": 1.0}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from gadget_svm import Gadget, GadgetSVC, load_model
+from gadget_svm import Gadget, GadgetSVC, NodeRecords, load_model
 from gadget_svm.algorithms import Pdmm
 from gadget_svm.cli.app import app
 from gadget_svm.data import read_table
@@ -86,6 +86,9 @@ MISTAKES = [
         ValueError,
         ("'auto'", "algorithm=Gadget(local_steps=3)"),
     ),
+    Mistake("observers are no list", _fit(observers=NodeRecords()), TypeError, ("[NodeRecords()]",)),
+    Mistake("an observer is a class", _fit(observers=[NodeRecords]), TypeError, ("NodeRecords()",)),
+    Mistake("an observer is a function", _fit(observers=[print]), TypeError, ("derives from gadget_svm.Observer",)),
     Mistake("an algorithm is a class", _fit(algorithm=Gadget), TypeError, ("such as Gadget()",)),
     Mistake("an algorithm is misspelt", _fit(algorithm="pddm"), ValueError, ("'pddm'", "'pdmm'")),
     Mistake(

@@ -3,6 +3,7 @@
 import json
 import pickle
 import warnings
+from importlib.metadata import EntryPoint
 
 import networkx as nx
 import numpy as np
@@ -12,6 +13,7 @@ from safetensors.numpy import save
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from gadget_svm import BaseStoppingRule, Gadget, GadgetSVC, NodeRecords, load_model, save_model
+from gadget_svm.algorithms import ALGORITHMS
 from gadget_svm.core.state_file import encode_state
 from gadget_svm.estimator.model_file import OPTIONAL_ARRAYS, SCALARS
 
@@ -77,6 +79,14 @@ def test_seeds_are_kept_and_objects_left_out(toy, tmp_path):
     assert {name: getattr(again, name) for name in params} == params
     assert (again.stopping, again.observers, again.stopping_) == ("auto", None, "After")
     np.testing.assert_array_equal(again.predict(toy.X), model.predict(toy.X))
+
+
+def test_a_broken_package_of_others_is_no_obstacle(toy, tmp_path, monkeypatch):
+    monkeypatch.setattr(ALGORITHMS, "_outside", {"broken": EntryPoint("broken", "math:nothing", ALGORITHMS.group)})
+    again = load_model(
+        save_model(GadgetSVC(3, algorithm=Gadget(batch_size=2), **QUICK).fit(toy.X, toy.y), tmp_path / "m")
+    )
+    assert again.algorithm.batch_size == 2
 
 
 def test_a_loaded_model_does_not_pretend_to_go_on_learning(toy, tmp_path):

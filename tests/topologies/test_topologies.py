@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gadget_svm.core.network import Network
-from gadget_svm.topologies import build, randomised
+from gadget_svm.topologies import TOPOLOGIES, Topology, build, randomised
 
 REFERENCES = {
     ("complete", 9): nx.complete_graph(9),
@@ -176,3 +176,19 @@ def test_refusals_name_the_fix(topology, n, sentence):
 def test_what_is_no_graph_is_refused():
     with pytest.raises(TypeError, match="not int"):
         build(7, 7)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("plain:5", "does not take the parameter '5': write 'plain'"), ("sized", "write 'sized:VALUE'")]
+)
+def test_a_topology_of_another_package_with_a_wrong_parameter_names_the_fix(name, says, monkeypatch):
+    class Plain(Topology):
+        name = "plain"
+
+    class Sized(Topology):
+        def __init__(self, size):
+            self.size = size
+
+    monkeypatch.setattr(TOPOLOGIES, "_members", {**TOPOLOGIES.builtin, "plain": Plain, "sized": Sized})
+    with pytest.raises(ValueError, match=says):
+        build(name, 5)

@@ -49,7 +49,7 @@ def resolve(algorithm: object) -> Algorithm:
 
 def no_parameters(name: str, parameter: str, value: Any) -> str:
     """Return the error for a parameter of an algorithm that is given by name: which instances take it."""
-    made = [make() for make in ALGORITHMS.values()]
+    made = [make() for make in ALGORITHMS.builtin.values()]
     takers = dict.fromkeys(type(each).__name__ for each in made if parameter in each.get_params())
     given = ", ".join(f"algorithm={taker}({parameter}={value!r})" for taker in takers)
     fix = f"write {given}" if takers else f"no algorithm has a parameter {parameter!r}"

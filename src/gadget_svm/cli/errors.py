@@ -1,9 +1,14 @@
-"""Errors as one line on stderr, and exit codes. Owns which error has which code; GADGET_DEBUG=1 shows tracebacks."""
+"""Errors and warnings as one line on stderr, and exit codes. Owns which error has which code.
+
+GADGET_DEBUG=1 shows tracebacks.
+"""
 
 import os
 import re
 import signal
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import typer
@@ -46,7 +51,8 @@ class CommandGroup(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the command; its errors become a line on stderr and an exit code."""
         try:
-            with handled(raise_interrupt):
+            with handled(raise_interrupt), warnings.catch_warnings():
+                warnings.showwarning = partial(_show_warning, warnings.showwarning, ctx)
                 return super().invoke(ctx)
         except UsageError as error:
             raise _wrong_use(error, ctx) from None
@@ -97,9 +103,23 @@ def as_stdin(text: str) -> str:
 
 def print_error(error: BaseException | str, ctx: Any = None) -> None:
     """Print an error's sentence on one line, with the options of the context's command for Python names."""
+    _print_line("error", error, ctx)
+
+
+def _show_warning(
+    shown_by_python: Callable[..., None], ctx: Any, message: Warning, category: type, *where: Any, **more: Any
+) -> None:
+    """Print advice to the user like an error. Other warnings are for developers and keep their form."""
+    if category is UserWarning:
+        _print_line("warning", message, ctx)
+    else:
+        shown_by_python(message, category, *where, **more)
+
+
+def _print_line(label: str, error: BaseException | str, ctx: Any) -> None:
     text = as_stdin(" ".join(str(error).split()) or type(error).__name__)
     command, typed = (None, ()) if ctx is None else (ctx.command, ctx.meta.get(TYPED, ()))
     for word in typed:
         command = getattr(command, "commands", {}).get(word, command)
     about_data = type(error).__name__ == "DataFileError"  # compared by name: importing it would load numpy
-    typer.echo(f"error: {in_options(text, command, typed, names=not about_data)}", err=True)
+    typer.echo(f"{label}: {in_options(text, command, typed, names=not about_data)}", err=True)

@@ -69,12 +69,12 @@ def _declared(command: Any) -> tuple[Mapping[str, Sequence[str]], Mapping[str, s
 
 
 def _algorithm_params(options: Mapping[str, Sequence[str]]) -> set[str]:
-    """Return the parameters of algorithms, if the command sets them with --set."""
+    """Return the parameters of this package's algorithms, if the command sets them with --set."""
     if "settings" not in options:
         return set()
     from gadget_svm.algorithms import ALGORITHMS
 
-    return {name for algorithm in ALGORITHMS.values() for name in algorithm().get_params()}
+    return {name for algorithm in ALGORITHMS.builtin.values() for name in algorithm().get_params()}
 
 
 @contextmanager

@@ -26,7 +26,7 @@ def reproduce(
     out: Annotated[Path, typer.Option(callback=local_path, help="The folder for tables, figures and the page.")] = Path(
         "results"
     ),
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer trials and iterations: about a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="One trial, fewer iterations: a few minutes for all.")] = False,
     docs: Annotated[
         Path | None, typer.Option(callback=local_path, help="Also write the report as this Markdown file.")
     ] = None,

@@ -16,13 +16,7 @@ from gadget_svm.report.lost_nodes import lost_nodes, mark_lost
 from gadget_svm.simulation.stopping import stopping_rule
 
 Summary = dict[str, Any]
-NAMES = {
-    "n_nodes": "nodes",
-    "fit_intercept": "intercept",
-    "n_jobs": "jobs",
-    "random_state": "seed",
-    "topology_seed": "graph_seed",
-}
+NAMES = {"n_nodes": "nodes", "fit_intercept": "intercept", "n_jobs": "jobs", "random_state": "seed"}
 """Parameters that the summary calls by their option."""
 LEFT_OUT = {
     "data", "json", "out", "report", "quiet", "settings", "drop", "faults", "data_dir", "require_all_rows",
@@ -84,18 +78,19 @@ def why_stopped(model: GadgetSVC) -> str:
         bound = f"at most {at_most(model.gap_bound_)} above the optimum{counted}"
         return f"converged after {n:,} iterations, certified: {bound}"
     if model.stopped_by_ == "converged":
-        return f"converged after {n:,} iterations: the rule {rule!r} saw {model.movement_:.3g}"
+        return f"converged after {n:,} iterations: the rule {rule!r} is at {model.movement_:.3g}"
     if model.stopped_by_ == "interrupted":
         return f"interrupted at iteration {n:,}"
     if model.stopped_by_ == "max_seconds":
         return f"not converged: the {model.max_seconds:g} s of --max-seconds were over at iteration {n:,}"
     if rule is None:
         return f"ran all {n:,} iterations, as there is no stopping rule"
-    seen = f"last saw {model.movement_:.3g} and " if math.isfinite(model.movement_) else ""
-    seen += f"got no certificate, as {model.certificate_note_}, and " if model.certificate_note_ else ""
+    tol = stopping_rule(rule, model.tol).tol  # type: ignore[union-attr]
+    state = [f"is at {model.movement_:.3g}"] if math.isfinite(model.movement_) else []
+    state += [f"has no certificate, as {model.certificate_note_}"] if model.certificate_note_ else []
     return (
-        f"stopped at --max-iter {n:,}, not converged: the rule {rule!r} {seen}waits for "
-        f"{stopping_rule(rule, model.tol).tol:g}. "  # type: ignore[union-attr]
+        f"stopped at --max-iter {n:,}, not converged: the rule {rule!r} "
+        f"{' and '.join(state) or 'has no value yet'}; --tol is {tol:g}. "
         "The models are kept as they are; a larger --max-iter takes them further"
     )
 

@@ -102,7 +102,7 @@ class TrainRequest:
         "--set", metavar="NAME=VALUE", help="Any other parameter of the algorithm. Repeatable."
     )
     random_state: int = _learning("--seed", default=0, check=seed, help="The same seed gives the same bits.")
-    topology_seed: int | None = _network("--graph-seed", check=seed, help="Seed of a random graph. Default: --seed.")
+    topology_seed: int | None = _network("--topology-seed", check=seed, help="Seed of a random graph. Default: --seed.")
     partition_seed: int | None = _data("--partition-seed", check=seed, help="Seed of the division. Default: --seed.")
     n_jobs: int | None = _learning(
         "--threads", "-j", "--jobs", help="Number of threads; the result is the same. Default: all."

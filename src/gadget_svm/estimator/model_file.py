@@ -1,5 +1,6 @@
 """Model files: state files of the kind "model", by path or URI. Nothing in them is executed."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,13 @@ def _restored(arrays: dict[str, Any], about: dict[str, Any]) -> GadgetSVC:
 
 def _kinds() -> dict[str, Any]:
     """The classes of known algorithms: a file names one of them, and no other code is called."""
-    return {kind.__name__: kind for kind in ALGORITHMS.values() if isinstance(kind, type)}
+    kinds = {}
+    for name in ALGORITHMS:
+        with suppress(ImportError):  # of another package; a file that names its class is refused
+            kind = ALGORITHMS[name]
+            if isinstance(kind, type):
+                kinds[kind.__name__] = kind
+    return kinds
 
 
 def _is_plain(value: Any) -> bool:

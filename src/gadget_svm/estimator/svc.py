@@ -65,7 +65,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
     tol : float or None, default None
         Tolerance of a stopping rule by name; None: the rule's own (0.001 for "weights", 0.01 for "gap").
     stopping : str, StoppingRule or None, default "auto"
-        What must come to rest: "average" (the averaged iterates), "weights" (the paper's rule), "objective"; or "gap":
+        What must no longer change: "average" (the averaged iterates), "weights" (the paper's rule), "objective". "gap":
         the nodes certify a model to be at most ``tol`` above the optimum, relative to it. Then every node that took
         part answers with that model, and ``gap_bound_`` is its bound. With several classes objective and optimum are
         sums over the outputs. "gap" needs an algorithm that keeps dual variables, "pdmm" or "mom-dsvm". "auto" is "gap"

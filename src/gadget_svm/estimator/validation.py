@@ -9,6 +9,7 @@ import numpy as np
 from gadget_svm import algorithms
 from gadget_svm.algorithms import Algorithm
 from gadget_svm.core.lookup import lookup
+from gadget_svm.simulation.observers import Observer
 
 
 def _local(options: dict[str, Any], model: Any) -> None:  # noqa: ARG001
@@ -144,6 +145,11 @@ def _check_observers(observers: Any) -> None:
     for observer in observers:
         if isinstance(observer, type):
             raise TypeError(f"{observer.__name__} is a class: give an instance of it, such as {observer.__name__}()")
+        if not isinstance(observer, Observer):
+            raise TypeError(
+                "an observer is an instance of a class that derives from gadget_svm.Observer, such as NodeRecords(); "
+                f"got {observer!r}"
+            )
 
 
 def _whole(value: Any, name: str, least: int) -> None:

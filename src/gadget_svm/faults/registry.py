@@ -79,7 +79,8 @@ def _named(name: str, value: Any) -> Fault:
         signature(kind).bind(*positional, **named)
     except TypeError as error:
         takes = ", ".join(signature(kind).parameters)
-        raise ValueError(f"fault {name!r} needs other values: it takes {takes}, for example 'loss=0.1'") from error
+        values = ", ".join(f'"{each}": ...' for each in signature(kind).parameters)
+        raise ValueError(f"fault {name!r} needs other values: it takes {takes}; write '{name}={{{values}}}'") from error
     return kind(*positional, **named)
 
 

@@ -93,6 +93,10 @@ class BaseStoppingRule:
         """Every iteration."""
         return t + 1
 
+    def fires(self, runtime: Runtime, objective: float) -> bool:
+        """Whether to stop here. ``objective`` is 0 unless ``needs_objective``."""
+        raise NotImplementedError(f"{type(self).__name__} needs a method fires(runtime, objective)")
+
 
 def geometric(t: int, growth: float = CHECK_GROWTH) -> int:
     """The next mark after t of 1, 2, 3, ... that grows by the factor ``growth`` once that is more than one."""
@@ -231,6 +235,11 @@ def stopping_rule(rule: Any, tol: float | None) -> StoppingRule | None:
         return make() if tol is None else make(tol=tol)
     if isinstance(rule, type):
         raise TypeError(f"{rule.__name__} is a class: give an instance of it, such as stopping={rule.__name__}()")
+    if not isinstance(rule, BaseStoppingRule):
+        raise TypeError(
+            f"stopping is a name ({', '.join(RULES)}), an instance of a class that derives from "
+            f"gadget_svm.BaseStoppingRule, or None; got {rule!r}"
+        )
     if tol is not None:
         raise ValueError(
             f"tol={tol!r} is for rules by name: set the tolerance on the stopping object, and leave out tol"

@@ -155,7 +155,12 @@ def check_name(topology: str) -> None:
 
 def _by_name(topology: str) -> Topology:
     name, colon, text = topology.partition(":")
-    return lookup("topology", name, TOPOLOGIES)(*([text] if colon else []))
+    make = lookup("topology", name, TOPOLOGIES)
+    try:
+        return make(text) if colon else make()
+    except TypeError as error:
+        what, fix = (f"does not take the parameter {text!r}", name) if colon else ("needs a parameter", f"{name}:VALUE")
+        raise ValueError(f"topology {name!r} {what}: write {fix!r} ({error})") from error
 
 
 def _built(topology: Topology, n: int, seed: int, transition: str) -> Network:
