@@ -1,7 +1,9 @@
 """`gadget peer`: configure, run, watch and stop a site's own process. `gadget_svm.peers` does the work."""
 
+import asyncio
 import math
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from json import dumps, loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,12 +12,16 @@ import typer
 
 from gadget_svm.cli.errors import RetryableError
 from gadget_svm.cli.options import Json, local_path, require_packages
-from gadget_svm.cli.peer_demo import STATUS_POLL_S, demo
+from gadget_svm.cli.peer_demo import demo
 
 if TYPE_CHECKING:
+    from gadget_svm.cli.peer_processes import PeerProcess
     from gadget_svm.peers.config import PeerConfig
     from gadget_svm.peers.post import Line
 
+    Question = Callable[[Line], Awaitable[Any]]
+
+STATUS_POLL_S = 1.0
 peer_app = typer.Typer(help="Peers: one process per site, connected by mTLS.", no_args_is_help=True)
 Toml = Annotated[Path, typer.Argument(metavar="PEER.TOML", help="The peer's file, as 'gadget peer new' writes it.")]
 Own = Annotated[
@@ -128,21 +134,18 @@ def stop(
 
     own = _loaded(config)
 
-    async def ask(line: "Line") -> None:
-        reason = WITHDRAW if withdraw else "gadget peer stop"
-        ack = await line.notice("Stop", Notice(own.peer.name, 0, reason), 5.0)
-        if ack.status is not Status.OK:
-            raise ValueError(ack.text)
-
     try:
-        unwritten = _ask(own, own.peer.address)["trouble"]
-        _talk(own, own.peer.address, ask, own.peer.name)
+        unwritten = _ask(own)["trouble"]
+        notice = Notice(own.peer.name, 0, WITHDRAW if withdraw else "gadget peer stop")
+        ack = asyncio.run(call(own, own.peer.address, lambda line: line.notice("Stop", notice, 5.0), own.peer.name))
     except (IdentityError, Unreachable) as error:
         raise ValueError(f"{error}{_otherwise(own, withdraw)}") from error
+    if ack.status is not Status.OK:
+        raise ValueError(ack.text)
     until = time.monotonic() + wait
     while time.monotonic() < until:
         try:
-            _ask(own, own.peer.address)
+            _ask(own)
         except Unreachable:
             typer.echo(f"{own.peer.name} has left; its model is {own.peer.model}.")
             for about in ("checkpoint", "model"):
@@ -216,33 +219,29 @@ def _asked_peer(peer: str | None, config: Path | None) -> tuple["PeerConfig", st
     return _loaded(config or usual), where
 
 
-def _talk(own: "PeerConfig", address: str, question: Any, name: str | None = None) -> Any:
+async def call(own: "PeerConfig", address: str, question: "Question", name: str | None = None) -> Any:
     """Send a question to a peer, with the certificate of ``own``; return its answer."""
-    import asyncio
-
     from gadget_svm.peers.identity import Identity
     from gadget_svm.peers.post import Line
 
     identity = Identity.load(own.tls.cert, own.tls.key, own.tls.ca, own.tls.revoked, own.peer.name)
-
-    async def call() -> Any:
-        line = Line(identity, address, 1, name)
-        try:
-            return await question(line)
-        finally:
-            await line.close()
-
-    return asyncio.run(call())
+    line = Line(identity, address, 1, name)
+    try:
+        return await question(line)
+    finally:
+        await line.close()
 
 
-def _ask(own: "PeerConfig", address: str, name: str | None = None) -> dict[str, Any]:
+async def status_of(own: "PeerConfig", address: str = "", name: str | None = None) -> dict[str, Any]:
+    """Return the status of the peer at an address, by default that of ``own``."""
     from gadget_svm.peers.messages import Notice
 
-    async def ask(line: "Line") -> str:
-        return await line.status(Notice(own.peer.name))
+    answer = await call(own, address or own.peer.address, lambda line: line.status(Notice(own.peer.name)), name)
+    return dict(loads(answer))
 
-    found: dict[str, Any] = loads(_talk(own, address, ask, name))
-    return found
+
+def _ask(own: "PeerConfig", address: str = "", name: str | None = None) -> dict[str, Any]:
+    return asyncio.run(status_of(own, address, name))
 
 
 def _why_no_model(own: "PeerConfig") -> str:
@@ -250,7 +249,7 @@ def _why_no_model(own: "PeerConfig") -> str:
     from gadget_svm.peers.post import Unreachable
 
     try:
-        found = _ask(own, own.peer.address, own.peer.name)
+        found = _ask(own, name=own.peer.name)
     except Unreachable:
         return ""
     if found["state"] != "learning":
@@ -290,19 +289,20 @@ def peer_table(found: dict[str, Any]) -> Any:
     return Group(table, *map(Text, lines))
 
 
-def peers_table(rows: list[dict[str, Any] | None], names: list[str]) -> Any:
-    """Return a table of several peers, one line each; None for one that does not answer."""
+def peers_table(peers: "Sequence[PeerProcess]") -> Any:
+    """Return a table of several peers, one line each."""
     from gadget_svm.cli.output import make_table
 
     columns = ("peer", "tick", "alive", "objective", "est. gap", "disagreement", "accuracy", "sent", "received")
     table = make_table((*columns, "MB sent"), title="peers")
-    for name, found in zip(names, rows, strict=True):
-        if found is None:
-            table.add_row(name, "-", "no answer")
+    for peer in peers:
+        if not peer.answers:
+            table.add_row(peer.name, "-", "no answer")
             continue
+        found = peer.status
         accuracy = found["train_accuracy"] if found["test_accuracy"] is None else found["test_accuracy"]
         table.add_row(
-            name, f"{found['ticks']:,}", str(found["members"]["alive"]), _number(found["objective"]),
+            peer.name, f"{found['ticks']:,}", str(found["members"]["alive"]), _number(found["objective"]),
             _percent(found["gap_estimate"]), _percent(found["disagreement"]), _percent(accuracy),
             f"{found['messages_sent']:,}", f"{found['messages_received']:,}", f"{found['bytes_sent'] / 1e6:.2f}",
         )  # fmt: skip

@@ -4,21 +4,22 @@ Peers see only their own rows: the pooled objective and its optimum are computed
 """
 
 import math
-import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
 
 from gadget_svm.cli.evaluation import Evaluation
 from gadget_svm.cli.output import make_table, say
-from gadget_svm.cli.peer_demo import DemoRun
 from gadget_svm.cli.peer_processes import PeerProcess
 from gadget_svm.cli.summary import plain
 from gadget_svm.cli.train_data import describe_data
 from gadget_svm.data import Dataset
 from gadget_svm.estimator import load_model
 from gadget_svm.report.formatting import at_most, count, number, percent, size
+
+if TYPE_CHECKING:
+    from gadget_svm.cli.peer_run import DemoRun
 
 OPTIMUM_TOLERANCE, OPTIMUM_LIMIT_S = 1e-6, 60.0
 """The relative width of the enclosure of the pooled optimum, and the time after which a wider one is accepted."""
@@ -29,7 +30,7 @@ REMARKS = {
 }
 
 
-def measure(run: DemoRun, parameters: dict[str, Any], data: Dataset, evaluation: Evaluation) -> dict[str, Any]:
+def measure(run: "DemoRun", parameters: dict[str, Any], data: Dataset, evaluation: Evaluation) -> dict[str, Any]:
     """Return everything about a demo; only what JSON can hold."""
     pooled = pooled_optimum(data, evaluation)
     entries = [_entry(peer, run.ends.get(peer.name), evaluation, pooled["bound"]) for peer in run.fleet.peers]
@@ -60,11 +61,11 @@ def _entry(peer: PeerProcess, end: str | None, evaluation: Evaluation, bound: fl
         error = str(failure)
     return {
         "name": peer.name,
-        "rows": peer.last_status.get("rows"),
+        "rows": peer.status.get("rows"),
         **scores,
         "messages": peer.total("messages_sent"),
         "bytes": peer.total("bytes_sent"),
-        "incarnation": peer.last_status.get("incarnation"),
+        "incarnation": peer.status.get("incarnation"),
         "end": end,
         "exit_code": peer.exit_code,
         "error": error,
@@ -78,16 +79,18 @@ def _gap(objective: float, bound: float) -> float | None:
 
 def pooled_optimum(data: Dataset, evaluation: Evaluation) -> dict[str, Any]:
     """Enclose the optimum; with several classes the sum over each class against the rest, as in the objective."""
-    from gadget_svm.reproduction.baselines.optimum import Optimum, certified_optimum
+    from gadget_svm.reproduction.baselines.optimum import certified_optimum
 
     train = evaluation.train
     assert train is not None
-    end, outputs = time.monotonic() + OPTIMUM_LIMIT_S, train.n_outputs
-    optima: list[Optimum] = []
-    for k in [1] if outputs == 1 else range(outputs):
-        share_s = max(0.1, (end - time.monotonic()) / (outputs - len(optima)))
-        y = np.where(train.label == k, 1, -1)
-        optima.append(certified_optimum(data.X, y, train.lam, OPTIMUM_TOLERANCE, max_seconds=share_s))
+    outputs = train.n_outputs
+    optima = [
+        certified_optimum(
+            data.X, np.where(train.label == k, 1, -1), train.lam, OPTIMUM_TOLERANCE,
+            max_seconds=OPTIMUM_LIMIT_S / outputs,
+        )
+        for k in ([1] if outputs == 1 else range(outputs))
+    ]  # fmt: skip
     scores = evaluation.model(np.array([optimum.w for optimum in optima]), np.zeros(outputs), intercept=False)
     bound, objective = math.fsum(optimum.bound for optimum in optima), scores.pop("train_objective")
     return {"objective": objective, "bound": bound, "certified_gap": _gap(objective, bound), **scores}
