@@ -9,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-from gadget_svm.cli.options import command_for, local_path, option_field, seed
+from gadget_svm.cli.options import command_for, local_path, option_field
 
 
 @dataclass(frozen=True)
@@ -18,14 +18,14 @@ class PeerDemoRequest:
 
     peers: int = option_field("--peers", default=5, min=2, max=64, help="Number of processes.")
     data: str = option_field("--data", default="digits", help="A named data set, or a file.")
-    seconds: float = option_field("--seconds", default=30.0, min=5.0, help="How long they learn.")
+    seconds: float = option_field("--seconds", default=30.0, min=5.0, max=1e6, help="How long they learn.")
     out: Path = option_field(
         "--out", default=Path("peers"), check=local_path, help="A folder for certificates, files, models, the summary."
     )
     chaos: bool = option_field("--chaos", default=False, help="Kill one peer with SIGKILL, and start it again.")
     algorithm: str = option_field("--algorithm", default="pdmm", help="pdmm or gadget.")
-    lam: float | None = option_field("--lam", help="Default: the paper's for a data set of the paper.")
-    random_state: int = option_field("--seed", default=0, check=seed, help="The seed that divides the rows.")
+    lam: float | None = option_field("--lam", min=1e-12, max=1e6, help="Default: the paper's for its data sets.")
+    random_state: int = option_field("--seed", default=0, min=0, help="The seed that divides the rows.")
     quiet: bool = option_field("--quiet", "-q", default=False, help="Show no live table.")
     json: bool = option_field("--json", default=False, help="Print one JSON object on stdout, and nothing else.")
 

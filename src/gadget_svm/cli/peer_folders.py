@@ -34,13 +34,11 @@ ORPHAN_LIMIT_S = 180.0
 
 def check_rows(data: Dataset, peers: int) -> None:
     """Raise ValueError for rows from which peers refuse to learn."""
-    rows, classes = len(data.y), np.unique(data.y)
-    if len(classes) < 2:
-        raise ValueError(f"{data.name} has only the label {classes[0]!s}: training needs two")
-    if rows // peers < LEAST_ROWS:
-        most = rows // LEAST_ROWS
-        advice = f"--peers {most} at most" if most >= 2 else "take a larger data set"
-        raise ValueError(f"{rows} rows for {peers} peers: a peer learns from at least {LEAST_ROWS} rows; {advice}")
+    rows, most = len(data.y), len(data.y) // LEAST_ROWS
+    if len(np.unique(data.y)) < 2:
+        raise ValueError(f"{data.name} has only one label: training needs two")
+    if most < peers:
+        raise ValueError(f"a peer learns from at least {LEAST_ROWS} rows: {rows} rows are for {most} peers at most")
 
 
 def check_folder(out: Path) -> None:

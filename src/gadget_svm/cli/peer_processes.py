@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from gadget_svm.cli.peer import status_of
+from gadget_svm.cli.peer_client import status_of
 from gadget_svm.cli.progress import Interruption
 from gadget_svm.peers import checkpoint
 from gadget_svm.peers.config import load

@@ -23,11 +23,6 @@ if TYPE_CHECKING:
 
 OPTIMUM_TOLERANCE, OPTIMUM_LIMIT_S = 1e-6, 60.0
 """The relative width of the enclosure of the pooled optimum, and the time after which a wider one is accepted."""
-REMARKS = {
-    "intercept": "none, so that the peers and the pooled optimum solve the same problem",
-    "gap": "objective / lower bound of the pooled optimum - 1: never less than the true one",
-    "messages": "messages that were acknowledged, as of the last status; so are bytes",
-}
 
 
 def measure(run: "DemoRun", parameters: dict[str, Any], data: Dataset, evaluation: Evaluation) -> dict[str, Any]:
@@ -38,7 +33,6 @@ def measure(run: "DemoRun", parameters: dict[str, Any], data: Dataset, evaluatio
     summary = {
         "dataset": describe_data(data),
         "parameters": parameters,
-        "remarks": REMARKS,
         "seconds": run.seconds,
         "interrupted": run.stop.requested,
         "events": run.events,
@@ -60,20 +54,15 @@ def _entry(peer: PeerProcess, end: str | None, evaluation: Evaluation, bound: fl
     except (ValueError, FileNotFoundError) as failure:
         error = str(failure)
     return {
-        "name": peer.name,
-        "rows": peer.status.get("rows"),
-        **scores,
-        "messages": peer.total("messages_sent"),
-        "bytes": peer.total("bytes_sent"),
-        "incarnation": peer.status.get("incarnation"),
-        "end": end,
-        "exit_code": peer.exit_code,
-        "error": error,
+        "name": peer.name, "rows": peer.status.get("rows"), "incarnation": peer.status.get("incarnation"), **scores,
+        "messages": peer.total("messages_sent"), "bytes": peer.total("bytes_sent"),
+        "end": end, "exit_code": peer.exit_code, "error": error,
         "clean": end == "left" and peer.exit_code == 0 and error is None,
-    }
+    }  # fmt: skip
 
 
 def _gap(objective: float, bound: float) -> float | None:
+    """Return a bound on the gap to the pooled optimum: never less than the true one."""
     return objective / bound - 1 if bound > 0 else None
 
 

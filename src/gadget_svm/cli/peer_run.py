@@ -16,7 +16,7 @@ from rich.text import Text
 from gadget_svm.cli.errors import print_error
 from gadget_svm.cli.evaluation import Evaluation
 from gadget_svm.cli.output import MODEL, SUMMARY, check_targets, save_summary, say
-from gadget_svm.cli.peer import peers_table
+from gadget_svm.cli.peer_client import peers_table
 from gadget_svm.cli.peer_demo import PeerDemoRequest
 from gadget_svm.cli.peer_folders import PACE, check_folder, check_rows, clear, locked, set_up
 from gadget_svm.cli.peer_processes import Fleet, PeerProcess, PeersError, Stop, names_of
@@ -36,7 +36,9 @@ AWAY_S, POLL_S, LINE_INTERVAL_S = 5.0, 0.5, 5.0
 def run_demo(request: PeerDemoRequest) -> int:
     """Divide the rows, start, watch, stop, measure; return 0 only if every peer left cleanly and with a model."""
     out, stderr = request.out, Console(stderr=True, quiet=request.quiet)
-    _check(request)
+    lookup("algorithm of a peer", request.algorithm, dict.fromkeys(("pdmm", "gadget")))
+    check_targets(out, None)
+    check_folder(out)
     rows = with_number_labels(load(TrainRequest(data=[request.data]), request.data, stderr))
     check_rows(rows, request.peers)
     lam = lam_or_default(request.lam, rows.lam)
@@ -72,17 +74,6 @@ def run_demo(request: PeerDemoRequest) -> int:
     show_logs([peer for peer in fleet.peers if peer.name in unclean], stderr)
     say(stderr, f"The models are {out}/peer-*/{MODEL}, the summary is {out / SUMMARY}.")
     return stop.exit_code or int(not summary["clean"])
-
-
-def _check(request: PeerDemoRequest) -> None:
-    """Refuse wrong options before anything is loaded or written."""
-    lookup("algorithm of a peer", request.algorithm, dict.fromkeys(("pdmm", "gadget")))
-    if not math.isfinite(request.seconds):
-        raise ValueError(f"--seconds {request.seconds:g}: a finite number")
-    if request.lam is not None and not 0.0 < request.lam < math.inf:
-        raise ValueError(f"--lam {request.lam:g}: a positive number")
-    check_targets(request.out, None)
-    check_folder(request.out)
 
 
 def _start_limit_s(request: PeerDemoRequest) -> float:

@@ -17,12 +17,9 @@ from gadget_svm.simulation.stopping import stopping_rule
 
 Summary = dict[str, Any]
 NAMES = {
-    "n_nodes": "nodes",
-    "fit_intercept": "intercept",
-    "n_jobs": "jobs",
-    "random_state": "seed",
+    "n_nodes": "nodes", "fit_intercept": "intercept", "n_jobs": "jobs", "random_state": "seed",
     "topology_seed": "graph_seed",
-}
+}  # fmt: skip
 """Parameters that the summary calls by their option."""
 LEFT_OUT = {
     "data", "json", "out", "report", "quiet", "settings", "drop", "faults", "data_dir", "require_all_rows",
@@ -43,18 +40,11 @@ def summarise(request: TrainRequest, rows: TrainingRows, model: GadgetSVC) -> Su
         "nodes": nodes,
         "nodes_evaluated": len(nodes),
         "average": average,
-        "n_iter": model.n_iter_,
-        "converged": model.converged_,
-        "stopped_by": model.stopped_by_,
+        **{name: getattr(model, f"{name}_") for name in ("n_iter", "converged", "stopped_by", "gap_bound", "gossip")},
         "why": why_stopped(model),
-        "gap_bound": model.gap_bound_,
-        "gossip": model.gossip_,
         "hints": hints(model) + rows.hints(model),
         "events": events,
-        "messages": last["messages"],
-        "bytes": last["bytes"],
-        "disagreement": last["disagreement"],
-        "seconds": last["seconds"],
+        **{name: last[name] for name in ("messages", "bytes", "disagreement", "seconds")},
     }
     return dict(plain(summary))
 
