@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gadget_svm import GadgetSVC, load_model
-from gadget_svm.cli import progress
+from gadget_svm.cli import train_run
 from gadget_svm.cli.progress import Interruption
 from gadget_svm.cli.shard_names import expand_ranges
 from gadget_svm.cli.train import TrainRequest
@@ -227,7 +227,7 @@ class Pressed(Interruption):
 def interrupted(monkeypatch, *arguments):
     """A training that is interrupted: its model and what it said."""
     with monkeypatch.context() as now:
-        now.setattr(progress, "Interruption", Pressed)
+        now.setattr(train_run, "Interruption", Pressed)
         result = gadget("train", *arguments, "--max-iter", 10**9, "--stopping", "none", "--json", "--out", "kept")
     assert result.exit_code == 130, result.output
     run, model = json.loads(result.stdout), load_model("kept/model.safetensors")

@@ -14,12 +14,13 @@ import pytest
 from typer.testing import CliRunner
 
 from gadget_svm import GadgetSVC, load_model
-from gadget_svm.cli import summary
+from gadget_svm.cli import train_run
 from gadget_svm.cli.app import app
 from gadget_svm.cli.errors import RetryableError, Terminated, exit_code
 from gadget_svm.cli.progress import Interruption
 from gadget_svm.cli.signals import handled, raise_interrupt
-from gadget_svm.cli.train import TrainRequest, check_lost_rows
+from gadget_svm.cli.train import TrainRequest
+from gadget_svm.cli.train_run import check_lost_rows
 from gadget_svm.cluster import checkpoints
 from gadget_svm.cluster.connection import ClusterError, SigtermGuard
 from gadget_svm.data.files import DataFileError
@@ -301,8 +302,8 @@ def test_signal_after_training(rows, tmp_path, monkeypatch):
         os.kill(os.getpid(), signal.SIGTERM)
         return summarise(*arguments)
 
-    summarise = summary.summarise
-    monkeypatch.setattr(summary, "summarise", signalled)
+    summarise = train_run.summarise
+    monkeypatch.setattr(train_run, "summarise", signalled)
     found = CliRunner().invoke(app, ["train", str(rows), "--max-iter", "5", "--json", "--out", str(tmp_path / "out")])
     assert found.exit_code == 143
     assert json.loads(found.stdout)["history"][-1]["iteration"] == 5

@@ -24,7 +24,7 @@ pytest.importorskip("prometheus_client")
 from rich.console import Console
 
 from gadget_svm.cli.app import app
-from gadget_svm.cli.peer import peer_table
+from gadget_svm.cli.peer_client import peer_table
 from gadget_svm.peers import certs, checkpoint
 from gadget_svm.peers.calls import PeerError
 from gadget_svm.peers.charter import Charter

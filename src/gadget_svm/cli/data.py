@@ -13,23 +13,20 @@ data_app = typer.Typer(help="Named data sets: list, find and download them.", no
 @data_app.command("list")
 def list_data(data_dir: DataDir = None, json: Json = False) -> None:
     """List the named data sets, and where each was found or comes from."""
-    from rich.console import Console
-
-    from gadget_svm.cli.output import make_table
+    from gadget_svm.cli.output import print_table
     from gadget_svm.cli.summary import plain
     from gadget_svm.data.datasets import list_datasets
+    from gadget_svm.report.formatting import number
 
     listings = list_datasets(data_dir)
     if json:
         typer.echo(dumps([plain(asdict(listing)) for listing in listings]))
         return
-    table = make_table(("name", "rows", "features", "lambda"), plain=True)
-    table.add_column("where", overflow="fold")
-    for listing in listings:
-        train, test = listing.rows
-        lam = "-" if listing.lam is None else f"{listing.lam:g}"
-        table.add_row(listing.name, f"{train:,} + {test:,}", f"{listing.features:,}", lam, listing.status)
-    Console().print(table)
+    rows = (
+        (each.name, "{:,} + {:,}".format(*each.rows), f"{each.features:,}", number(each.lam), each.status)
+        for each in listings
+    )
+    print_table(("name", "rows", "features", "lambda"), rows, plain=True, wide="where")
 
 
 @data_app.command("path")
@@ -52,10 +49,9 @@ def fetch_data(name: DatasetName, data_dir: DataDir = None) -> None:
     """Download a named data set from its official source."""
     from rich.console import Console
 
-    from gadget_svm.cli.output import say
-    from gadget_svm.cli.progress import Download
+    from gadget_svm.cli.progress import download_bar
     from gadget_svm.data.datasets import fetch_dataset
 
-    with Download(Console(stderr=True), name) as progress:
+    with download_bar(Console(stderr=True), name) as progress:
         folder = fetch_dataset(name, data_dir=data_dir, progress=progress)
-    say(Console(), f"{name} is in {folder}")
+    typer.echo(f"{name} is in {folder}")

@@ -6,37 +6,33 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gadget_svm.cli.options import Json, local_path
-from gadget_svm.cli.train import TrainRequest, run_training
+from gadget_svm.cli.options import Json, local_path, option
+from gadget_svm.cli.train import TrainRequest
 
 if TYPE_CHECKING:
     from gadget_svm.cli.train_data import TrainingRows
     from gadget_svm.estimator import GadgetSVC
 
+DEMO_DIR = Path("demo")
+
 
 def demo(
-    out: Annotated[Path, typer.Option(callback=local_path, help="The folder for the model and report.html.")] = Path(
-        "demo"
-    ),
+    out: Annotated[Path, option("--out", check=local_path, help="A folder for the model and report.html.")] = DEMO_DIR,
     json: Json = False,
 ) -> None:
     """Ten gossiping nodes learn to tell a handwritten 0 from all other digits."""
-    from rich.console import Console
-
-    from gadget_svm.cli.output import say
+    from gadget_svm.cli.train_run import run_training
 
     report = str(out / "report.html") if find_spec("plotly") else None
     request = TrainRequest(
         data=["digits"], positive="0", n_nodes=10, topology="random-regular:4", lam=1e-3, algorithm="gadget",
         fit_intercept=False, stopping="none", max_iter=200_000, out=str(out), report=report, json=json,
     )  # fmt: skip
-    say(
-        Console(stderr=json),
-        "Ten nodes with a tenth of the images each learn to tell 0 from 1 to 9. They share weights, never images.",
-    )
+    about = "Ten nodes with a tenth of the images each learn to tell 0 from 1 to 9. They share weights, never images."
+    typer.echo(about, err=json)
     code = run_training(request, one_machine)
     if report is None:
-        say(Console(stderr=True), "No report was written, as plotly is not installed: pip install 'gadget-svm[report]'")
+        typer.echo("No report was written, as plotly is not installed: pip install 'gadget-svm[report]'", err=True)
     raise typer.Exit(code)
 
 

@@ -32,13 +32,6 @@ def local_path(param: typer.CallbackParam, given: Path | None) -> Path | None:
     )
 
 
-def seed(param: typer.CallbackParam, given: int | None) -> int | None:
-    """Refuse a negative seed."""
-    if given is not None and given < 0:
-        raise ValueError(f"{param.opts[0]} must be a whole number of at least 0, got {given}")
-    return given
-
-
 def require_packages(what: str, *modules: str) -> None:
     """Raise an ImportError that names the extra to install if a package of the peers is missing."""
     for module in modules:

@@ -4,18 +4,24 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from statistics import fmean
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
 
 from gadget_svm.cli.option_names import naming
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
-    from gadget_svm.data.uris import Location
+from gadget_svm.core.lookup import lookup
+from gadget_svm.core.temp_folders import Scratch
+from gadget_svm.data.formats import FORMATS
+from gadget_svm.data.uris import Location, check_writable, join, parse_location, scheme_of, write_file
+from gadget_svm.report import require_plotly
+from gadget_svm.report.formatting import count, describe_losses, number, percent, size
+from gadget_svm.report.lost_nodes import live_nodes, table_entry
 
 MODEL, HISTORY, SUMMARY = "model.safetensors", "history.jsonl", "summary.json"
 MAX_NODES_SHOWN = 20
@@ -25,17 +31,18 @@ Row = dict[str, Any]
 # Files
 
 
-def check_targets(out: "Location | None", report: "Location | None", read: "Sequence[Location | None]" = ()) -> None:
-    """Check --out and --report before anything is computed; ``read`` are the files of this command."""
-    from gadget_svm.data.uris import join
+def place(given: str | None) -> Location | None:
+    """Return a path or URI as the package's functions take it; None for an option that was not given."""
+    return None if given is None else parse_location(given)
 
+
+def check_targets(out: Location | None, report: Location | None, read: Sequence[Location | None] = ()) -> None:
+    """Check --out and --report before anything is computed; ``read`` are the files of this command."""
     if out is not None:
         check_target(join(out, MODEL), f"--out {out}", "--out")
         for name in (MODEL, HISTORY, SUMMARY):
             check_not_read(join(out, name), "--out", read)
     if report is not None:
-        from gadget_svm.report import require_plotly
-
         check_not_read(report, "--report", read)
         require_plotly()
         if isinstance(report, Path) and report.is_dir():
@@ -43,10 +50,8 @@ def check_targets(out: "Location | None", report: "Location | None", read: "Sequ
         check_target(report, f"--report {report}", "--report")
 
 
-def check_target(target: "Location", typed: str, option: str) -> None:
+def check_target(target: Location, typed: str, option: str) -> None:
     """Raise an error if a file cannot be written. Leaves no trace: a folder is made when there is a file to write."""
-    from gadget_svm.data.uris import check_writable, scheme_of
-
     if not isinstance(target, Path):
         if scheme_of(target) == "memory":
             raise ValueError(f"{typed} is lost when this command ends: give a path, or a URI such as s3://bucket/name")
@@ -63,7 +68,7 @@ def check_target(target: "Location", typed: str, option: str) -> None:
         raise PermissionError(f"{option}: {nearest} may not be written to: name another place")
 
 
-def check_not_read(target: "Location", option: str, read: "Iterable[Location | None]") -> None:
+def check_not_read(target: Location, option: str, read: Iterable[Location | None]) -> None:
     """Refuse to overwrite a file that this command reads."""
     if isinstance(target, Path) and any(isinstance(p, Path) and p.resolve() == target.resolve() for p in read):
         raise ValueError(f"{option} {target} is also what this command reads, and would be lost: name another file")
@@ -71,9 +76,6 @@ def check_not_read(target: "Location", option: str, read: "Iterable[Location | N
 
 def check_format(name: str | None) -> None:
     """Refuse an unknown --format."""
-    from gadget_svm.core.lookup import lookup
-    from gadget_svm.data.formats import FORMATS
-
     if name is not None:
         with naming(f"--format {name}"):
             lookup("format", name, FORMATS)
@@ -82,8 +84,6 @@ def check_format(name: str | None) -> None:
 @contextmanager
 def from_stdin(source: str) -> Iterator[str]:
     """Return the source itself, or for "-" a temporary file with what stdin holds: some formats need to seek."""
-    from gadget_svm.core.temp_folders import Scratch
-
     if source != "-":
         yield source
         return
@@ -96,33 +96,27 @@ def from_stdin(source: str) -> Iterator[str]:
         yield str(path)
 
 
-def save_history(folder: "Location", history: Iterable[Row]) -> None:
+def save_history(folder: Location, history: Iterable[Row]) -> None:
     """Write one record per line."""
-    from gadget_svm.data.uris import join, write_file
-
-    write_file(
-        join(folder, HISTORY), "".join(json.dumps(record, allow_nan=False) + "\n" for record in history).encode()
-    )
+    lines = "".join(json.dumps(record, allow_nan=False) + "\n" for record in history)
+    write_file(join(folder, HISTORY), lines.encode())
 
 
-def save_summary(folder: "Location", summary: Row) -> None:
+def save_summary(folder: Location, summary: Row) -> None:
     """Write the run as one JSON object."""
-    from gadget_svm.data.uris import join, write_file
-
     write_file(join(folder, SUMMARY), f"{json.dumps(summary, allow_nan=False, indent=2)}\n".encode())
 
 
 # Screen
 
 
-def say(console: "Console", text: str) -> None:
+def say(console: Console, text: str) -> None:
     """Print a line as it is: no markup, no broken paths."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def make_table(columns: Iterable[str], title: str | None = None, plain: bool = False, **options: Any) -> "Table":
+def make_table(columns: Iterable[str], title: str | None = None, plain: bool = False, **options: Any) -> Table:
     """Return a table whose first column is left-aligned and whose others are right-aligned."""
-    from rich import box
     from rich.table import Table
 
     if plain:
@@ -133,10 +127,18 @@ def make_table(columns: Iterable[str], title: str | None = None, plain: bool = F
     return table
 
 
-def show_training(console: "Console", summary: Row, history: Sequence[Row] = ()) -> None:
-    """Print the table of nodes and the lines below it."""
-    from gadget_svm.report.formatting import describe_losses, size
+def print_table(columns: Iterable[str], rows: Iterable[Iterable[str]], wide: str | None = None, **options: Any) -> None:
+    """Print a table on stdout; ``wide`` is a last column whose text is wrapped."""
+    table = make_table(columns, **options)
+    if wide is not None:
+        table.add_column(wide, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
 
+
+def show_training(console: Console, summary: Row, history: Sequence[Row] = ()) -> None:
+    """Print the table of nodes and the lines below it."""
     console.print(nodes_table(summary))
     if summary["dataset"]["test_rows"] is None:
         remote = summary["nodes"][0]["train_accuracy"] is None
@@ -155,10 +157,8 @@ def show_training(console: "Console", summary: Row, history: Sequence[Row] = ())
             say(console, line)
 
 
-def nodes_table(summary: Row) -> "Table":
+def nodes_table(summary: Row) -> Table:
     """Return a table of every node, or of the range of values if there are many; then the network average."""
-    from gadget_svm.report.formatting import count, number, percent
-
     columns = ("node", "rows", "train accuracy", "test accuracy", "objective")
     table = make_table(columns, title=summary["dataset"]["name"])
     shown = node_rows(summary["nodes"], summary["parameters"]["nodes"])
@@ -172,21 +172,14 @@ def nodes_table(summary: Row) -> "Table":
 
 def node_rows(nodes: Sequence[Row], n_nodes: int) -> list[tuple[str, Row]]:
     """Return the nodes themselves, or the minimum, mean and maximum of each column."""
-    from gadget_svm.report.lost_nodes import live_nodes, table_entry
-
     if len(nodes) <= MAX_NODES_SHOWN:
         return [table_entry(row) for row in nodes]
     here = live_nodes(nodes)
     kind = " evaluated" * (len(nodes) < n_nodes) + " not lost" * (len(here) < len(nodes))
     among = f" of {len(here):,}" + (f"{kind} of {n_nodes:,}" if kind else "")
-    summaries: dict[str, Callable[[Sequence[float]], float]] = {
-        "min": min,
-        "mean": lambda values: sum(values) / len(values),
-        "max": max,
-    }
-
-    def summarised(of: Callable[[Sequence[float]], float]) -> Row:
-        keys = [key for key in here[0] if key != "node"]
-        return {key: None if here[0][key] is None else of([row[key] for row in here]) for key in keys}
-
-    return [(name + among, summarised(of)) for name, of in summaries.items()] if here else []
+    columns = {key: [row[key] for row in here] for key in here[0] if key != "node"} if here else {}
+    return [
+        (name + among, {key: None if values[0] is None else of(values) for key, values in columns.items()})
+        for name, of in (("min", min), ("mean", fmean), ("max", max))
+        if here
+    ]

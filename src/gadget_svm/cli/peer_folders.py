@@ -1,14 +1,13 @@
 """The folder of `gadget peer demo`: an authority, and for every peer a folder with certificate, rows and peer.toml.
 
-Owns its names, and what may be replaced: only what an earlier demo wrote.
+Owns its names, and what is replaced: only what an earlier demo wrote.
 """
 
-import json
 import random
 import shutil
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,6 @@ from gadget_svm.peers.config import template
 from gadget_svm.peers.site import LEAST_ROWS
 
 MARK, CA, TEST, LOCK = "demo.json", "ca", "test.npz", "lock"
-FILES = (MARK, SUMMARY, TEST, LOCK)
-MARK_TEXT = json.dumps({"what": "gadget peer demo"}) + "\n"
 HOST, PORTS = "127.0.0.1", range(20_000, 32_000)
 """Below the ports that systems give to outgoing connections: one of those could take the port of an absent peer."""
 VALIDITY_DAYS = 30
@@ -37,59 +34,40 @@ ORPHAN_LIMIT_S = 180.0
 
 def check_rows(data: Dataset, peers: int) -> None:
     """Raise ValueError for rows from which peers refuse to learn."""
-    rows, classes = len(data.y), np.unique(data.y)
-    if len(classes) < 2:
-        raise ValueError(f"{data.name} has only the label {classes[0]!s}: training needs two")
-    if rows // peers < LEAST_ROWS:
-        most = rows // LEAST_ROWS
-        advice = f"--peers {most} at most" if most >= 2 else "take a larger data set"
-        raise ValueError(f"{rows} rows for {peers} peers: a peer learns from at least {LEAST_ROWS} rows; {advice}")
+    rows, most = len(data.y), len(data.y) // LEAST_ROWS
+    if len(np.unique(data.y)) < 2:
+        raise ValueError(f"{data.name} has only one label: training needs two")
+    if most < peers:
+        raise ValueError(f"a peer learns from at least {LEAST_ROWS} rows: {rows} rows are for {most} peers at most")
 
 
 def check_folder(out: Path) -> None:
-    """Refuse a folder with files other than those of an earlier demo, which is replaced."""
-    found = [path for path in out.iterdir() if path.name != LOCK] if out.exists() else []
-    mark = out / MARK
-    if found and not (mark.is_file() and mark.read_bytes() == MARK_TEXT.encode()):
+    """Refuse a folder that holds files but no earlier demo."""
+    if out.exists() and not (out / MARK).is_file() and any(path.name != LOCK for path in out.iterdir()):
         raise FileExistsError(f"--out {out} holds something else than an earlier demo: name a new folder")
-    foreign = sorted(path.name for path in found if not _from_demo(path))
-    if foreign:
-        raise FileExistsError(f"--out {out} also holds {', '.join(foreign[:5])}: move that, or name a new folder")
-
-
-def _from_demo(path: Path) -> bool:
-    if path.is_symlink():
-        return False
-    if path.name in FILES:
-        return path.is_file()
-    return (path.name == CA or path.name.removeprefix("peer-").isdigit()) and path.is_dir()
 
 
 @contextmanager
-def demo_folder(out: Path) -> Iterator[None]:
-    """Lock the folder, which is made if missing, and name it in errors that do not, such as that of a full disk."""
+def locked(out: Path) -> Iterator[None]:
+    """Lock the folder, which is made if missing, and name it in errors of files, such as that of a full disk."""
     try:
         with checkpoint.Lock.acquire(out):
             yield
-    except checkpoint.CheckpointError as error:
-        raise OSError(f"--out {out}: {error}") from error
-    except OSError as error:
-        if error.errno is None or error.filename is not None:
-            raise
-        raise OSError(f"cannot write to --out {out}: {error.strerror}; make room, or name another place") from error
+    except (checkpoint.CheckpointError, OSError) as error:
+        raise OSError(f"cannot write to --out {out}: {error}") from error
 
 
 def clear(out: Path) -> None:
-    """Mark the folder as a demo's and remove an earlier one, unless one of its peers still runs."""
-    (out / MARK).write_text(MARK_TEXT, encoding="utf-8")
+    """Mark the folder as a demo's and remove the files of an earlier one, unless one of its peers still runs."""
+    (out / MARK).write_text("{}\n", encoding="utf-8")
     with ExitStack() as stack:
         for state in out.glob("peer-*/state"):
             stack.enter_context(checkpoint.Lock.acquire(state))
-        for path in out.iterdir():
-            if path.is_dir():
-                shutil.rmtree(path)
-            elif path.name not in (MARK, LOCK):
-                path.unlink()
+        for folder in (out / CA, *out.glob("peer-*")):
+            if folder.is_dir():
+                shutil.rmtree(folder)
+        for name in (SUMMARY, TEST):
+            (out / name).unlink(missing_ok=True)
 
 
 def set_up(
@@ -132,12 +110,9 @@ def free_ports(count: int) -> list[int]:
     found: list[int] = []
     with ExitStack() as held:
         for port in random.SystemRandom().sample(PORTS, len(PORTS)):
-            probe = held.enter_context(socket.socket())
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-            found.append(port)
+            with suppress(OSError):
+                held.enter_context(socket.socket()).bind((HOST, port))
+                found.append(port)
             if len(found) == count:
                 return found
     raise OSError(f"no {count} free ports on {HOST} between {PORTS.start} and {PORTS.stop}: stop what holds them")

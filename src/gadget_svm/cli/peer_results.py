@@ -4,15 +4,13 @@ Peers see only their own rows: the pooled objective and its optimum are computed
 """
 
 import math
-import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
 
 from gadget_svm.cli.evaluation import Evaluation
 from gadget_svm.cli.output import make_table, say
-from gadget_svm.cli.peer_demo import DemoRun
 from gadget_svm.cli.peer_processes import PeerProcess
 from gadget_svm.cli.summary import plain
 from gadget_svm.cli.train_data import describe_data
@@ -20,16 +18,14 @@ from gadget_svm.data import Dataset
 from gadget_svm.estimator import load_model
 from gadget_svm.report.formatting import at_most, count, number, percent, size
 
+if TYPE_CHECKING:
+    from gadget_svm.cli.peer_run import DemoRun
+
 OPTIMUM_TOLERANCE, OPTIMUM_LIMIT_S = 1e-6, 60.0
 """The relative width of the enclosure of the pooled optimum, and the time after which a wider one is accepted."""
-REMARKS = {
-    "intercept": "none, so that the peers and the pooled optimum solve the same problem",
-    "gap": "objective / lower bound of the pooled optimum - 1: never less than the true one",
-    "messages": "messages that were acknowledged, as of the last status; so are bytes",
-}
 
 
-def measure(run: DemoRun, parameters: dict[str, Any], data: Dataset, evaluation: Evaluation) -> dict[str, Any]:
+def measure(run: "DemoRun", parameters: dict[str, Any], data: Dataset, evaluation: Evaluation) -> dict[str, Any]:
     """Return everything about a demo; only what JSON can hold."""
     pooled = pooled_optimum(data, evaluation)
     entries = [_entry(peer, run.ends.get(peer.name), evaluation, pooled["bound"]) for peer in run.fleet.peers]
@@ -37,7 +33,6 @@ def measure(run: DemoRun, parameters: dict[str, Any], data: Dataset, evaluation:
     summary = {
         "dataset": describe_data(data),
         "parameters": parameters,
-        "remarks": REMARKS,
         "seconds": run.seconds,
         "interrupted": run.stop.requested,
         "events": run.events,
@@ -59,35 +54,32 @@ def _entry(peer: PeerProcess, end: str | None, evaluation: Evaluation, bound: fl
     except (ValueError, FileNotFoundError) as failure:
         error = str(failure)
     return {
-        "name": peer.name,
-        "rows": peer.last_status.get("rows"),
-        **scores,
-        "messages": peer.total("messages_sent"),
-        "bytes": peer.total("bytes_sent"),
-        "incarnation": peer.last_status.get("incarnation"),
-        "end": end,
-        "exit_code": peer.exit_code,
-        "error": error,
+        "name": peer.name, "rows": peer.status.get("rows"), "incarnation": peer.status.get("incarnation"), **scores,
+        "messages": peer.total("messages_sent"), "bytes": peer.total("bytes_sent"),
+        "end": end, "exit_code": peer.exit_code, "error": error,
         "clean": end == "left" and peer.exit_code == 0 and error is None,
-    }
+    }  # fmt: skip
 
 
 def _gap(objective: float, bound: float) -> float | None:
+    """Return a bound on the gap to the pooled optimum: never less than the true one."""
     return objective / bound - 1 if bound > 0 else None
 
 
 def pooled_optimum(data: Dataset, evaluation: Evaluation) -> dict[str, Any]:
     """Enclose the optimum; with several classes the sum over each class against the rest, as in the objective."""
-    from gadget_svm.reproduction.baselines.optimum import Optimum, certified_optimum
+    from gadget_svm.reproduction.baselines.optimum import certified_optimum
 
     train = evaluation.train
     assert train is not None
-    end, outputs = time.monotonic() + OPTIMUM_LIMIT_S, train.n_outputs
-    optima: list[Optimum] = []
-    for k in [1] if outputs == 1 else range(outputs):
-        share_s = max(0.1, (end - time.monotonic()) / (outputs - len(optima)))
-        y = np.where(train.label == k, 1, -1)
-        optima.append(certified_optimum(data.X, y, train.lam, OPTIMUM_TOLERANCE, max_seconds=share_s))
+    outputs = train.n_outputs
+    optima = [
+        certified_optimum(
+            data.X, np.where(train.label == k, 1, -1), train.lam, OPTIMUM_TOLERANCE,
+            max_seconds=OPTIMUM_LIMIT_S / outputs,
+        )
+        for k in ([1] if outputs == 1 else range(outputs))
+    ]  # fmt: skip
     scores = evaluation.model(np.array([optimum.w for optimum in optima]), np.zeros(outputs), intercept=False)
     bound, objective = math.fsum(optimum.bound for optimum in optima), scores.pop("train_objective")
     return {"objective": objective, "bound": bound, "certified_gap": _gap(objective, bound), **scores}

@@ -3,7 +3,9 @@
 import signal
 import threading
 import time
-from types import FrameType, TracebackType
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 from gadget_svm.cli.signals import raise_interrupt
@@ -16,28 +18,32 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 
 
-class Meter:
-    """Show a training's progress; this one shows nothing."""
+@contextmanager
+def show_progress(console: "Console", max_iter: int, max_seconds: float | None) -> Iterator["Callable[[Record], None]"]:
+    """Yield what shows a record of the history: a bar on a terminal, else a line when it is due."""
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    def __enter__(self) -> Self:
-        return self
+    if not console.is_terminal or console.quiet:
+        yield Lines(console).record
+        return
+    # records get rarer during a training: the spinner and the elapsed time move in between
+    columns = (SpinnerColumn(), BarColumn(bar_width=16), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("starting (the first run on a machine compiles for some seconds)", total=1.0)
 
-    def __exit__(self, *failure: Any) -> None:
-        pass
+        def show(record: Record) -> None:
+            spent = 0.0 if max_seconds is None else record["seconds"] / max_seconds
+            done = min(1.0, max(record["iteration"] / max_iter, spent))
+            bar.update(task, description=sentence(record), completed=done)
 
-    def record(self, record: Record) -> None:
-        """Show a new record of the history."""
-
-    def tick(self) -> None:
-        """Update the display between records."""
+        yield show
 
 
-class Lines(Meter):
+class Lines:
     """Print a line when the iterations have grown fourfold, or five seconds have passed."""
 
     def __init__(self, console: "Console") -> None:
-        self.console = console
-        self.shown, self.at = 0, time.monotonic()
+        self.console, self.shown, self.at = console, 0, time.monotonic()
 
     def record(self, record: Record) -> None:
         """Print a line, if one is due."""
@@ -47,57 +53,12 @@ class Lines(Meter):
             self.console.print(sentence(record), highlight=False, soft_wrap=True)
 
 
-class Bar(Meter):
-    """Show a progress bar. Records get rarer during a training; in between the bar moves at the last known speed."""
-
-    def __init__(self, console: "Console", max_iter: int, max_seconds: float | None) -> None:
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
-
-        columns = (SpinnerColumn(), BarColumn(bar_width=16), TextColumn("{task.description}"))
-        self.progress = Progress(*columns, console=console)
-        self.max_iter, self.max_seconds = max_iter, max_seconds
-        self.iteration, self.started, self.at = 0, time.monotonic(), 0.0
-        self.task = self.progress.add_task("starting (the first run on a machine compiles for some seconds)", total=1.0)
-
-    def __enter__(self) -> Self:
-        self.progress.start()
-        return self
-
-    def __exit__(self, *failure: Any) -> None:
-        self.progress.stop()
-
-    def record(self, record: Record) -> None:
-        """Show the record and move the bar to its iteration."""
-        self.iteration, self.at = record["iteration"], self._elapsed()
-        self.progress.update(self.task, description=sentence(record), completed=self._share(self.iteration))
-
-    def tick(self) -> None:
-        """Move the bar to the expected iteration, never to the end."""
-        if self.at > 0:
-            guess = self.iteration * self._elapsed() / self.at
-            self.progress.update(self.task, completed=min(0.99, self._share(guess)))
-
-    def _share(self, iteration: float) -> float:
-        spent = 0.0 if self.max_seconds is None else self._elapsed() / self.max_seconds
-        return min(1.0, max(iteration / self.max_iter, spent))
-
-    def _elapsed(self) -> float:
-        return time.monotonic() - self.started
-
-
 def sentence(record: Record) -> str:
     """Return a record as text."""
     return (
         f"iteration {record['iteration']:,}, objective {record['objective']:.4g}, "
         f"disagreement {record['disagreement']:.1e}, {record['seconds']:.2f} s"
     )
-
-
-def progress_meter(console: "Console", max_iter: int, max_seconds: float | None, quiet: bool) -> Meter:
-    """Return the progress display that suits the console."""
-    if quiet:
-        return Meter()
-    return Bar(console, max_iter, max_seconds) if console.is_terminal else Lines(console)
 
 
 class Interruption:
@@ -120,9 +81,7 @@ class Interruption:
             self._before = [(number, signal.signal(number, self._on_signal)) for number in handled]
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *failure: Any) -> None:
         for number, before in self._before:
             signal.signal(number, before)
 
@@ -139,33 +98,12 @@ class Interruption:
         self.requested = True
 
 
-class Download:
+@contextmanager
+def download_bar(console: "Console", name: str) -> Iterator["Callable[[int, int | None], None]"]:
     """Show a bar for downloads, which appears with the first bytes; silent where there is no terminal."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-    def __init__(self, console: "Console", name: str) -> None:
-        self.console, self.name = console, name
-        self.progress: Any = None
-        self.done = 0
-
-    def __enter__(self) -> "Callable[[int, int | None], None]":
-        return self._show
-
-    def __exit__(self, *failure: Any) -> None:
-        if self.progress is not None:
-            self.progress.stop()
-
-    def _show(self, done: int, total: int | None) -> None:
-        if self.progress is None:
-            self._start()
-        if done < self.done:  # the next file of the data set
-            self.progress.reset(self.task)
-        self.done = done
-        self.progress.update(self.task, completed=done, total=total)
-
-    def _start(self) -> None:
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-        columns = (TextColumn(f"fetching {self.name}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-        self.progress = Progress(*columns, console=self.console, disable=not self.console.is_terminal)
-        self.task = self.progress.add_task("", total=None)
-        self.progress.start()
+    columns = (TextColumn(f"fetching {name}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=None, visible=False)
+        yield lambda done, total: bar.update(task, completed=done, total=total, visible=True)

@@ -34,7 +34,6 @@ def reproduce(
     """Regenerate the paper's evaluation beside its published numbers. An interrupted run continues where it stopped."""
     from rich.console import Console
 
-    from gadget_svm.cli.output import say
     from gadget_svm.core.lookup import lookup
     from gadget_svm.reproduction.page import write_all
     from gadget_svm.reproduction.reproduce import PARTS, Reproduction
@@ -43,17 +42,16 @@ def reproduce(
     _check_packages(parts)
     out.mkdir(parents=True, exist_ok=True)
     run = Reproduction(out, data, nodes, trials or (1 if quick else 5), quick)
-    stderr = Console(stderr=True)
     if data is not None and not data.is_dir():
         raise FileNotFoundError(f"there is no folder {data}: --data names the folder with the paper's data sets")
     try:
-        say(stderr, "reading data sets")
+        typer.echo("reading data sets", err=True)
         if not run.sets:
             raise FileNotFoundError(
                 "none of the paper's data sets was found: name their folder with --data or GADGET_DATA, or download "
                 "one with, for example, `gadget data fetch adult`"
             )
-        with _progress(stderr, sum(1 for _ in run.steps(parts))) as (tell, advance):
+        with _progress(Console(stderr=True), sum(1 for _ in run.steps(parts))) as (tell, advance):
             run.report_progress = tell
             for step in run.steps(parts):
                 step()
@@ -61,14 +59,14 @@ def reproduce(
             tell("writing tables and figures")
             made = write_all(run, parts, docs)
     except KeyboardInterrupt as error:
-        say(stderr, f"interrupted: finished cells are kept in {out / 'cells'}; the same command continues from there")
+        kept = f"finished cells are kept in {out / 'cells'}; the same command continues from there"
+        typer.echo(f"interrupted: {kept}", err=True)
         raise typer.Exit(exit_code(error)) from None
-    stdout = Console()
     for name, why in run.missing.items():
-        say(stdout, f"left out: {name}: {why}")
+        typer.echo(f"left out: {name}: {why}")
     for path in (*(run.out / f"{part}.csv" for part in made["rows"]), *made["figures"]):
-        say(stdout, str(path))
-    say(stdout, f"All in one page: {made['html']}")
+        typer.echo(path)
+    typer.echo(f"All in one page: {made['html']}")
 
 
 def _check_packages(parts: Any) -> None:
@@ -86,10 +84,8 @@ def _progress(console: "Console", total: int) -> Iterator[tuple[Callable[[str], 
     """Show a bar on a terminal; elsewhere a line for each piece that is computed."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from gadget_svm.cli.output import say
-
     if not console.is_terminal:
-        yield partial(say, console), lambda: None
+        yield partial(typer.echo, err=True), lambda: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as bar:

@@ -94,10 +94,8 @@ def _check_distinct(shards: list[str]) -> None:
     for shard, name in zip(shards, shard_names(shards), strict=True):
         place = name if scheme_of(name) else str(Path(name).resolve())  # a file: URI may name a link
         if place in seen:
-            both = (
-                display_name(shard)
-                if shard == seen[place]
-                else f"{display_name(seen[place])}, also as {display_name(shard)},"
+            also = f", also as {display_name(shard)}," if shard != seen[place] else ""
+            raise ValueError(
+                f"{display_name(seen[place])}{also} is given twice, and every node has rows of its own: leave one out"
             )
-            raise ValueError(f"{both} is given twice, and every node has rows of its own: leave one out")
         seen[place] = shard

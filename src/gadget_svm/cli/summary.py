@@ -37,18 +37,11 @@ def summarise(request: TrainRequest, rows: TrainingRows, model: GadgetSVC) -> Su
         "nodes": nodes,
         "nodes_evaluated": len(nodes),
         "average": average,
-        "n_iter": model.n_iter_,
-        "converged": model.converged_,
-        "stopped_by": model.stopped_by_,
+        **{name: getattr(model, f"{name}_") for name in ("n_iter", "converged", "stopped_by", "gap_bound", "gossip")},
         "why": why_stopped(model),
-        "gap_bound": model.gap_bound_,
-        "gossip": model.gossip_,
         "hints": hints(model) + rows.hints(model),
         "events": events,
-        "messages": last["messages"],
-        "bytes": last["bytes"],
-        "disagreement": last["disagreement"],
-        "seconds": last["seconds"],
+        **{name: last[name] for name in ("messages", "bytes", "disagreement", "seconds")},
     }
     return dict(plain(summary))
 
@@ -78,19 +71,18 @@ def why_stopped(model: GadgetSVC) -> str:
         bound = f"at most {at_most(model.gap_bound_)} above the optimum{counted}"
         return f"converged after {n:,} iterations, certified: {bound}"
     if model.stopped_by_ == "converged":
-        return f"converged after {n:,} iterations: the rule {rule!r} is at {model.movement_:.3g}"
+        return f"converged after {n:,} iterations: the rule {rule!r} saw {model.movement_:.3g}"
     if model.stopped_by_ == "interrupted":
         return f"interrupted at iteration {n:,}"
     if model.stopped_by_ == "max_seconds":
         return f"not converged: the {model.max_seconds:g} s of --max-seconds were over at iteration {n:,}"
     if rule is None:
         return f"ran all {n:,} iterations, as there is no stopping rule"
-    tol = stopping_rule(rule, model.tol).tol  # type: ignore[union-attr]
-    state = [f"is at {model.movement_:.3g}"] if math.isfinite(model.movement_) else []
-    state += [f"has no certificate, as {model.certificate_note_}"] if model.certificate_note_ else []
+    seen = f"last saw {model.movement_:.3g} and " if math.isfinite(model.movement_) else ""
+    seen += f"got no certificate, as {model.certificate_note_}, and " if model.certificate_note_ else ""
     return (
-        f"stopped at --max-iter {n:,}, not converged: the rule {rule!r} "
-        f"{' and '.join(state) or 'has no value yet'}; --tol is {tol:g}. "
+        f"stopped at --max-iter {n:,}, not converged: the rule {rule!r} {seen}waits for "
+        f"{stopping_rule(rule, model.tol).tol:g}. "  # type: ignore[union-attr]
         "The models are kept as they are; a larger --max-iter takes them further"
     )
 

@@ -5,8 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gadget_svm.cli.options import Json, option
-from gadget_svm.cli.options import seed as checked_seed
+from gadget_svm.cli.options import Json
 
 
 def topology(
@@ -14,7 +13,7 @@ def topology(
     nodes: Annotated[int, typer.Option("--nodes", "-n", help="Number of nodes.", min=1)] = 10,
     transition: Annotated[str, typer.Option(help="lazy, random-walk, metropolis or max-degree.")] = "lazy",
     gamma: Annotated[float, typer.Option(help="The relative error that Push-Sum shall reach.")] = 0.01,
-    seed: Annotated[int, option("--seed", check=checked_seed, help="The seed of random graphs.")] = 0,
+    seed: Annotated[int, typer.Option(help="The seed of random graphs.", min=0)] = 0,
     json: Json = False,
 ) -> None:
     """Measure a network: degree, diameter, spectral gap, mixing time, rounds of Push-Sum."""
@@ -22,17 +21,15 @@ def topology(
         raise ValueError(f"--gamma is a relative error between 0 and 1, got {gamma}")
     from rich.console import Console
 
-    from gadget_svm.cli.output import make_table
+    from gadget_svm.cli.output import print_table
 
     with Console(stderr=True).status(f"measuring {name} on {nodes:,} nodes"):  # large graphs take a while
         facts = measure(name, nodes, transition, gamma, seed)
     if json:
         typer.echo(dumps(facts, allow_nan=False))
         return
-    table = make_table(("property", "value"), title=f"{facts['topology']}, {facts['nodes']:,} nodes", show_header=False)
-    for label, value in lines(facts):
-        table.add_row(label, value)
-    Console().print(table)
+    title = f"{facts['topology']}, {facts['nodes']:,} nodes"
+    print_table(("property", "value"), lines(facts), title=title, show_header=False)
 
 
 def measure(name: str, nodes: int, transition: str, gamma: float, seed: int) -> dict[str, Any]:

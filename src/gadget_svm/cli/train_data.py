@@ -17,7 +17,7 @@ from gadget_svm.cli.errors import as_stdin
 from gadget_svm.cli.evaluation import Evaluation
 from gadget_svm.cli.option_names import naming
 from gadget_svm.cli.output import say
-from gadget_svm.cli.progress import Download
+from gadget_svm.cli.progress import download_bar
 from gadget_svm.cli.shard_names import check_file_name, check_shards
 from gadget_svm.cli.train import TrainRequest
 from gadget_svm.cli.train_model import partition_of, wants_intercept
@@ -56,7 +56,7 @@ def rows_of(request: TrainRequest, source: str, stderr: Console) -> "TrainingRow
 def load(request: TrainRequest, source: str, stderr: Console) -> Dataset:
     """Load a data set or file, with a progress bar if it is downloaded."""
     chosen: dict[str, Any] = {} if request.positive is None else {"positive": request.positive}  # else the paper's
-    with Download(stderr, source) as progress:
+    with download_bar(stderr, source) as progress:
         return load_dataset(
             source, test=request.test, label=request.label, data_dir=request.data_dir, progress=progress,
             format=request.format, **chosen,

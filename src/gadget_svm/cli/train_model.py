@@ -12,8 +12,8 @@ import numpy as np
 
 from gadget_svm import algorithms, topologies
 from gadget_svm.cli.option_names import naming
-from gadget_svm.cli.output import check_format
-from gadget_svm.cli.train import TrainRequest, place
+from gadget_svm.cli.output import check_format, place
+from gadget_svm.cli.train import TrainRequest
 from gadget_svm.core.lookup import lookup
 from gadget_svm.data.catalog import ENTRIES
 from gadget_svm.data.files import require_file
@@ -179,15 +179,11 @@ def check_request(request: TrainRequest) -> None:
         )
     if request.n_nodes is not None:
         checked_nodes(request.n_nodes)
-    if request.drop is not None and not 0 <= request.drop <= 1:
-        raise ValueError(f"--drop must be a probability, between 0 and 1, got {request.drop:g}")
     n_nodes = request.n_nodes or len(request.shards) or len(sizes)
     for typed, fault in request.typed_faults:
         with naming(typed):
             wrap_all(make_faults(fault), FaultContext(n_nodes or MANY_NODES, 0))
     check_parameters(make_model(request))
-    if request.n_jobs is not None and request.n_jobs < -1:
-        raise ValueError(f"n_jobs={request.n_jobs} is no number of threads: use at least 1, or -1 for every core")
     ThreadTeam.of(request.n_jobs).close()
     if isinstance(test := place(request.test), Path):
         require_file(test)

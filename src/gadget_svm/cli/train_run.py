@@ -1,0 +1,159 @@
+"""The order of a training's work: check, read, train, save, measure, show. What can fail fails before training."""
+
+import json
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from typing import Any
+
+from rich.console import Console
+from sklearn.exceptions import ConvergenceWarning
+
+from gadget_svm.cli.errors import ROWS_LOST, TERMINATED, print_error
+from gadget_svm.cli.output import (
+    MODEL,
+    check_targets,
+    from_stdin,
+    place,
+    save_history,
+    save_summary,
+    say,
+    show_training,
+)  # fmt: skip
+from gadget_svm.cli.progress import Interruption, show_progress
+from gadget_svm.cli.summary import Summary, plain, summarise
+from gadget_svm.cli.train import TrainRequest
+from gadget_svm.cli.train_data import TrainingRows, rows_of
+from gadget_svm.cli.train_model import check_request, make_model
+from gadget_svm.data.uris import display_name, join
+from gadget_svm.estimator import GadgetSVC, save_model
+from gadget_svm.faults import make_faults
+from gadget_svm.report import write_report
+from gadget_svm.report.lost_nodes import lost_nodes
+from gadget_svm.simulation.observers import Observer, View
+
+MAX_NODES_IN_MESSAGE = 5
+Reference = Callable[[TrainingRows, GadgetSVC], dict[str, Any]]
+"""Returns the scores of another method on the same rows."""
+
+
+def run_training(request: TrainRequest, reference: Reference | None = None) -> int:
+    """Train, write and show; return the exit code. ``reference`` measures another method on the same rows."""
+    stderr = Console(stderr=True, quiet=request.quiet)
+    read = [place(path) for path in (*request.data, request.test)]
+    check_targets(place(request.out), place(request.report), read)
+    check_request(request)
+    with Interruption() as interruption:
+        interruption.stops_cleanly = False  # nothing is learned yet
+        with (
+            warnings_only_if(not request.quiet),
+            from_stdin(request.name) as source,
+            redirect_stdout(sys.stderr),  # Ray prints lost actors; stdout is for results
+        ):
+            model, summary = _train(request, source, stderr, reference, interruption)
+        _show(request, model, summary, stderr, interruption.exit_code)  # also if the first signal arrives only now
+    return interruption.exit_code or check_lost_rows(request, summary)
+
+
+@contextmanager
+def warnings_only_if(wanted: bool) -> Iterator[None]:
+    """Silence the package's remarks about data and compilation unless they are wanted."""
+    log = logging.getLogger("gadget_svm")
+    level = log.level
+    log.setLevel(level if wanted else logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+
+
+def _train(
+    request: TrainRequest, source: str, stderr: Console, reference: Reference | None, interruption: Interruption
+) -> tuple[GadgetSVC, Summary]:
+    """Load, train, save, evaluate: the model is on disk before anything is measured."""
+    rows = rows_of(request, source, stderr)
+    model = make_model(request, rows)
+    _fit(model, rows, stderr, interruption)
+    if (out := place(request.out)) is not None:
+        save_model(rows.savable(model), join(out, MODEL))
+        save_history(out, plain(model.history_))
+    summary = summarise(request, rows, model)
+    if reference is not None:
+        summary["reference"] = plain(reference(rows, model))
+    return model, summary
+
+
+def _fit(model: GadgetSVC, rows: TrainingRows, stderr: Console, interruption: Interruption) -> None:
+    """Train with progress; Ctrl-C and SIGTERM end it after the current iterations.
+
+    Until the first iteration a signal aborts: a start that waits for room in a cluster does not look for signals.
+    """
+
+    class Watch(Observer):
+        def on_record(self, record: dict[str, Any], view: View) -> None:
+            error = rows.evaluation.test_error(view.average)
+            if error is not None:
+                record["test_error"] = error
+            show(record)
+
+        def should_stop(self) -> bool:
+            interruption.stops_cleanly = True
+            return interruption.requested
+
+    with (
+        show_progress(stderr, model.max_iter, model.max_seconds) as show,
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the summary says it below the table
+        rows.fit(model.set_params(observers=[Watch()]), lambda: _announce(rows, model, stderr))
+
+
+def _announce(rows: TrainingRows, model: GadgetSVC, stderr: Console) -> None:
+    """Print the size of the data and the regularisation before training starts."""
+    about = rows.about
+    size = f"{about['rows']:,} rows, {about['features']:,} features"
+    regularisation = f"lam {model.lam:g}" if model.C is None else f"C {model.C:g}"
+    say(stderr, f"{about['name']}: {size}, {regularisation} ({about['note']})")
+    if model.algorithm.get_params().get("gossip") == "auto" and any(f.loses for f in make_faults(model.faults)):
+        say(
+            stderr,
+            "Messages get lost, so the nodes gossip by running sums, which recover from losses (--gossip push-sum "
+            "uses the paper's protocol).",
+        )
+
+
+def _show(request: TrainRequest, model: GadgetSVC, summary: Summary, stderr: Console, exit_code: int) -> None:
+    """Write summary and report; print JSON or a table; say where the files are."""
+    out, report, history = place(request.out), place(request.report), plain(model.history_)
+    if out is not None:
+        save_summary(out, summary)
+    if report is not None:
+        write_report(report, summary=summary, history=history, network=model.network_)
+    if request.json:
+        print(json.dumps({**summary, "history": history}, allow_nan=False))
+    else:
+        show_training(Console(), summary, history)
+    model_file = None if out is None else display_name(join(out, MODEL))
+    if model.stopped_by_ == "interrupted":
+        what = "terminated" if exit_code == TERMINATED else "interrupted"
+        kept = f"kept in {model_file}" if model_file else "not kept, as no --out DIR was given"
+        say(stderr, f"{what} at iteration {model.n_iter_:,}: the models so far are {kept}")
+    elif model_file:
+        say(stderr, f"The model is in {model_file}.")
+    if report is not None:
+        say(stderr, f"The report is {display_name(report)}.")
+
+
+def check_lost_rows(request: TrainRequest, summary: Summary) -> int:
+    """Return the exit code 3 and say why if --require-all-rows was given and nodes were lost with their rows."""
+    lost = lost_nodes(summary["events"])
+    if not request.require_all_rows or not lost:
+        return 0
+    nodes = ", ".join(map(str, sorted(lost)[:MAX_NODES_IN_MESSAGE])) + ", ..." * (len(lost) > MAX_NODES_IN_MESSAGE)
+    print_error(
+        f"--require-all-rows: the model lacks the rows of {len(lost):,} nodes that were lost and did not come back "
+        f"({nodes}). Repeat the command with --resume auto --checkpoint-dir DIR, or use --engine-option restart=true"
+    )
+    return ROWS_LOST
