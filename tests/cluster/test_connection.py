@@ -206,7 +206,7 @@ def test_options_are_checked_by_name(options, said):
 
 
 def test_options_of_the_estimator(toy):
-    with pytest.raises(ValueError, match="made by the simulator"):
+    with pytest.raises(ValueError, match="faults are simulated"):
         GadgetSVC(engine="ray", faults="loss=0.1").fit(toy.X, toy.y)
     with pytest.raises(ValueError, match="Did you mean 'ray'"):
         GadgetSVC(engine="rai").fit(toy.X, toy.y)

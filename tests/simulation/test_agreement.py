@@ -62,17 +62,17 @@ def test_blocks_agree_under_faults(toy, gossip, fault):
 def test_threads_share_the_kernels_and_end(toy, monkeypatch):
     """Also the smallest kernels; the bits stay the same."""
     monkeypatch.setattr(ThreadTeam, "of", lambda n_jobs: ThreadTeam(n_jobs, worth_sharing=0))
-    at_work = set()
+    before, at_work = set(threading.enumerate()), set()
 
     def observe(record, view):  # noqa: ARG001
-        at_work.update(thread.name for thread in threading.enumerate() if thread.name.startswith("gadget"))
+        at_work.update(set(threading.enumerate()) - before)
 
     one = fitted(toy, algorithm="gadget", observe=observe)
     assert not at_work
     two = fitted(toy, algorithm="gadget", n_jobs=2, observe=observe)
     assert at_work
     assert_same(one, two)
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("gadget")]
+    assert set(threading.enumerate()) <= before
 
 
 def blocks_of(toy, network, parts=1, team=None, seed=3):
