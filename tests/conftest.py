@@ -14,6 +14,8 @@ from hypothesis import settings
 
 from gadget_svm import load_dataset
 
+for name in ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS"):  # of build servers: the command line would colour its text
+    os.environ.pop(name, None)
 settings.register_profile("patient", deadline=None)  # the first example may compile a kernel
 settings.load_profile("patient")
 
