@@ -14,6 +14,8 @@ from hypothesis import settings
 
 from gadget_svm import load_dataset
 
+for name in ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS"):  # of build servers: the command line would colour its text
+    os.environ.pop(name, None)
 settings.register_profile("patient", deadline=None)  # the first example may compile a kernel
 settings.load_profile("patient")
 
@@ -21,22 +23,24 @@ settings.load_profile("patient")
 HEAVY = (
     "cluster/test_ray",
     "cluster/test_lost_machines",
+    "test_same_bits_on_real_ray",
     "test_cli_shards",
     "test_peer_network",
-    "test_demo",
+    "/test_demo.py",
     "test_leaving",
 )
-"""Files that start many processes, or wait for peers to learn: one after another, or they starve on a small machine."""
+"""Files, and single tests, that start many processes or wait for peers to learn: one worker runs them one after
+another, or they starve on a small machine."""
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """With several workers: all heavy files to one of them, every other test to whoever is free."""
+    """With several workers: all heavy tests to one of them, every other test to any that is free."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            return "heavy" if any(part in nodeid.partition("::")[0] for part in HEAVY) else nodeid
+            return "heavy" if any(part in nodeid.partition("[")[0] for part in HEAVY) else nodeid
 
     return Scheduling(config, log)
 

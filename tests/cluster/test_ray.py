@@ -59,14 +59,11 @@ def assert_same(one, other):
 
 # the simulator's bits
 
-GADGET = {"algorithm": "gadget", "stopping": None, "max_iter": 40}
 CERTIFIED = {"algorithm": "auto", "stopping": "gap", "tol": 0.01}
 PAIRS = {"stopping": None, "max_iter": 30, "class_weight": "balanced", "multi_class": "ovo"}
 
 
-@pytest.mark.parametrize(
-    ("settings", "actors"), [(GADGET, 3), (CERTIFIED, 3), (PAIRS, 2)], ids=["gadget", "certified", "pairs"]
-)
+@pytest.mark.parametrize(("settings", "actors"), [(CERTIFIED, 3), (PAIRS, 2)], ids=["certified", "pairs"])
 def test_bit_for_bit_the_simulator(toy, settings, actors):
     """Models, history, messages, bytes and certificates; with several classes and weighted rows."""
     y, weight = (toy.three, np.linspace(0.1, 2, 60)) if settings is PAIRS else (None, None)

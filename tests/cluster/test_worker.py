@@ -1,4 +1,7 @@
-"""Workers that each hold a block, in threads: bit for bit the simulator, and what a loss does to the others."""
+"""Workers that each hold a block, in threads: losses, certificates and checkpoints.
+
+That they compute the simulator's bits is shown in tests/simulation/test_runtime_conformance.py.
+"""
 
 import threading
 import tracemalloc
@@ -9,34 +12,20 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gadget_svm.algorithms import AveragedSgd, Gadget, MomDsvm, Pdmm, TwoPushSum
+from gadget_svm.algorithms import Pdmm
 from gadget_svm.cluster.checkpoints import changed_nodes, describe_nodes, row_digests
 from gadget_svm.cluster.worker import CERTIFY, LEARN, StalledError, Worker, assemble
 from gadget_svm.core.messages import Delivery
-from gadget_svm.core.objective import Objective
 from gadget_svm.core.rows import Shares
 from gadget_svm.estimator.fitting import gathered, make_blocks
 from gadget_svm.estimator.problem import Problem
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.simulation import LocalRuntime
 from gadget_svm.topologies import build
+from support.runtimes import CASES, LAM, N, Setup, setup_of
 
-N, LAM, ITERATIONS = 7, 0.05, 25
-WAYS = {
-    "push-sum": Gadget(local_steps=2),
-    "push-sum-restarted": Gadget(gossip_rounds=3, mass="restarted"),
-    "diffusion": Gadget(gossip="diffusion"),
-    "pairwise": Gadget(gossip="pairwise"),
-    "running-sum": Gadget(gossip="running-sum"),
-    "until-still": Gadget(gossip="diffusion", gossip_rounds="diameter", gamma=0.2),
-    "averaged-sgd": AveragedSgd(),
-    "two-push-sum": TwoPushSum(),
-    "mom-dsvm": MomDsvm(),
-    "pdmm-one": Pdmm(),
-    "pdmm-all": Pdmm(neighbours="all"),
-}
+ITERATIONS = 25
 STATE = ("w", "s", "phi", "held", "w_sum", "iterates", "steps", "alive")
-SHARES = Shares(np.arange(60), np.array([0, 5, 12, 30, 31, 40, 48, 60]), np.empty(0))
 
 
 class Workers:
@@ -85,90 +74,25 @@ class Workers:
             worker.forget(index)
 
 
-def problem_of(toy, multi=False, weighted=False):
-    label = (toy.three if multi else toy.y).astype(np.int32)
-    times = np.linspace(0.1, 2, 60) if weighted else None
-    shares = SHARES if times is None else SHARES._replace(times=times)
-    return Problem(sp.csr_matrix(toy.X), label, np.ones(60), times, shares, list(range(N)), 3 if multi else 1)
+def blocks_of(setup, parts):
+    return make_blocks(setup.problem, setup.network, 3, parts, ThreadTeam())
 
 
-def network_for(algorithm, topology="ring"):
-    return algorithm.with_transition_of(build(topology, N))
-
-
-def blocks_of(problem, network, parts):
-    return make_blocks(problem, network, 3, parts, ThreadTeam())
-
-
-def both(toy, algorithm, parts, *, topology="ring", iterations=ITERATIONS, **kind):
+def both(toy, case, parts, *, topology="ring"):
     """The simulator and a group, after the same iterations."""
-    problem, network = problem_of(toy, **kind), network_for(algorithm, topology)
-    run = algorithm.bind(network, LAM, LAM**-0.5, sizes=problem.shares.sizes)
-    local = LocalRuntime(run, blocks_of(problem, network, 1), lam=LAM)
-    group = Workers(run, blocks_of(problem, network, parts))
-    for count in (1, iterations - 1):
+    setup = setup_of(toy, CASES[case], topology=topology)
+    local = LocalRuntime(setup.run, blocks_of(setup, 1), lam=LAM)
+    group = Workers(setup.run, blocks_of(setup, parts))
+    for count in (1, ITERATIONS - 1):
         local.advance(count)
         group.advance(count)
     return local, group
 
 
-def assert_same(local, group):
-    for name in STATE:
-        parts = np.concatenate([getattr(worker.block, name) for worker in group.workers])
-        np.testing.assert_array_equal(getattr(local.blocks[0], name), parts, err_msg=name, strict=True)
-    assert local.messages == sum(worker.messages for worker in group.workers) > 0
-    assert local.nbytes == sum(worker.nbytes for worker in group.workers)
-    assert all(worker.t == local.t for worker in group.workers)
-
-
-@pytest.mark.parametrize("parts", [1, 3, 7])
-@pytest.mark.parametrize("way", sorted(WAYS))
-def test_any_number_of_workers_has_the_simulators_state(toy, way, parts):
-    assert_same(*both(toy, WAYS[way], parts))
-
-
-@pytest.mark.parametrize("way", ["push-sum", "pdmm-one", "pdmm-all", "mom-dsvm"])
-def test_several_classes(toy, way):
-    assert_same(*both(toy, WAYS[way], 3, multi=True))
-
-
-@pytest.mark.parametrize("way", ["push-sum", "pdmm-all", "averaged-sgd"])
-def test_weighted_rows(toy, way):
-    assert_same(*both(toy, WAYS[way], 3, weighted=True))
-
-
-@pytest.mark.parametrize("topology", ["line", "star", "complete", "k-out:3"])
-def test_workers_without_an_edge_between_them(toy, topology):
-    """On a line the first worker never hears of the last; on a directed graph one may send and never hear."""
-    assert_same(*both(toy, Gadget(), 4, topology=topology))
-    assert_same(*both(toy, Gadget(gossip="diffusion"), 7, topology=topology))
-
-
-@pytest.mark.parametrize("multi", [False, True], ids=["binary", "multi-class"])
-@pytest.mark.parametrize("parts", [1, 3, 7])
-@pytest.mark.parametrize("way", ["pdmm-one", "pdmm-all", "mom-dsvm"])
-def test_certificates_agree(toy, way, parts, multi):
-    """Model, bounds and cost; and learning goes on as if there had been none."""
-    local, group = both(toy, WAYS[way], parts, multi=multi, topology="line")
-    for _ in range(2):
-        one, other = local.certify(), group.certify()
-        np.testing.assert_array_equal(one.model, other.model)
-        np.testing.assert_array_equal(one.bounds, other.bounds)
-        np.testing.assert_array_equal(one.duals, other.duals)
-        for name in ("owner", "n_rows", "n_nodes", "exchanges", "messages", "nbytes", "failure"):
-            assert getattr(one, name) == getattr(other, name), name
-        assert one.failure == ""
-        local.advance(3)
-        group.advance(3)
-    for name in STATE:
-        parts_ = np.concatenate([getattr(worker.block, name) for worker in group.workers])
-        np.testing.assert_array_equal(getattr(local.blocks[0], name), parts_, err_msg=name)
-
-
 @pytest.mark.parametrize(("topology", "across"), [("line", 6), ("star", 2), ("ring", 3)])
 def test_certificates_use_the_edges_of_learning(toy, topology, across):
     """Not from every worker to every other; that all hold the bound is passed on, and takes a way across at most."""
-    _, group = both(toy, WAYS["pdmm-all"], 7, topology=topology)
+    _, group = both(toy, "pdmm, all", 7, topology=topology)
     ways = {(source, to) for source, to, (kind, _, _) in group.posts if kind == LEARN}
     group.posts.clear()
     certificate = group.certify()
@@ -179,10 +103,10 @@ def test_certificates_use_the_edges_of_learning(toy, topology, across):
     assert all(not worker._inbox for worker in group.workers)
 
 
-@pytest.mark.parametrize("way", ["pdmm-all", "mom-dsvm"])
+@pytest.mark.parametrize("way", ["pdmm, all", "mom-dsvm"])
 def test_nodes_that_are_cut_off_are_named(toy, way):
     """The middle of a line is gone: neither side waits for the other, and both give up."""
-    local, group = both(toy, WAYS[way], 3, topology="line")
+    local, group = both(toy, way, 3, topology="line")
     group.lose(1)
     local.blocks[0].alive[2:4] = False
     local.away_since = dict.fromkeys((2, 3), -1000)
@@ -197,7 +121,7 @@ def test_nodes_that_are_cut_off_are_named(toy, way):
 
 def test_a_loss_ends_a_certificate_for_all(toy):
     """Also for a worker that has the lost worker's last messages, and waits for another that gave up before."""
-    _, group = both(toy, WAYS["pdmm-all"], 3, topology="complete")
+    _, group = both(toy, "pdmm, all", 3, topology="complete")
     here, (first, second, last) = np.ones(N, dtype=bool), group.workers
     last.post, last.timeout = (lambda to, key, batch: group._post(2)(to, key, batch) if to == 0 else None), 0.05
     with pytest.raises(StalledError):
@@ -212,26 +136,13 @@ def test_a_loss_ends_a_certificate_for_all(toy):
         assert found[0].result().failure
 
 
-def test_losses_sum_to_the_objective(toy):
-    problem, network = problem_of(toy, multi=True, weighted=True), build("ring", N)
-    group = Workers(Gadget().bind(network, LAM, 1.0), blocks_of(problem, network, 3))
-    models = np.random.default_rng(0).normal(size=(4, 3, 5))
-    pooled: Objective = problem.objective(LAM, ThreadTeam())
-    found = group.each(lambda worker: worker.losses(models))
-    total = sum(part[2] for part in found)
-    ridge = 0.5 * LAM * np.einsum("mkd,mkd->m", models, models)
-    scores = pooled(models)
-    np.testing.assert_allclose(sum(part[0] for part in found) / total + ridge, scores.objective, rtol=1e-12)
-    np.testing.assert_allclose(sum(part[1] for part in found) / total, scores.error, rtol=1e-12)
-
-
 def test_losses_copy_no_rows():
     """A million rows on a machine leave no room for a second set at every record."""
     X = sp.random(400, 2000, 0.2, format="csr", random_state=0)
     shares = Shares(np.arange(400), np.array([0, 150, 400]), np.empty(0))
     problem = Problem(X, (np.arange(400) % 2).astype(np.int32), np.ones(400), None, shares, [0, 1], 1)
     network = build("complete", 2)
-    worker = Workers(Pdmm().bind(network, LAM, 1.0), blocks_of(problem, network, 1)).workers[0]
+    worker = Workers(Pdmm().bind(network, LAM, 1.0), blocks_of(Setup(problem, network, None), 1)).workers[0]
     models = np.zeros((1, 1, 2000))
     worker.losses(models)  # compiles
     tracemalloc.start()
@@ -241,12 +152,11 @@ def test_losses_copy_no_rows():
     assert peak < X.data.nbytes / 5
 
 
-@pytest.mark.parametrize("way", sorted(WAYS))
+@pytest.mark.parametrize("way", CASES)
 def test_a_restored_worker_continues_alike(toy, way):
     """A checkpoint forgets nothing: arrays and counters alone, no scratch."""
-    problem, network = problem_of(toy), network_for(WAYS[way])
-    run = WAYS[way].bind(network, LAM, LAM**-0.5, sizes=problem.shares.sizes)
-    group, later = (Workers(run, blocks_of(problem, network, 3)) for _ in range(2))
+    setup = setup_of(toy, CASES[way])
+    group, later = (Workers(setup.run, blocks_of(setup, 3)) for _ in range(2))
     group.advance(9)
     for old, new in zip(group.workers, later.workers, strict=True):
         arrays, counters = old.state()
@@ -272,10 +182,10 @@ def optimum(X, label, lam=LAM):
     return objective, float(objective(runtime.models()).objective[0])
 
 
-@pytest.mark.parametrize("way", ["pdmm-one", "pdmm-all"])
+@pytest.mark.parametrize("way", ["pdmm", "pdmm, all"])
 def test_the_others_end_at_the_optimum_of_their_rows(toy, way):
     """A worker lost in the middle takes its nodes' rows with it; the certificate says so too."""
-    _, group = both(toy, WAYS[way], 3, topology="complete")
+    _, group = both(toy, way, 3, topology="complete")
     group.lose(1)  # nodes 2 and 3: rows 12 to 30
     group.advance(600)
     kept = np.r_[0:12, 31:60]
@@ -290,7 +200,7 @@ def test_the_others_end_at_the_optimum_of_their_rows(toy, way):
 
 def test_push_sum_keeps_the_mass_it_cannot_send(toy):
     """What the lost worker held, and what was on its way to it, is gone; nothing more is lost later."""
-    _, group = both(toy, Gadget(), 3, topology="complete")
+    _, group = both(toy, "gadget", 3, topology="complete")
     group.lose(1)
     group.advance(1)
     left = sum(worker.block.phi.sum() for worker in group.live)
@@ -301,7 +211,7 @@ def test_push_sum_keeps_the_mass_it_cannot_send(toy):
 
 def test_push_sum_keeps_the_mass_it_was_just_sending(toy):
     """One is lost between the look at who is lost and the post."""
-    _, group = both(toy, Gadget(), 3, topology="complete")
+    _, group = both(toy, "gadget", 3, topology="complete")
     worker = group.workers[0]
     before, post = worker.block.phi.sum(), worker.post
 
@@ -322,13 +232,14 @@ def test_push_sum_keeps_the_mass_it_was_just_sending(toy):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_digests_are_of_the_nodes_rows_alone(toy, weighted):
     """Whatever the blocks; and each of a value, a label, a weight and the order of rows changes that of its node."""
-    problem, network = problem_of(toy, weighted=weighted), build("ring", N)
+    setup = setup_of(toy, CASES["gadget"], "multi" if weighted else "binary")
+    problem = setup.problem
     whole = row_digests(problem.rows)
     assert len(set(whole)) == N
     for parts in (3, 7):
         bounds = [N * part // parts for part in range(parts + 1)]
         assert [d for pair in pairwise(bounds) for d in row_digests(gathered(problem.rows, *pair))] == whole
-        assert [d for block in blocks_of(problem, network, parts) for d in row_digests(block.rows)] == whole
+        assert [d for block in blocks_of(setup, parts) for d in row_digests(block.rows)] == whole
     rows, at = problem.rows, 35  # of node 4
     for name in ("data", "label", "cost", "mass") if weighted else ("data", "label", "cost"):
         values = getattr(rows, name).copy()
@@ -343,8 +254,8 @@ def test_digests_are_of_the_nodes_rows_alone(toy, weighted):
 
 def test_a_loss_ends_waiting(toy):
     """One that says nothing is waited for until it is declared lost."""
-    problem, network = problem_of(toy), build("ring", N)
-    group = Workers(Pdmm().bind(network, LAM, 1.0), blocks_of(problem, network, 3))
+    setup = setup_of(toy, CASES["pdmm"])
+    group = Workers(setup.run, blocks_of(setup, 3))
     group.dead.add(2)
     done = []
     threads = [threading.Thread(target=lambda w=w: (w.advance(3), done.append(w.index))) for w in group.live]
@@ -361,7 +272,7 @@ def test_a_loss_ends_waiting(toy):
 
 
 def test_a_wait_that_times_out_names_the_others(toy):
-    problem, network = problem_of(toy), build("ring", N)
-    group = Workers(Gadget().bind(network, LAM, 1.0), blocks_of(problem, network, 2), timeout=0.05)
+    setup = setup_of(toy, CASES["gadget"])
+    group = Workers(setup.run, blocks_of(setup, 2), timeout=0.05)
     with pytest.raises(StalledError, match=r"worker 0 had no messages from \[1\]"):
         group.workers[0].advance(1)
