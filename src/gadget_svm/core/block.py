@@ -14,11 +14,6 @@ from gadget_svm.core.network import Network
 from gadget_svm.core.rows import Rows
 from gadget_svm.core.types import Floats, Ints
 from gadget_svm.kernels import ThreadTeam
-from gadget_svm.kernels.compiler import interpreted
-from gadget_svm.kernels.fused_averaging import incoming_edges
-
-MAX_INTERPRETED_EDGES = 4096
-"""Up to this many edges, listing them by receiver takes milliseconds in Python, and a second to compile."""
 
 
 class Links(NamedTuple):
@@ -36,19 +31,12 @@ class Links(NamedTuple):
     def of(cls, network: Network, first: int, last: int) -> "Links":
         """Return the edges of the nodes first:last."""
         lo, hi = network.indptr[first], network.indptr[last]
-        small = len(network.indices) <= MAX_INTERPRETED_EDGES
-        in_ptr, source, _ = (interpreted(incoming_edges) if small else incoming_edges)(
-            network.indptr, network.indices, first, last, False
-        )
+        in_ptr, source, _ = network.by_receiver(np.zeros(network.n_edges, np.int8))
         return cls(
-            network.indptr[first : last + 1] - lo,
-            network.indices[lo:hi],
-            network.share[lo:hi],
-            network.self_share[first:last],
-            network.draw_table[lo:hi],
-            in_ptr,
-            source,
-        )
+            network.indptr[first : last + 1] - lo, network.indices[lo:hi], network.share[lo:hi],
+            network.self_share[first:last], network.draw_table[lo:hi], in_ptr[first : last + 1] - in_ptr[first],
+            source[in_ptr[first] : in_ptr[last]],
+        )  # fmt: skip
 
     @classmethod
     def alone(cls, neighbours: NDArray[np.int32]) -> "Links":

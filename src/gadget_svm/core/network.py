@@ -251,6 +251,11 @@ class Network:
         )
         return int(count), np.asarray(labels, np.int64)
 
+    def by_receiver(self, values: NDArray[Any]) -> tuple[Ints, NodeIds, NDArray[Any]]:
+        """Return the edges into every node j, source[in_ptr[j]:in_ptr[j+1]] ascending, and the value of each edge."""
+        turned = _csr(values, self.indptr, self.indices).tocsc()
+        return turned.indptr.astype(np.int64), turned.indices.astype(np.int32, copy=False), turned.data
+
     def hops(self, source: int, *, backward: bool = False) -> Ints:
         """Return the fewest edges from ``source`` to each node (``backward``: to it); -1 where there is no path."""
         graph = self.adjacency()
