@@ -3,8 +3,9 @@
 Owns the arrays and their layout. Everything a checkpoint needs is here, and nothing of it in protocols.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,8 @@ from gadget_svm.core.network import Network
 from gadget_svm.core.rows import Rows
 from gadget_svm.core.types import Floats, Ints
 from gadget_svm.kernels import ThreadTeam
+
+T = TypeVar("T")
 
 
 class Links(NamedTuple):
@@ -94,6 +97,13 @@ class Block:
     def flat(self) -> Floats:
         """The weights as one vector per node, as they travel: a view of w, also in a copy of the block."""
         return self.w.reshape(self.s.shape)
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """Return what ``make`` makes, which the block keeps under ``name``: it can be made again from the rest."""
+        if name not in self.scratch:
+            self.scratch[name] = make()
+        made: T = self.scratch[name]
+        return made
 
     def without_nodes(self) -> "Block":
         """Return a block of the same kind without nodes: kernels that run on it only compile."""
