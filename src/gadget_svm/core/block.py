@@ -44,8 +44,8 @@ class Links(NamedTuple):
     @classmethod
     def alone(cls, neighbours: NDArray[np.int32]) -> "Links":
         """Return the edges of a block of one node, a peer: both ways, with equal shares, by ascending number."""
-        ptr, count = np.array([0, len(neighbours)]), len(neighbours)
-        share = np.full(count, 0.5 / max(count, 1))
+        count = len(neighbours)
+        ptr, share = np.array([0, count]), np.full(count, 0.5 / max(count, 1))
         return cls(ptr, neighbours, share, np.full(1, 0.5), np.empty(0), ptr, neighbours)
 
 

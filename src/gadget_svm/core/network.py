@@ -56,14 +56,9 @@ class Network:
 
     @classmethod
     def from_adjacency(
-        cls,
-        adjacency: Sparse,
-        *,
-        name: str = "custom",
-        directed: bool | None = None,
-        transition: str = "lazy",
+        cls, adjacency: Sparse, *, name: str = "custom", directed: bool | None = None, transition: str = "lazy",
         labels: Sequence[Hashable] | None = None,
-    ) -> "Network":
+    ) -> "Network":  # fmt: skip
         """Return the network of a sparse adjacency: non-zero means an edge; self-loops and weights are ignored.
 
         ``directed=None``: a symmetric adjacency is undirected. ``labels`` are the names of its rows.
@@ -244,11 +239,7 @@ class Network:
         from scipy.sparse.csgraph import connected_components
 
         ones = np.broadcast_to(1.0, self.n_edges)  # only their positions matter
-        count, labels = connected_components(
-            _csr(ones, self.indptr, self.indices),
-            directed=self.directed,
-            connection="strong" if self.directed else "weak",
-        )
+        count, labels = connected_components(_csr(ones, self.indptr, self.indices), self.directed, "strong")
         return int(count), np.asarray(labels, np.int64)
 
     def by_receiver(self, values: NDArray[Any]) -> tuple[Ints, NodeIds, NDArray[Any]]:
