@@ -90,7 +90,7 @@ def _rounds(network: Network, features: int, team: ThreadTeam) -> dict[str, Roun
     state = np.column_stack([s, phi])
     other, receiver = np.empty_like(state), np.empty(n, np.int32)
     start, sender = np.empty(n + 1, np.int32), np.empty(n, np.int32)
-    in_ptr, source, _ = fused_averaging.incoming_edges(network.indptr, network.indices, 0, n, False)
+    in_ptr, source, _ = network.by_receiver(np.zeros(edges, np.int8))
     senders, everyone, zeros = network.sources, np.arange(n), np.zeros(edges, dtype=np.int64)
     targets = network.indices.astype(np.int64)
     drawn, order = everyone, (receiver, start)  # of the round under way

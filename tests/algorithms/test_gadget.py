@@ -9,7 +9,7 @@ from sklearn.svm import LinearSVC
 
 from gadget_svm import Gadget, GadgetSVC
 from gadget_svm.algorithms import resolve
-from gadget_svm.algorithms.gadget import UNLIMITED, descend, local_steps, pick
+from gadget_svm.algorithms.gadget import UNLIMITED, LocalSteps, descend, local_steps, pick
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery
 from gadget_svm.core.objective import Objective
@@ -57,7 +57,7 @@ def test_descend_is_steps_a_to_f_of_algorithm_2(toy, batch, n_steps, projects, c
         w = np.random.default_rng(node).normal(size=5)
         mine = np.arange(60)[rows.start[node] : rows.start[node + 1]]
         wanted = algorithm_2(w, toy.X, y, cost, mine, node + 4, done, n_steps, batch, LAM, radius, 11)
-        descend(w, 1, rows, node, node + 4, done, n_steps, batch, False, LAM, radius, 11, UNLIMITED)
+        descend(w, 1, rows, node, node + 4, done, LocalSteps(n_steps, batch, False, LAM, radius, 11, UNLIMITED))
         np.testing.assert_allclose(w, wanted, rtol=1e-10, atol=1e-12)
 
 
@@ -66,7 +66,7 @@ def test_projection_is_felt_in_that_comparison(toy):
     ends = []
     for radius in (0.7 / np.sqrt(LAM), np.inf):
         w = np.zeros(5)
-        descend(w, 1, rows_of(toy), 0, 4, 0, 7, 1, False, LAM, radius, 11, UNLIMITED)
+        descend(w, 1, rows_of(toy), 0, 4, 0, LocalSteps(7, 1, False, LAM, radius, 11, UNLIMITED))
         ends.append(np.linalg.norm(w))
     assert ends[0] < ends[1]
 
@@ -88,7 +88,7 @@ def test_the_implicit_step_goes_as_far_as_the_margin_and_no_farther(toy):
     for node in range(3):
         for implicit in (True, False):
             w = np.zeros(5)
-            descend(w, 1, rows, node, node, 0, 1, 1, implicit, 1e-6, np.inf, 3, UNLIMITED)
+            descend(w, 1, rows, node, node, 0, LocalSteps(1, 1, implicit, 1e-6, np.inf, 3, UNLIMITED))
             r = rows.start[node] + int(draw(3, node, 1, EXAMPLE) * (rows.start[node + 1] - rows.start[node]))
             margin = (1 if toy.y[r] == 1 else -1) * (w @ toy.X[r])
             assert margin == pytest.approx(1.0) if implicit else margin > 1000
@@ -149,8 +149,8 @@ def test_mass_that_persists_changes_by_the_steps_alone(toy, name):
     protocol.load_vectors(block, persist=True)
     for t in range(1, 60):
         before, estimate = total(), block.s / block.phi[:, None]
-        args = (block.alive, 0, block.w, block.rows, block.steps, 2, 1, False, LAM, np.inf, 0, UNLIMITED)
-        local_steps(0, 3, *args)
+        local = LocalSteps(2, 1, False, LAM, np.inf, 0, UNLIMITED)
+        local_steps(0, 3, block.alive, 0, block.w, block.rows, block.steps, local)
         step = block.n @ (block.flat - estimate)
         protocol.load_vectors(block, persist=True)
         np.testing.assert_allclose(total(), before + step, rtol=1e-9, atol=1e-9)

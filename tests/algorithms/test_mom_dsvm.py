@@ -16,8 +16,8 @@ from gadget_svm.core.messages import Delivery
 from gadget_svm.core.objective import Objective
 from gadget_svm.core.rows import Rows, Shares
 from gadget_svm.faults import FaultContext, Loss, wrap_all
-from gadget_svm.kernels.dual import DualRows, dual_pass, multiplicity, primal, shuffle
-from gadget_svm.kernels.mom_dsvm import Ends, receive, shrinking_pass
+from gadget_svm.kernels.dual import DualRows, dual_pass, multiplicity, path_pass, primal, shuffle
+from gadget_svm.kernels.mom_dsvm import Ends, receive
 from gadget_svm.simulation import LocalRuntime
 from gadget_svm.topologies import build
 
@@ -257,7 +257,7 @@ def test_rows_out_of_reach_change_nothing(noisy, kappa):
         path += np.linalg.norm(push)
         rng.shuffle(turn)
         skipped += int((limit > path).sum())
-        worst, path = shrinking_pass(v, alpha, turn, limit, path, rows, 0, 1, kappa)
+        worst, path = path_pass(v, alpha, turn, limit, path, rows, 0, 240, 1, kappa)
         looked += dual_pass(plain, other, turn, rows, 0, 240, 1, kappa) != worst
         np.testing.assert_array_equal(v, plain)
         np.testing.assert_array_equal(alpha, other)

@@ -13,8 +13,6 @@ from threadpoolctl import threadpool_limits
 
 from gadget_svm import GadgetSVC, save_model
 from gadget_svm.kernels import cache, threads
-from gadget_svm.kernels.compiler import interpreted
-from gadget_svm.kernels.gossip import find
 
 DRAW = "from gadget_svm.kernels import draw; print(draw(0, 1, 2, 3))"
 
@@ -146,12 +144,6 @@ def test_a_default_fit_compiles_the_ticks_alone(tmp_path):
     )
     kept = {path.name.split(".")[1].split("-")[0] for path in tmp_path.glob("*/*.py*[0-9].nbi")}
     assert kept == {"broadcast_ticks"}
-
-
-def test_the_interpreted_kernel_is_the_same_function():
-    ids = np.array([1, 4, 7])
-    assert interpreted(find)(ids, 0, 3, 4) == find(ids, 0, 3, 4) == 1
-    assert interpreted(len) is len
 
 
 @pytest.mark.parametrize("quiet", [True, False])

@@ -57,19 +57,6 @@ def no_parameters(name: str, parameter: str, value: Any) -> str:
 
 
 __all__ = [
-    "ALGORITHMS",
-    "Algorithm",
-    "Auto",
-    "AveragedSgd",
-    "BaseAlgorithm",
-    "BaseRun",
-    "Gadget",
-    "GadgetRun",
-    "MomDsvm",
-    "Pdmm",
-    "Run",
-    "TwoPushSum",
-    "gadget_as_printed",
-    "no_parameters",
-    "resolve",
-]
+    "ALGORITHMS", "Algorithm", "Auto", "AveragedSgd", "BaseAlgorithm", "BaseRun", "Gadget", "GadgetRun", "MomDsvm",
+    "Pdmm", "Run", "TwoPushSum", "gadget_as_printed", "no_parameters", "resolve",
+]  # fmt: skip

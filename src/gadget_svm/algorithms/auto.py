@@ -64,12 +64,7 @@ class Auto(BaseAlgorithm):
         return self.for_network(network).with_transition_of(network)
 
     def bind(
-        self,
-        network: Network,
-        lam: float,
-        radius: float,
-        lossy: bool = False,
-        sizes: NDArray[np.float64] | None = None,
+        self, network: Network, lam: float, radius: float, lossy: bool = False, sizes: NDArray[np.float64] | None = None
     ) -> Run:
         """Return the run of the algorithm for this network."""
         return self.for_network(network).bind(network, lam, radius, lossy, sizes)

@@ -1,9 +1,9 @@
-"""The protocols of the kind "algorithm": `Algorithm` holds the parameters, `Run` is an algorithm bound to a network.
+"""The interface of algorithms: `BaseAlgorithm` holds the parameters, `BaseRun` is an algorithm bound to a network.
 
-Capabilities are declared here and never probed. `BaseAlgorithm` and `BaseRun` have a default for everything optional.
+Capabilities are declared here and never probed, with a default for everything optional.
 """
 
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar
 
 from gadget_svm import spectral
 from gadget_svm.algorithms.params import Params
@@ -11,51 +11,6 @@ from gadget_svm.core.block import Block
 from gadget_svm.core.network import Network
 from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.gossip import Round
-
-
-class Run(Protocol):
-    """An algorithm with every parameter resolved for one network, as a runtime drives it."""
-
-    @property
-    def average(self) -> bool:
-        """Whether models are averages of iterates."""
-
-    @property
-    def certifiable(self) -> bool:
-        """Whether the run keeps a feasible point of the dual, so that `duals` and `counted` may be called."""
-
-    @property
-    def gossip_name(self) -> str:
-        """The gossip protocol, or how messages travel: "push", "broadcast"."""
-
-    @property
-    def refuses_faults(self) -> str:
-        """Why the run cannot be combined with faults, and the fix; empty if it can."""
-
-    @property
-    def loses_mass(self) -> bool:
-        """Whether a lost message takes a part of the gossip protocol's mass with it."""
-
-    def weights(self, block: Block) -> Floats:
-        """Every node's last iterate, nodes x outputs x features."""
-
-    def iteration(self, block: Block, t: int) -> Round:
-        """One iteration of a block's nodes: yields messages, is sent deliveries."""
-
-    def supports_fused(self, block: Block) -> bool:
-        """Whether `advance_fused` may replace `iteration`."""
-
-    def advance_fused(self, block: Block, count: int) -> tuple[int, int]:
-        """Several iterations of a block that holds all nodes; returns the messages sent and their bytes."""
-
-    def counted(self, block: Block) -> Flags:
-        """Per end of an edge, whether its other end counts as a part of the network also when it is away."""
-
-    def duals(self, block: Block) -> Floats:
-        """alpha, outputs x rows of the block, in [0, c_r] for f_i(w) = n_i lam/2 |w|^2 + sum_r c_r hinge_r(w)."""
-
-    def drop(self, block: Block, node: int, other: int) -> None:
-        """Drop the edge of ``node`` to ``other``, which is lost; nothing if edges have no state."""
 
 
 class BaseRun:
@@ -67,97 +22,68 @@ class BaseRun:
     ``block.w_sum``. Other state of nodes and edges belongs in ``block.edge``, as arrays.
     """
 
+    average: bool
     certifiable: ClassVar[bool] = False
+    """Whether the run keeps a feasible point of the dual, so that `duals` and `counted` may be called."""
 
     @property
     def gossip_name(self) -> str:
-        """How messages travel."""
+        """The gossip protocol, or how messages travel: "push", "broadcast"."""
         return "broadcast"
 
     @property
     def refuses_faults(self) -> str:
-        """Empty: the run can be combined with faults."""
+        """Why the run cannot be combined with faults, and the fix; empty if it can."""
         return ""
 
     @property
     def loses_mass(self) -> bool:
-        """No: there is no mass to lose."""
+        """Whether a lost message takes a part of the gossip protocol's mass with it."""
         return False
 
     def weights(self, block: Block) -> Floats:
         """Every node's last iterate, nodes x outputs x features."""
         return block.w
 
+    def iteration(self, block: Block, t: int) -> Round:
+        """One iteration of a block's nodes: yields messages, is sent deliveries. Every subclass has its own."""
+        raise NotImplementedError(f"{type(self).__name__} needs a method iteration(block, t), a generator")
+
     def supports_fused(self, block: Block) -> bool:  # noqa: ARG002
-        """No: `iteration` is the only way."""
+        """Whether `advance_fused` may replace `iteration`."""
         return False
 
     def advance_fused(self, block: Block, count: int) -> tuple[int, int]:
-        """Refused, see `supports_fused`."""
+        """Several iterations of a block that holds all nodes; returns the messages sent and their bytes."""
         raise NotImplementedError(f"{type(self).__name__} has no fused iterations: call `iteration`")
 
     def drop(self, block: Block, node: int, other: int) -> None:
-        """Nothing: edges have no state."""
+        """Drop the edge of ``node`` to ``other``, which is lost; nothing if edges have no state."""
+
+    def set_neighbours(self, block: Block, neighbours: Ints) -> None:
+        """Replace the neighbours of a block of one node, made with `Links.alone`, between two iterations."""
+        raise NotImplementedError(f"{type(self).__name__} keeps its neighbours: use PDMM where they change")
+
+    def reset_edge(self, block: Block, other: int) -> None:
+        """A neighbour restarted: it counts its messages from the beginning, and may have lost its state."""
+        raise NotImplementedError(f"{type(self).__name__} keeps its neighbours: use PDMM where they restart")
 
     def counted(self, block: Block) -> Flags:
-        """Refused, see ``certifiable``."""
+        """Per end of an edge, whether its other end counts as a part of the network also when it is away."""
         raise NotImplementedError(f"{type(self).__name__} keeps no dual variables: set stopping to another rule")
 
     def duals(self, block: Block) -> Floats:
-        """Refused, see ``certifiable``."""
+        """alpha, outputs x rows of the block, in [0, c_r] for f_i(w) = n_i lam/2 |w|^2 + sum_r c_r hinge_r(w)."""
         raise NotImplementedError(f"{type(self).__name__} keeps no dual variables: set stopping to another rule")
+
+
+Run = BaseRun
+"""An algorithm with every parameter resolved for one network, as a runtime drives it."""
 
 
 def models(run: Run, block: Block) -> Floats:
     """Every node's model: the average of its iterates, or the last one."""
     return block.averages() if run.average else run.weights(block)
-
-
-class Elastic(Run, Protocol):
-    """A run for a real network: a lost message does no lasting harm, and neighbours come and go.
-
-    Its block holds one node, made with `Links.alone`.
-    """
-
-    def set_neighbours(self, block: Block, neighbours: Ints) -> None:
-        """Replace the neighbours; ascending numbers. Called between iterations."""
-
-    def reset_edge(self, block: Block, other: int) -> None:
-        """A neighbour restarted: it counts its messages from the beginning, and may have lost its state."""
-
-
-class Algorithm(Protocol):
-    """Parameters, which `bind` checks against a network and resolves to a `Run`."""
-
-    average: bool
-    """Whether models are averages of iterates."""
-    certifies: bool
-    """Whether its runs are certifiable."""
-    omits_unused_columns: bool
-    """Whether features that occur in no row may be left out: they change no bit of the result."""
-
-    def for_network(self, network: Network) -> "Algorithm":
-        """The algorithm to use on this network; itself, unless it chooses among others."""
-
-    def for_batches(self) -> "Algorithm":
-        """The algorithm to use in `partial_fit`; itself, unless it chooses among others."""
-
-    def iterations_per_pass(self, rows: int) -> int:
-        """How many iterations see each of a node's ``rows`` about once."""
-
-    def with_transition_of(self, network: Network) -> Network:
-        """The network under the transition matrix the algorithm asks for."""
-
-    def bind(
-        self, network: Network, lam: float, radius: float, lossy: bool = False, sizes: Floats | None = None
-    ) -> Run:
-        """The algorithm on this network, for shards of these sizes; ``lossy`` says that messages may be lost."""
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Every parameter, by name."""
-
-    def set_params(self, **params: Any) -> Any:
-        """Change some parameters."""
 
 
 class BaseAlgorithm(Params):
@@ -201,27 +127,31 @@ class BaseAlgorithm(Params):
     certifies: bool = False
     omits_unused_columns: bool = False
 
-    def for_network(self, network: Network) -> Algorithm:  # noqa: ARG002
-        """The algorithm itself, on every network."""
+    def for_network(self, network: Network) -> "BaseAlgorithm":  # noqa: ARG002
+        """The algorithm to use on this network; itself, unless it chooses among others."""
         return self
 
-    def for_batches(self) -> Algorithm:
-        """The algorithm itself."""
+    def for_batches(self) -> "BaseAlgorithm":
+        """The algorithm to use in `partial_fit`; itself, unless it chooses among others."""
         return self
 
     def bind(
         self, network: Network, lam: float, radius: float, lossy: bool = False, sizes: Floats | None = None
     ) -> Run:
-        """The algorithm on this network; every subclass has its own."""
+        """The algorithm on this network, for shards of these sizes; ``lossy`` says that messages may be lost."""
         raise NotImplementedError(f"{type(self).__name__} needs a method bind that returns a Run")
 
     def iterations_per_pass(self, rows: int) -> int:  # noqa: ARG002
-        """One: an iteration sees all rows."""
+        """How many iterations see each of a node's ``rows`` about once."""
         return 1
 
     def with_transition_of(self, network: Network) -> Network:
-        """The network as it is: no transition matrix is used."""
+        """The network under the transition matrix the algorithm asks for; as it is, if it uses none."""
         return network
+
+
+Algorithm = BaseAlgorithm
+"""Parameters, which `bind` checks against a network and resolves to a `Run`."""
 
 
 def check_undirected(network: Network, name: str) -> None:

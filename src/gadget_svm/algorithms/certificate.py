@@ -195,11 +195,8 @@ class CertificateSession:
 
 def own_sums(block: Block) -> kernels.OwnSums:
     """Return what computes the sums of the block's own rows; made once."""
-    if "own_sums" not in block.scratch:
-        rows, (K, F) = dual_rows(block), block.w.shape[1:]
-        block.scratch["own_sums"] = kernels.OwnSums(rows, multiplicity(block.rows.mass, rows.start), K, F)
-    made: kernels.OwnSums = block.scratch["own_sums"]
-    return made
+    rows, (K, F) = block.rows, block.w.shape[1:]
+    return block.once("own_sums", lambda: kernels.OwnSums(dual_rows(block), multiplicity(rows.mass, rows.start), K, F))
 
 
 def longest(block: Block) -> int:

@@ -5,6 +5,7 @@ are those of `gadget_params.Gadget`. Lines that are not in the paper say so.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from gadget_svm.core.messages import message_bytes
 from gadget_svm.core.rows import Rows
 from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.kernels import add_row, compiled, dot_row, draw, scale, sq_norm, sq_norm_row
+from gadget_svm.kernels import gossip as kernels
 from gadget_svm.kernels.counter_rng import EXAMPLE
 from gadget_svm.kernels.rows import side
 
@@ -22,15 +24,25 @@ UNLIMITED = 2**62
 """A window that no run reaches: all examples count."""
 
 
+class LocalSteps(NamedTuple):
+    """What the local steps of all nodes have in common."""
+
+    n_steps: int
+    batch: int
+    implicit: bool
+    lam: float
+    radius: float
+    seed: int
+    window: int
+
+
 @compiled
-def descend(
-    w: Floats, target: int, rows: Rows, i: int, node: int, done: int, local_steps: int, batch: int,
-    implicit: bool, lam: float, radius: float, seed: int, window: int,
-) -> None:  # fmt: skip
-    """Repeat the steps (a)-(f) of node i ``local_steps`` times; the weight vector is ``size * w`` meanwhile."""
+def descend(w: Floats, target: int, rows: Rows, i: int, node: int, done: int, local: LocalSteps) -> None:
+    """Repeat the steps (a)-(f) of node i ``local.n_steps`` times; the weight vector is ``size * w`` meanwhile."""
+    n_steps, batch, implicit, lam, radius, seed, window = local
     size, norm2 = 1.0, sq_norm(w) if radius < np.inf else 0.0
     chosen, push = np.empty(batch, dtype=np.int64), np.empty(batch)
-    for t in range(done + 1, done + local_steps + 1):
+    for t in range(done + 1, done + n_steps + 1):
         for b in range(batch):
             r = pick(rows, i, draw(seed, node, t * batch + b, EXAMPLE))  # (a) draw a local instance
             lo, hi = rows.indptr[r], rows.indptr[r + 1]
@@ -60,9 +72,8 @@ def descend(
 
 @compiled
 def local_steps(
-    lo: int, hi: int, alive: Flags, first: int, w: Floats, rows: Rows, steps: Ints, count: int, batch: int,
-    implicit: bool, lam: float, radius: float, seed: int, window: int,
-) -> None:  # fmt: skip
+    lo: int, hi: int, alive: Flags, first: int, w: Floats, rows: Rows, steps: Ints, local: LocalSteps
+) -> None:
     """Run `descend` on every live node that owns rows, for every output; all outputs use the same rows.
 
     An output that does not see the row drawn (y = 0, one against one) only shrinks.
@@ -71,10 +82,8 @@ def local_steps(
         if alive[i] and rows.start[i + 1] > rows.start[i]:
             for c in range(w.shape[1]):
                 target = 1 if w.shape[1] == 1 else c
-                descend(
-                    w[i, c], target, rows, i, first + i, steps[i], count, batch, implicit, lam, radius, seed, window
-                )
-            steps[i] += count
+                descend(w[i, c], target, rows, i, first + i, steps[i], local)
+            steps[i] += local.n_steps
 
 
 @compiled
@@ -114,6 +123,37 @@ def project_and_average(
                 for j in range(w.shape[2]):
                     w_sum[i, c, j] = keep * w_sum[i, c, j] + w[i, c, j]
         iterates[i] = most if full else iterates[i] + 1
+
+
+@compiled
+def fused_iterations(
+    count: int, exchanges: int, rounds: int, persist: bool, local: LocalSteps, radius: float, average: bool, most: int,
+    alive: Flags, n: Floats, indptr: Ints, target: Ints, table: Floats, rows: Rows, w: Floats, flat: Floats,
+    s: Floats, phi: Floats, held: Floats, w_sum: Floats, iterates: Ints, steps: Ints,
+) -> int:  # fmt: skip
+    """Run ``count`` iterations of all nodes, with randomised Push-Sum; return how many messages were sent.
+
+    For blocks so small that Python would take most of the time. The same kernels in the same order as in
+    `GadgetRun.iteration`, where no message is lost or delayed; a test compares the two bit for bit.
+    """
+    k, sent = len(n), 0
+    vector, weight, senders, seq = np.empty_like(s), np.empty(k), np.arange(k), np.zeros(k, dtype=np.int64)
+    receivers = np.empty(k, dtype=np.int64)
+    for _ in range(count):
+        local_steps(0, k, alive, 0, w, rows, steps, local)  # (a)-(f)
+        kernels.load_vectors(0, k, alive, n, flat, s, phi, held, persist)
+        for _ in range(rounds):  # (g)
+            edges = kernels.draw_edges(alive, 0, indptr, table, local.seed, exchanges)
+            exchanges += 1
+            kernels.halve(0, k, edges, s, phi, vector, weight)
+            for i in range(k):
+                receivers[i] = target[edges[i]] if edges[i] >= 0 else -1
+                sent += edges[i] >= 0
+            order, start = kernels.order_messages(receivers, senders, seq, 0, k)
+            kernels.absorb(0, k, order, start, seq, 0, vector, weight, s, phi)
+        kernels.estimate(0, k, alive, s, phi, flat)
+        project_and_average(0, k, alive, w, w_sum, iterates, radius, average, most)  # (h)
+    return sent
 
 
 @dataclass(frozen=True)
@@ -161,33 +201,39 @@ class GadgetRun(BaseRun):
 
     def iteration(self, block: Block, t: int) -> gossip.Round:
         """Iteration t of Algorithm 2 on every node of the block; yields messages, is sent deliveries."""
-        width, radius = block.s.shape[1], self.radius
         block.team.run(
-            local_steps, block.k, width, block.alive, block.first, block.w, block.rows, block.steps, self.local_steps,
-            self.batch_size, self.implicit, self.lam, radius if self.project_local else np.inf, block.seed, self.window,
+            local_steps, block.k, block.s.shape[1], block.alive, block.first, block.w, block.rows, block.steps,
+            self._local(block),
         )  # (a)-(f)  # fmt: skip
         self.protocol.load_vectors(block, self.persist)  # (g) w-hat <- PS(B, w-tilde)
         yield from self._push_sum(block, t)  # (g)
         gossip.estimate(block)  # (g)
-        block.team.run(
-            project_and_average, block.k, width, block.alive, block.w, block.w_sum, block.iterates,
-            radius if self.project_mixed else np.inf, self.average, self.max_iterates,
-        )  # (h)  # fmt: skip
+        self._project_and_average(block)  # (h)
 
     def advance_fused(self, block: Block, count: int) -> tuple[int, int]:
         """Run ``count`` iterations of a block of all nodes, to the same bits; return the messages and bytes sent."""
-        from gadget_svm.algorithms.gadget_fused import advance_fused
-
-        inner, outer = (self.radius if on else np.inf for on in (self.project_local, self.project_mixed))
         links = block.links
-        sent = advance_fused(
-            count, block.exchanges, self.rounds, self.persist, self.local_steps, self.batch_size, self.implicit,
-            self.lam, inner, outer, self.average, self.window, self.max_iterates, block.seed, block.alive, block.n,
-            links.indptr, links.target, links.table, block.rows, block.w, block.flat, block.s, block.phi, block.held,
-            block.w_sum, block.iterates, block.steps,
+        sent = fused_iterations(
+            count, block.exchanges, self.rounds, self.persist, self._local(block), self._outer_radius, self.average,
+            self.max_iterates, block.alive, block.n, links.indptr, links.target, links.table, block.rows, block.w,
+            block.flat, block.s, block.phi, block.held, block.w_sum, block.iterates, block.steps,
         )  # fmt: skip
         block.exchanges += count * self.rounds
         return sent, sent * message_bytes(block.s.shape[1], 1)
+
+    def _local(self, block: Block) -> LocalSteps:
+        radius = self.radius if self.project_local else np.inf
+        return LocalSteps(self.local_steps, self.batch_size, self.implicit, self.lam, radius, block.seed, self.window)
+
+    @property
+    def _outer_radius(self) -> float:
+        return self.radius if self.project_mixed else np.inf
+
+    def _project_and_average(self, block: Block) -> None:
+        block.team.run(
+            project_and_average, block.k, block.s.shape[1], block.alive, block.w, block.w_sum, block.iterates,
+            self._outer_radius, self.average, self.max_iterates,
+        )  # fmt: skip
 
     def supports_fused(self, block: Block) -> bool:
         """Whether `advance_fused` has this protocol's rounds, and the block is too small to share among threads."""

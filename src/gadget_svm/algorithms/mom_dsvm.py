@@ -123,10 +123,7 @@ class MomDsvmRun(BaseRun):
 
 
 def _rows(block: Block, upper: float) -> DualRows:
-    if "mom_dsvm_rows" not in block.scratch:
-        block.scratch["mom_dsvm_rows"] = DualRows.of(block.rows, upper)
-    made: DualRows = block.scratch["mom_dsvm_rows"]
-    return made
+    return block.once("mom_dsvm_rows", lambda: DualRows.of(block.rows, upper))
 
 
 def lower_bound(blocks: Sequence[Block], lam: float) -> Floats:

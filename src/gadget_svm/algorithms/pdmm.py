@@ -105,7 +105,7 @@ class PdmmRun(BaseRun):
         rows, nodes = _rows(block), _nodes(block)
         block.team.run(
             kernels.solve, block.k, _work(block), nodes, _edges(block), block.w, block.edge["dual"],
-            block.edge["skip"], block.scratch["perm"], rows, self.passes, block.seed, block.exchanges,
+            block.edge["skip"], _perm(block), rows, self.passes, block.seed, block.exchanges,
         )  # fmt: skip
         if self.single:
             _move_proximal_centre(block, nodes)
@@ -148,10 +148,9 @@ class PdmmRun(BaseRun):
                 block.exchanges += 1
             return 0, 0
         nodes, edges, rows = _nodes(block), _edges(block), _rows(block)
-        state = block.w, block.edge["dual"], block.edge["skip"], block.scratch["perm"], rows, self.passes, block.seed
-        if "reverse" not in block.scratch:
-            block.scratch["reverse"] = fused.reverse_edges(edges.ptr, edges.target)
-        parameters = block.scratch["reverse"], self.theta, self.theta_repeat, self.rho is None
+        state = block.w, block.edge["dual"], block.edge["skip"], _perm(block), rows, self.passes, block.seed
+        reverse = block.once("reverse", lambda: fused.reverse_edges(edges.ptr, edges.target))
+        parameters = reverse, self.theta, self.theta_repeat, self.rho is None
         ends = len(edges.target)
         kernel: Callable[..., None] = fused.broadcast_ticks if self.to_all else fused.push_ticks
         room = (np.empty(ends), np.empty((ends, 5))) if self.to_all else (self._message_arrays(block),)
@@ -286,13 +285,12 @@ def _nodes(block: Block) -> kernels.Nodes:
 
 def _rows(block: Block) -> DualRows:
     """The block's rows, grouped by node, with their bounds; made once, as a restored block has no scratch arrays."""
-    if "rows" not in block.scratch:
-        unit, rows = block.rows.intercept_unit, dual_rows(block)
-        rows = rows.with_constant(unit) if unit else rows
-        block.scratch["rows"] = rows.grouped()
-        block.scratch["perm"] = np.zeros(len(block.rows.order), dtype=np.int64)
-    made: DualRows = block.scratch["rows"]
-    return made
+    unit = block.rows.intercept_unit
+    return block.once("rows", lambda: (dual_rows(block).with_constant(unit) if unit else dual_rows(block)).grouped())
+
+
+def _perm(block: Block) -> Ints:
+    return block.once("perm", lambda: np.zeros(len(block.rows.order), dtype=np.int64))
 
 
 def _move_proximal_centre(block: Block, nodes: kernels.Nodes) -> None:

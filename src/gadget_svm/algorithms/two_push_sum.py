@@ -10,7 +10,7 @@ import numpy as np
 
 from gadget_svm import gossip
 from gadget_svm.algorithms.base import BaseAlgorithm
-from gadget_svm.algorithms.gadget import GadgetRun, pick, project_and_average
+from gadget_svm.algorithms.gadget import GadgetRun, pick
 from gadget_svm.algorithms.gadget_params import Gadget
 from gadget_svm.core.block import Block
 from gadget_svm.core.network import Network
@@ -58,10 +58,7 @@ class TwoPushSumRun(GadgetRun):
         yield from self._mean(block, t)  # of the loss vectors
         steps = np.maximum(block.steps[active], 1)[:, None]  # a node without rows has no steps of its own
         flat[active] = (1.0 - 1.0 / steps) * other[active] + 1.0 / (self.lam * steps) * flat[active]
-        block.team.run(
-            project_and_average, block.k, width, block.alive, block.w, block.w_sum, block.iterates,
-            self.radius if self.project_mixed else np.inf, self.average, self.max_iterates,
-        )  # fmt: skip
+        self._project_and_average(block)
 
     def supports_fused(self, block: Block) -> bool:  # noqa: ARG002
         """No: `advance_fused` is GADGET's."""

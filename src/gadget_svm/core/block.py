@@ -3,8 +3,9 @@
 Owns the arrays and their layout. Everything a checkpoint needs is here, and nothing of it in protocols.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +15,8 @@ from gadget_svm.core.network import Network
 from gadget_svm.core.rows import Rows
 from gadget_svm.core.types import Floats, Ints
 from gadget_svm.kernels import ThreadTeam
-from gadget_svm.kernels.compiler import interpreted
-from gadget_svm.kernels.fused_averaging import incoming_edges
 
-MAX_INTERPRETED_EDGES = 4096
-"""Up to this many edges, listing them by receiver takes milliseconds in Python, and a second to compile."""
+T = TypeVar("T")
 
 
 class Links(NamedTuple):
@@ -36,25 +34,18 @@ class Links(NamedTuple):
     def of(cls, network: Network, first: int, last: int) -> "Links":
         """Return the edges of the nodes first:last."""
         lo, hi = network.indptr[first], network.indptr[last]
-        small = len(network.indices) <= MAX_INTERPRETED_EDGES
-        in_ptr, source, _ = (interpreted(incoming_edges) if small else incoming_edges)(
-            network.indptr, network.indices, first, last, False
-        )
+        in_ptr, source, _ = network.by_receiver(np.zeros(network.n_edges, np.int8))
         return cls(
-            network.indptr[first : last + 1] - lo,
-            network.indices[lo:hi],
-            network.share[lo:hi],
-            network.self_share[first:last],
-            network.draw_table[lo:hi],
-            in_ptr,
-            source,
-        )
+            network.indptr[first : last + 1] - lo, network.indices[lo:hi], network.share[lo:hi],
+            network.self_share[first:last], network.draw_table[lo:hi], in_ptr[first : last + 1] - in_ptr[first],
+            source[in_ptr[first] : in_ptr[last]],
+        )  # fmt: skip
 
     @classmethod
     def alone(cls, neighbours: NDArray[np.int32]) -> "Links":
         """Return the edges of a block of one node, a peer: both ways, with equal shares, by ascending number."""
-        ptr, count = np.array([0, len(neighbours)]), len(neighbours)
-        share = np.full(count, 0.5 / max(count, 1))
+        count = len(neighbours)
+        ptr, share = np.array([0, count]), np.full(count, 0.5 / max(count, 1))
         return cls(ptr, neighbours, share, np.full(1, 0.5), np.empty(0), ptr, neighbours)
 
 
@@ -106,6 +97,13 @@ class Block:
     def flat(self) -> Floats:
         """The weights as one vector per node, as they travel: a view of w, also in a copy of the block."""
         return self.w.reshape(self.s.shape)
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """Return what ``make`` makes, which the block keeps under ``name``: it can be made again from the rest."""
+        if name not in self.scratch:
+            self.scratch[name] = make()
+        made: T = self.scratch[name]
+        return made
 
     def without_nodes(self) -> "Block":
         """Return a block of the same kind without nodes: kernels that run on it only compile."""

@@ -56,14 +56,9 @@ class Network:
 
     @classmethod
     def from_adjacency(
-        cls,
-        adjacency: Sparse,
-        *,
-        name: str = "custom",
-        directed: bool | None = None,
-        transition: str = "lazy",
+        cls, adjacency: Sparse, *, name: str = "custom", directed: bool | None = None, transition: str = "lazy",
         labels: Sequence[Hashable] | None = None,
-    ) -> "Network":
+    ) -> "Network":  # fmt: skip
         """Return the network of a sparse adjacency: non-zero means an edge; self-loops and weights are ignored.
 
         ``directed=None``: a symmetric adjacency is undirected. ``labels`` are the names of its rows.
@@ -244,12 +239,13 @@ class Network:
         from scipy.sparse.csgraph import connected_components
 
         ones = np.broadcast_to(1.0, self.n_edges)  # only their positions matter
-        count, labels = connected_components(
-            _csr(ones, self.indptr, self.indices),
-            directed=self.directed,
-            connection="strong" if self.directed else "weak",
-        )
+        count, labels = connected_components(_csr(ones, self.indptr, self.indices), self.directed, "strong")
         return int(count), np.asarray(labels, np.int64)
+
+    def by_receiver(self, values: NDArray[Any]) -> tuple[Ints, NodeIds, NDArray[Any]]:
+        """Return the edges into every node j, source[in_ptr[j]:in_ptr[j+1]] ascending, and the value of each edge."""
+        turned = _csr(values, self.indptr, self.indices).tocsc()
+        return turned.indptr.astype(np.int64), turned.indices.astype(np.int32, copy=False), turned.data
 
     def hops(self, source: int, *, backward: bool = False) -> Ints:
         """Return the fewest edges from ``source`` to each node (``backward``: to it); -1 where there is no path."""

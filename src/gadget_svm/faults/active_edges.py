@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 from gadget_svm.core.messages import Delivery, Exchange, MessageBatch
 from gadget_svm.core.types import Flags, Ints
-from gadget_svm.faults.base import bounced
-from gadget_svm.faults.clock import clock
+from gadget_svm.faults.base import bounced, clock
 
 
 class ActiveEdges:

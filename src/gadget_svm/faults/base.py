@@ -1,6 +1,6 @@
-"""The interface of faults, and the random draws and checks that they share."""
+"""The interface of faults, and the random draws, checks and clock that they share."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -9,6 +9,8 @@ import numpy as np
 from gadget_svm.core.messages import Exchange, MessageBatch
 from gadget_svm.core.types import Flags, Floats
 from gadget_svm.kernels.counter_rng import uniform
+
+Clock = Callable[[MessageBatch], int]
 
 
 @dataclass(frozen=True)
@@ -98,3 +100,18 @@ def node_mask(nodes: Sequence[int] | float, context: FaultContext) -> Flags:
 def bounced(messages: MessageBatch, which: Flags) -> MessageBatch:
     """Return the messages, some of them addressed to their senders, who keep what these carry."""
     return messages._replace(receiver=np.where(which, messages.sender, messages.receiver)) if which.any() else messages
+
+
+def clock() -> Clock:
+    """Return a function that tells the time of a batch: iterations, plus exchanges of certificates.
+
+    Certificates number their messages below zero. Their exchanges count, so that time does not stand still for them.
+    """
+    certifying = 0
+
+    def now(messages: MessageBatch) -> int:
+        nonlocal certifying
+        certifying += bool(messages.n_messages and messages.seq[0] < 0)
+        return messages.time + certifying
+
+    return now

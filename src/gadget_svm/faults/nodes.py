@@ -11,8 +11,7 @@ import numpy as np
 
 from gadget_svm.core.messages import Delivery, Exchange, MessageBatch
 from gadget_svm.core.types import Flags, Floats
-from gadget_svm.faults.base import Fault, FaultContext, bounced, node_mask, probability
-from gadget_svm.faults.clock import Clock, clock
+from gadget_svm.faults.base import Clock, Fault, FaultContext, bounced, clock, node_mask, probability
 from gadget_svm.kernels.counter_rng import CHURN, WAKE, uniform
 
 

@@ -141,14 +141,9 @@ def draw_edges(block: Block) -> Ints:
 
 
 def make_messages(
-    block: Block,
-    time: int,
-    senders: Ints | None,
-    edges: Ints,
-    vector: Floats,
-    weight: Floats,
+    block: Block, time: int, senders: Ints | None, edges: Ints, vector: Floats, weight: Floats,
     note: Floats | None = None,
-) -> MessageBatch:
+) -> MessageBatch:  # fmt: skip
     """Return messages along ``edges``, numbered by the block's exchanges.
 
     Parameters

@@ -1,6 +1,8 @@
 """Push-Sum and Push-Vector (Algorithm 1 of the paper; Kempe, Dobra and Gehrke 2003), in both forms.
 
 Every node holds a sum s and a weight phi and sends shares of both; s/phi goes to sum(n_i x_i) / sum(n_i).
+`average_fused` has no messages and no block: a million nodes on twenty million edges need little more memory than the
+graph.
 """
 
 from dataclasses import dataclass
@@ -11,9 +13,8 @@ from gadget_svm import spectral
 from gadget_svm.core.block import Block
 from gadget_svm.core.network import Network
 from gadget_svm.core.types import Floats, Ints
-from gadget_svm.gossip import fused_averaging
 from gadget_svm.gossip.base import Gossip, Round, absorb, draw_edges, make_messages
-from gadget_svm.kernels import ThreadTeam
+from gadget_svm.kernels import ThreadTeam, fused_averaging
 from gadget_svm.kernels import gossip as kernels
 
 
@@ -33,7 +34,21 @@ class PushSum(Gossip):
 
     def average_fused(self, network: Network, state: Floats, n_rounds: int, seed: int, team: ThreadTeam) -> Floats:
         """Return the state after ``n_rounds`` compiled rounds."""
-        return fused_averaging.push_sum(network, state, n_rounds, seed, team)
+        n, width = state.shape
+        receiver, start, sender = np.empty(n, np.int32), np.empty(n + 1, np.int32), np.empty(n, np.int32)
+        graph, other = (network.indptr, network.indices, network.draw_table), np.empty_like(state)
+        work = state.size if width > 2 else n // 5  # one number per node: threads share only the draws, which are short
+        if team.size == 1 or work < team.worth_sharing:
+            return fused_averaging.halving_rounds(n_rounds, *graph, seed, receiver, start, sender, state, other)
+        for time in range(n_rounds):
+            team.run(fused_averaging.draw_receivers, n, width, *graph, seed, time, state, receiver)
+            if width == 2:
+                fused_averaging.push_halves(receiver, state, other)
+            else:
+                fused_averaging.sort_by_receiver(receiver, start, sender)
+                team.run(fused_averaging.pull_halves, n, width, receiver, start, sender, state, other)
+            state, other = other, state
+        return state
 
 
 @dataclass(frozen=True)
@@ -63,7 +78,16 @@ class Diffusion(Gossip):
 
     def average_fused(self, network: Network, state: Floats, n_rounds: int, seed: int, team: ThreadTeam) -> Floats:  # noqa: ARG002
         """Return the state after ``n_rounds`` compiled rounds. Nothing is drawn."""
-        return fused_averaging.diffusion(network, state, n_rounds, team)
+        even, other = network.is_walk, np.empty_like(state)
+        in_ptr, source, share = network.by_receiver(np.zeros(network.n_edges, np.int8) if even else network.share)
+        work = state.shape[1] * max(1, network.n_edges // network.n)
+        for _ in range(n_rounds):
+            team.run(
+                fused_averaging.pull_shares, network.n, work, in_ptr, source, even,
+                network.even_share if even else share, network.self_share, state, other,
+            )  # fmt: skip
+            state, other = other, state
+        return state
 
 
 # The functions below return their arrays without keeping a name for them: a transport may free them once they are sent.

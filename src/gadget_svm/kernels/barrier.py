@@ -4,6 +4,7 @@ Returning to the interpreter for every round takes tens of microseconds, as long
 counter; `threads.ThreadTeam` owns the threads.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,34 +32,20 @@ def barrier_groups(size: int) -> list[BarrierGroup]:
     return [BarrierGroup(counter, number, size) for number in range(size)]
 
 
-def _atomic_add() -> Any:
+def _atomic(emit: Callable[[Any, Any, Any], Any]) -> Any:
+    """Return an atomic operation on the first entry of an array; ``emit`` takes builder, address and number."""
     from numba.core import types
     from numba.extending import intrinsic
 
     @intrinsic  # type: ignore[untyped-decorator]
-    def add(_context: Any, array: Any, _number: Any) -> Any:
+    def operation(_context: Any, array: Any, _number: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             view = context.make_array(signature.args[0])(context, builder, arguments[0])
-            return builder.atomic_rmw("add", view.data, arguments[1], "seq_cst")
+            return emit(builder, view.data, arguments[1])
 
         return types.int64(array, types.int64), codegen
 
-    return add
-
-
-def _atomic_load() -> Any:
-    from numba.core import types
-    from numba.extending import intrinsic
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def load(_context: Any, array: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            view = context.make_array(signature.args[0])(context, builder, arguments[0])
-            return builder.load_atomic(view.data, "seq_cst", 8)
-
-        return types.int64(array), codegen
-
-    return load
+    return operation
 
 
 def _sched_yield() -> Any:
@@ -67,8 +54,8 @@ def _sched_yield() -> Any:
     return types.ExternalFunction("sched_yield", types.intc())
 
 
-_add: Any = LowLevel(_atomic_add)
-_load: Any = LowLevel(_atomic_load)
+_add: Any = LowLevel(lambda: _atomic(lambda builder, at, number: builder.atomic_rmw("add", at, number, "seq_cst")))
+_load: Any = LowLevel(lambda: _atomic(lambda builder, at, _: builder.load_atomic(at, "seq_cst", 8)))
 _yield: Any = LowLevel(_sched_yield)
 
 
@@ -79,7 +66,7 @@ def wait_at_barrier(group: BarrierGroup, times: int) -> None:
         return
     _add(group.counter, 1)
     reads = 0
-    while _load(group.counter) < group.size * times:
+    while _load(group.counter, 0) < group.size * times:
         reads += 1
         if reads > SPINS:
             _yield()

@@ -5,7 +5,6 @@ numba is imported when the first kernel is called: loading a model and predictin
 
 import functools
 import os
-import types
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
@@ -29,14 +28,6 @@ class Kernel:
     def inner(self) -> Any:
         """The dispatcher for calls from kernels: without the wrapper for Python, it compiles faster."""
         return self._make(no_cpython_wrapper=True)
-
-    @functools.cached_property
-    def python(self) -> Callable[..., Any]:
-        """The function without compilation, for it and for the kernels it calls."""
-        function = self.__wrapped__  # type: ignore[attr-defined]
-        used = {*function.__code__.co_names, "__builtins__"}
-        names = {name: interpreted(value) for name, value in function.__globals__.items() if name in used}
-        return types.FunctionType(function.__code__, names, function.__name__, function.__defaults__)
 
     @property
     def _numba_type_(self) -> Any:
@@ -73,11 +64,6 @@ class LowLevel:
         made, context = self._make(), cpu_target.typing_context
         context.refresh()  # so that it knows the new function
         return context.resolve_value_type(made)
-
-
-def interpreted(function: Any) -> Any:
-    """Return a kernel as a Python function, for work shorter than its compilation. The bits are the same."""
-    return function.python if isinstance(function, Kernel) else function
 
 
 def compiled(function: F) -> F:

@@ -26,13 +26,14 @@ def mix_bits(z: np.uint64) -> np.uint64:
     return z ^ (z >> _S31)
 
 
-def mix_all(z: NDArray[np.uint64]) -> None:
+def mix_all(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """`mix_bits` of every entry, in place: numpy's time for it is that for fresh memory."""
     room = np.empty_like(z)
     for shift, factor in ((_S30, _M1), (_S27, _M2)):
         z ^= np.right_shift(z, shift, out=room)
         z *= factor
     z ^= np.right_shift(z, _S31, out=room)
+    return z
 
 
 @compiled

@@ -75,9 +75,7 @@ class DualRows(NamedTuple):
 
 def dual_rows(block: Any) -> DualRows:
     """Return a block's rows, each bounded by its cost and multiplicity; made once."""
-    if "dual_rows" not in block.scratch:
-        block.scratch["dual_rows"] = DualRows.of(block.rows, 1.0)
-    made: DualRows = block.scratch["dual_rows"]
+    made: DualRows = block.once("dual_rows", lambda: DualRows.of(block.rows, 1.0))
     return made
 
 
@@ -136,23 +134,42 @@ def dual_pass(
 
     Returns the largest violation met: how far a margin is on the wrong side of 1 for its alpha, 0 at the optimum.
     """
+    worst, _ = path_pass(w, alpha, perm, np.empty(len(alpha)), np.inf, rows, lo, hi, target, kappa)
+    return worst
+
+
+@compiled
+def path_pass(
+    w: Floats, alpha: Floats, perm: Ints, path_limit: Floats, path: float, rows: DualRows, lo: int, hi: int,
+    target: int, kappa: float,
+) -> tuple[float, float]:  # fmt: skip
+    """`dual_pass` without rows that cannot move; returns the largest violation met, and ``path``.
+
+    ``path`` is the length of the path of w. A row whose alpha is at its bound with a margin off 1 by m stays there
+    until w has moved m / |x_r| further: ``path_limit``. With 1 in 50 rows a support vector that is most rows. With an
+    infinite path no row is left out.
+    """
     worst = 0.0
     for place in range(lo, hi):
         p = perm[place]
-        r, upper = rows.order[p], rows.upper[p]
-        if rows.norm2[p] == 0.0:
-            alpha[p] = upper  # an empty row's loss is 1 whatever w is
+        if path < path_limit[p]:
+            continue
+        r, upper, norm2 = rows.order[p], rows.upper[p], rows.norm2[p]
+        if norm2 == 0.0:
+            alpha[p], path_limit[p] = upper, np.inf  # an empty row's loss is 1 whatever w is
             continue
         first, last = rows.indptr[r], rows.indptr[r + 1]
         y = side(rows.pairs, target, rows.label[r])
         slack = 1.0 - y * dot_row(w, rows.indices, rows.data, first, last)
         if (alpha[p] <= 0.0 and slack <= 0.0) or (alpha[p] >= upper and slack >= 0.0):
+            path_limit[p] = path + abs(slack) / np.sqrt(norm2)
             continue
         worst = max(worst, abs(slack))
-        moved = min(max(alpha[p] + slack * kappa / rows.norm2[p], 0.0), upper)
+        moved = min(max(alpha[p] + slack * kappa / norm2, 0.0), upper)
         add_row(w, (moved - alpha[p]) * y / kappa, rows.indices, rows.data, first, last)
+        path += abs(moved - alpha[p]) * np.sqrt(norm2) / kappa
         alpha[p] = moved
-    return worst
+    return worst, path
 
 
 @compiled

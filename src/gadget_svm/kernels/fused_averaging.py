@@ -82,45 +82,20 @@ def push_halves(receiver: Nodes, before: Floats, after: Floats) -> None:
 
 @compiled
 def halving_rounds(
-    count: int, indptr: Ints, target: Nodes, table: Floats, seed: int, time: int, receiver: Nodes, start: Nodes,
-    sender: Nodes, before: Floats, after: Floats,
-) -> tuple[Floats, Floats]:  # fmt: skip
-    """Run ``count`` rounds on one thread; returns the state after them, and the other array."""
+    count: int, indptr: Ints, target: Nodes, table: Floats, seed: int, receiver: Nodes, start: Nodes, sender: Nodes,
+    before: Floats, after: Floats,
+) -> Floats:  # fmt: skip
+    """Run ``count`` rounds on one thread; returns the state after them."""
     k = len(receiver)
-    for r in range(count):
-        draw_receivers(0, k, indptr, target, table, seed, time + r, before, receiver)
+    for time in range(count):
+        draw_receivers(0, k, indptr, target, table, seed, time, before, receiver)
         if before.shape[1] == 2:
             push_halves(receiver, before, after)
         else:
             sort_by_receiver(receiver, start, sender)
             pull_halves(0, k, receiver, start, sender, before, after)
         before, after = after, before
-    return before, after
-
-
-@compiled
-def incoming_edges(indptr: Ints, target: Nodes, first: int, last: int, which_edge: bool) -> tuple[Ints, Nodes, Ints]:
-    """Return the edges into the nodes first:last, by receiver: source[in_ptr[j]:in_ptr[j+1]] ascending.
-
-    The third array holds the out-edge of each; it is empty unless ``which_edge``.
-    """
-    in_ptr = np.zeros(last - first + 1, dtype=np.int64)
-    for j in target:
-        if first <= j < last:
-            in_ptr[j - first + 1] += 1
-    for j in range(last - first):
-        in_ptr[j + 1] += in_ptr[j]
-    source, edge = np.empty(in_ptr[-1], np.int32), np.empty(in_ptr[-1] if which_edge else 0, np.int64)
-    filled = in_ptr[:-1].copy()
-    for i in range(len(indptr) - 1):
-        for e in range(indptr[i], indptr[i + 1]):
-            j = target[e] - first
-            if 0 <= j < last - first:
-                source[filled[j]] = i
-                if which_edge:
-                    edge[filled[j]] = e
-                filled[j] += 1
-    return in_ptr, source, edge
+    return before
 
 
 @compiled

@@ -95,16 +95,9 @@ def halve(lo: int, hi: int, edges: Ints, s: Floats, phi: Floats, vector: Floats,
 
 @compiled
 def halve_running(
-    lo: int,
-    hi: int,
-    edges: Ints,
-    s: Floats,
-    phi: Floats,
-    sigma: Floats,
-    sigma_phi: Floats,
-    vector: Floats,
+    lo: int, hi: int, edges: Ints, s: Floats, phi: Floats, sigma: Floats, sigma_phi: Floats, vector: Floats,
     weight: Floats,
-) -> None:
+) -> None:  # fmt: skip
     """Keep half, add half to the running sum of the drawn edge, and send that sum."""
     for i in range(lo, hi):
         e = edges[i]
@@ -201,8 +194,7 @@ def absorb(
 @compiled
 def absorb_running(
     lo: int, hi: int, order: Places, start: Places, sender: Ints, seq: Ints, vector: Floats, weight: Floats,
-    in_ptr: Ints, source: Ints,
-    seen: Floats, seen_phi: Floats, seen_seq: Ints, s: Floats, phi: Floats,
+    in_ptr: Ints, source: Ints, seen: Floats, seen_phi: Floats, seen_seq: Ints, s: Floats, phi: Floats,
 ) -> None:  # fmt: skip
     """Add what is new in each running sum since the last one seen. Old, repeated or returned messages are ignored."""
     for i in range(lo, hi):

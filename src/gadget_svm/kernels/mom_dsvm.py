@@ -9,10 +9,9 @@ import numpy as np
 
 from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.kernels.compiler import compiled
-from gadget_svm.kernels.dual import DualRows, primal, shuffle
+from gadget_svm.kernels.dual import DualRows, path_pass, primal, shuffle
 from gadget_svm.kernels.gossip import find
-from gadget_svm.kernels.rows import side
-from gadget_svm.kernels.vectors import add_row, dot_row, sq_norm
+from gadget_svm.kernels.vectors import sq_norm
 
 PULL_RATIO, TOLERATED_FACTOR = 2.0, 1.5
 """A node proposes PULL_RATIO times the ratio in `adapt_eta`, if its eta is off by more than TOLERATED_FACTOR."""
@@ -81,44 +80,11 @@ def solve(
                 for p in range(begin, end):
                     perm[p] = p
                 shuffle(perm, begin, end, seed, first + j, t * passes + done)
-                worst, path[c, j] = shrinking_pass(
-                    v[j, c], dual[c], perm, path_limit[c], path[c, j], rows, j, target, U[j]
+                worst, path[c, j] = path_pass(
+                    v[j, c], dual[c], perm, path_limit[c], path[c, j], rows, begin, end, target, U[j]
                 )
                 if worst <= tol:
                     break
-
-
-@compiled
-def shrinking_pass(
-    v: Floats, alpha: Floats, perm: Ints, path_limit: Floats, path: float, rows: DualRows, j: int, target: int,
-    kappa: float,
-) -> tuple[float, float]:  # fmt: skip
-    """`kernels.dual.dual_pass` without rows that cannot move; returns the largest violation met, and ``path``.
-
-    ``path`` is the length of the path of v. A row whose alpha is at its bound with a margin off 1 by m stays there
-    until v has moved m / |x_r| further: ``path_limit``. With 1 in 50 rows a support vector that is most rows.
-    """
-    worst = 0.0
-    for place in range(rows.start[j], rows.start[j + 1]):
-        p = perm[place]
-        if path < path_limit[p]:
-            continue
-        r, upper, norm2 = rows.order[p], rows.upper[p], rows.norm2[p]
-        if norm2 == 0.0:
-            alpha[p], path_limit[p] = upper, np.inf  # an empty row's loss is 1 whatever v is
-            continue
-        first, last = rows.indptr[r], rows.indptr[r + 1]
-        y = side(rows.pairs, target, rows.label[r])
-        slack = 1.0 - y * dot_row(v, rows.indices, rows.data, first, last)
-        if (alpha[p] <= 0.0 and slack <= 0.0) or (alpha[p] >= upper and slack >= 0.0):
-            path_limit[p] = path + abs(slack) / np.sqrt(norm2)
-            continue
-        worst = max(worst, abs(slack))
-        moved = min(max(alpha[p] + slack * kappa / norm2, 0.0), upper)
-        add_row(v, (moved - alpha[p]) * y / kappa, rows.indices, rows.data, first, last)
-        path += abs(moved - alpha[p]) * np.sqrt(norm2) / kappa
-        alpha[p] = moved
-    return worst, path
 
 
 @compiled

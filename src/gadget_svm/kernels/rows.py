@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gadget_svm.core.types import Floats
-from gadget_svm.kernels.compiler import compiled, interpreted
-from gadget_svm.kernels.counter_rng import mix_all, mix_bits
+from gadget_svm.kernels.compiler import compiled
+from gadget_svm.kernels.counter_rng import mix_all
 
 _GOLDEN, _ONE = np.uint64(0x9E3779B97F4A7C15), np.uint64(1)
 HASH_ENTRIES = 1 << 16
@@ -23,7 +23,7 @@ def hash_rows(
     indptr: NDArray[Any], indices: NDArray[Any], bits: NDArray[np.uint64], label: NDArray[np.int32], seed: int
 ) -> NDArray[np.uint64]:
     """Return a seeded hash of each row's label and non-zero entries, which does not depend on their order."""
-    mix, sums = interpreted(mix_bits), np.zeros(len(label), dtype=np.uint64)
+    sums = np.zeros(len(label), dtype=np.uint64)
     cuts = np.searchsorted(indptr, np.arange(0, indptr[-1], HASH_ENTRIES))
     for first, last in pairwise(np.unique([0, *cuts, len(label)])):
         here = slice(indptr[first], indptr[last])
@@ -37,8 +37,8 @@ def hash_rows(
         filled = first + np.flatnonzero(indptr[first:last] < indptr[first + 1 : last + 1])
         if len(filled):
             sums[filled] = np.add.reduceat(mixed, indptr[filled] - indptr[first])  # numbers wrap around: exact
-    start = mix(np.array([seed]).astype(np.uint64) + _GOLDEN)
-    return np.asarray(mix(mix(start ^ sums) + _GOLDEN * (label.astype(np.uint64) + _ONE)), dtype=np.uint64)
+    start = mix_all(np.array([seed]).astype(np.uint64) + _GOLDEN)
+    return mix_all(mix_all(start ^ sums) + _GOLDEN * (label.astype(np.uint64) + _ONE))
 
 
 def losses(

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gadget_svm.algorithms import Gadget, GadgetRun, Pdmm
-from gadget_svm.algorithms.base import Elastic, models
+from gadget_svm.algorithms.base import Run, models
 from gadget_svm.algorithms.pdmm import PdmmRun
 from gadget_svm.core.block import Block, Links
 from gadget_svm.core.messages import Delivery, MessageBatch
@@ -71,12 +71,12 @@ class Learner:
         n = X.shape[0]
         self.charter, self.node, self.label = charter, node, label
         self.X = as_csr(X, charter.intercept)
-        # Elastic runs ask nothing of a network but that there is one; a peer's own is made of links alone.
+        # These runs ask nothing of a network but that there is one; a peer's own is made of links alone.
         whole = build("complete", 2) if network is None else network
         chosen = algorithm_of(charter, n) if algorithm is None else algorithm
         whole = chosen.with_transition_of(whole)
         run: Any = chosen.bind(whole, charter.lam, 1.0 / np.sqrt(charter.lam), lossy=True, sizes=np.array([float(n)]))
-        self.run: Elastic = run
+        self.run: Run = run
         shares = Shares(np.arange(n, dtype=np.int64), np.array([0, n], dtype=np.int64), np.empty(0))
         rows = Rows.of(self.X, label, np.ones(n), shares)
         first = 0 if network is None else node

@@ -180,15 +180,8 @@ def _largest_modulus(network: Network) -> float:
     apply = _factor(sp.eye_array(network.n) * (1 + SHIFT) - S) if thin else lambda x: S @ x
     matrix, v0 = _deflated(apply, root), _start(network.n)
     try:
-        found = eigs(
-            matrix,
-            k=4 if thin else 2,
-            v0=v0,
-            ncv=80,
-            maxiter=max(10, 1_000_000 // network.n),  # about ten seconds at any size
-            tol=1e-7,
-            return_eigenvectors=False,
-        )
+        steps = max(10, 1_000_000 // network.n)  # about ten seconds at any size
+        found = eigs(matrix, 4 if thin else 2, v0=v0, ncv=80, maxiter=steps, tol=1e-7, return_eigenvectors=False)
     except ArpackNoConvergence as error:
         raise TooLargeError(_too_close(network)) from error
     return float(np.abs(1 + SHIFT - 1 / found if thin else found).max())
