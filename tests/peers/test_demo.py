@@ -186,7 +186,7 @@ def test_the_end_of_a_log_names_errors(tmp_path):
         (["--peers", "1"], "--peers"),
         (["--peers", "64", "--data", "breast-cancer"], "a peer learns from at least 20 rows"),
         (["--algorithm", "pdmn"], "Did you mean 'pdmm'?"),
-        (["--lam", "-1"], "--lam -1: a positive number"),
+        (["--lam", "-1"], "--lam must be a positive number, got -1"),
         (["--seed", "-1"], "--seed must be a whole number of at least 0, got -1"),
     ],
 )

@@ -1,6 +1,7 @@
 """The protocols of the kind "algorithm": `Algorithm` holds the parameters, `Run` is an algorithm bound to a network.
 
-Capabilities are declared here and never probed. `BaseAlgorithm` and `BaseRun` have a default for everything optional.
+An algorithm declares what it can do in the attributes below. `BaseAlgorithm` and `BaseRun` have a default for
+everything optional.
 """
 
 from typing import Any, ClassVar, Protocol
@@ -40,7 +41,7 @@ class Run(Protocol):
         """Every node's last iterate, nodes x outputs x features."""
 
     def iteration(self, block: Block, t: int) -> Round:
-        """One iteration of a block's nodes: yields messages, is sent deliveries."""
+        """One iteration of a block's nodes, as a generator: yields messages, receives deliveries."""
 
     def supports_fused(self, block: Block) -> bool:
         """Whether `advance_fused` may replace `iteration`."""

@@ -19,7 +19,7 @@ from gadget_svm.kernels.counter_rng import EXAMPLE
 from gadget_svm.kernels.rows import side
 
 UNLIMITED = 2**62
-"""A window that no run reaches: all examples count."""
+"""A window longer than any run: all examples count."""
 
 
 @compiled
@@ -27,7 +27,7 @@ def descend(
     w: Floats, target: int, rows: Rows, i: int, node: int, done: int, local_steps: int, batch: int,
     implicit: bool, lam: float, radius: float, seed: int, window: int,
 ) -> None:  # fmt: skip
-    """Repeat the steps (a)-(f) of node i ``local_steps`` times; the weight vector is ``size * w`` meanwhile."""
+    """Repeat the steps (a)-(f) of node i ``local_steps`` times; during them the weight vector is ``size * w``."""
     size, norm2 = 1.0, sq_norm(w) if radius < np.inf else 0.0
     chosen, push = np.empty(batch, dtype=np.int64), np.empty(batch)
     for t in range(done + 1, done + local_steps + 1):
@@ -48,7 +48,7 @@ def descend(
                 lo, hi = rows.indptr[chosen[b]], rows.indptr[chosen[b] + 1]
                 across, length2 = dot_row(w, rows.indices, rows.data, lo, hi), sq_norm_row(rows.data, lo, hi)
                 step = alpha * push[b] / size  # (e) ... + alpha L_i
-                if implicit:  # not in the paper: as far as y<w,x> = 1 and no further
+                if implicit:  # not in the paper: the step ends where y<w,x> = 1
                     most = max(0.0, 1.0 / size - np.sign(push[b]) * across) / max(length2, 1e-300)
                     step = max(-most, min(most, step))
                 norm2 += step * (2.0 * across + step * length2)
@@ -99,7 +99,7 @@ def project_and_average(
 ) -> None:
     """Project every output's vector into the ball (h) and add it to the sum of iterates.
 
-    A sum of ``most`` iterates is scaled down first, so that the weight of older iterates falls exponentially.
+    If the sum holds ``most`` iterates it is scaled down first: the weight of older iterates falls exponentially.
     """
     for i in range(lo, hi):
         if not alive[i]:
@@ -160,7 +160,7 @@ class GadgetRun(BaseRun):
         return self.protocol.conserves_mass
 
     def iteration(self, block: Block, t: int) -> gossip.Round:
-        """Iteration t of Algorithm 2 on every node of the block; yields messages, is sent deliveries."""
+        """Iteration t of Algorithm 2 on every node of the block: yields messages, receives deliveries."""
         width, radius = block.s.shape[1], self.radius
         block.team.run(
             local_steps, block.k, width, block.alive, block.first, block.w, block.rows, block.steps, self.local_steps,

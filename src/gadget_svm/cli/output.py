@@ -1,4 +1,4 @@
-"""What commands leave: files, checked before the work and written after it, and tables and lines on the screen."""
+"""The output of commands: files, checked before the work and written after it; tables and lines on the screen."""
 
 import json
 import os
@@ -26,7 +26,7 @@ Row = dict[str, Any]
 
 
 def check_targets(out: "Location | None", report: "Location | None", read: "Sequence[Location | None]" = ()) -> None:
-    """Check --out and --report before anything is computed; ``read`` are the files of this command."""
+    """Check --out and --report before anything is computed; ``read`` are the files that this command reads."""
     from gadget_svm.data.uris import join
 
     if out is not None:
@@ -44,7 +44,7 @@ def check_targets(out: "Location | None", report: "Location | None", read: "Sequ
 
 
 def check_target(target: "Location", typed: str, option: str) -> None:
-    """Raise an error if a file cannot be written. Leaves no trace: a folder is made when there is a file to write."""
+    """Raise an error if a file cannot be written. Creates nothing: folders are made when a file is written."""
     from gadget_svm.data.uris import check_writable, scheme_of
 
     if not isinstance(target, Path):
@@ -116,7 +116,7 @@ def save_summary(folder: "Location", summary: Row) -> None:
 
 
 def say(console: "Console", text: str) -> None:
-    """Print a line as it is: no markup, no broken paths."""
+    """Print a line without markup, and without line breaks inside paths."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 

@@ -138,7 +138,7 @@ def stop(
         unwritten = _ask(own, own.peer.address)["trouble"]
         _talk(own, own.peer.address, ask, own.peer.name)
     except (IdentityError, Unreachable) as error:
-        raise ValueError(f"{error}{_otherwise(own, withdraw)}") from error
+        raise ValueError(f"{error}{_other_ways_to_stop(own, withdraw)}") from error
     until = time.monotonic() + wait
     while time.monotonic() < until:
         try:
@@ -153,7 +153,7 @@ def stop(
     raise OSError(f"{own.peer.name} was asked to leave and still answers after {wait:g} s: repeat with a longer --wait")
 
 
-def _otherwise(own: "PeerConfig", withdraw: bool) -> str:
+def _other_ways_to_stop(own: "PeerConfig", withdraw: bool) -> str:
     """Return how to stop a peer that does not answer, for example after its certificate expired; empty if none runs."""
     from gadget_svm.peers.checkpoint import CheckpointError, Lock
 
@@ -208,7 +208,7 @@ def _asked_peer(peer: str | None, config: Path | None) -> tuple["PeerConfig", st
         where = check_endpoint(peer)
     except ValueError as error:
         if not peer.endswith(".toml") and not Path(peer).exists():
-            raise ValueError(f"{error}; nor is there such a file") from error
+            raise ValueError(f"{error}; there is no such file either") from error
         asked = _loaded(Path(peer))
         return asked if config is None else _loaded(config), asked.peer.address
     if config is None and not usual.exists():

@@ -127,9 +127,9 @@ def _check(request: PeerDemoRequest) -> None:
 
     lookup("algorithm of a peer", request.algorithm, dict.fromkeys(("pdmm", "gadget")))
     if not math.isfinite(request.seconds):
-        raise ValueError(f"--seconds {request.seconds:g}: a finite number")
+        raise ValueError(f"--seconds must be a finite number, got {request.seconds:g}")
     if request.lam is not None and not 0.0 < request.lam < math.inf:
-        raise ValueError(f"--lam {request.lam:g}: a positive number")
+        raise ValueError(f"--lam must be a positive number, got {request.lam:g}")
     check_targets(request.out, None)
     check_folder(request.out)
 

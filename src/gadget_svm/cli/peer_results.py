@@ -30,7 +30,7 @@ REMARKS = {
 
 
 def measure(run: DemoRun, parameters: dict[str, Any], data: Dataset, evaluation: Evaluation) -> dict[str, Any]:
-    """Return everything about a demo; only what JSON can hold."""
+    """Return all facts about a demo, as values that JSON can hold."""
     pooled = pooled_optimum(data, evaluation)
     entries = [_entry(peer, run.ends.get(peer.name), evaluation, pooled["bound"]) for peer in run.fleet.peers]
     gaps = [entry["gap"] for entry in entries]

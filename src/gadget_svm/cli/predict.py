@@ -70,7 +70,9 @@ def predict(request: PredictRequest) -> None:
     _check(request)
     with from_stdin(request.data) as source:
         if request.no_label and (request.label is not None or request.positive is not None):
-            raise ValueError("--no-label says that no column is a label: leave out --label and --positive, or it")
+            raise ValueError(
+                "--no-label says that no column is a label: leave out --no-label, or --label and --positive"
+            )
         model = load_model(model_file(request.model))
         rows = labelled_rows(request, source, model)
         X = fit_columns(rows, source, model, request.format)
@@ -208,7 +210,7 @@ def fit_columns(rows: Rows, source: str, model: "GadgetSVC", format: str | None)
 
 
 def unknown_labels(model: "GadgetSVC", y: "NDArray[Any]") -> tuple[list[str], bool]:
-    """Return the labels that are none of the model's classes, as text, and whether these are all."""
+    """Return, as text, the labels that are not classes of the model, and whether all labels are of this kind."""
     labels = {str(label) for label in y.tolist()}
     unknown = sorted(labels - {str(label) for label in model.classes_.tolist()})
     return unknown, len(unknown) == len(labels)
@@ -229,7 +231,7 @@ def check_guessed_label(source: str, model: "GadgetSVC", y: "NDArray[Any]") -> N
 
 
 def share_right(answers: "NDArray[Any]", y: "NDArray[Any]") -> float:
-    """Return the share of answers that are the label, compared as text."""
+    """Return the share of answers that equal the label, compared as text."""
     return sum(str(a) == str(b) for a, b in zip(answers.tolist(), y.tolist(), strict=True)) / max(len(y), 1)
 
 

@@ -1,4 +1,4 @@
-"""Progress of a run (a bar on a terminal, plain lines elsewhere), and the handling of Ctrl-C and SIGTERM meanwhile."""
+"""Progress of a run (a bar on a terminal, plain lines elsewhere), and the handling of Ctrl-C and SIGTERM during it."""
 
 import signal
 import threading
@@ -48,7 +48,8 @@ class Lines(Meter):
 
 
 class Bar(Meter):
-    """Show a progress bar. Records get rarer during a training; in between the bar moves at the last known speed."""
+    """Show a progress bar. Records become rare during a training; between them the bar moves at the last known
+    speed."""
 
     def __init__(self, console: "Console", max_iter: int, max_seconds: float | None) -> None:
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn

@@ -1,4 +1,5 @@
-"""The summary of a training: one plain object for people, JSON and the report, with the sentence why it ended."""
+"""The summary of a training: one plain object for people, JSON and the report, with a sentence that says why it
+ended."""
 
 import math
 from dataclasses import fields
@@ -23,7 +24,7 @@ NAMES = {
     "random_state": "seed",
     "topology_seed": "graph_seed",
 }
-"""Parameters that the summary calls by their option."""
+"""Parameters that the summary names as their option."""
 LEFT_OUT = {
     "data", "json", "out", "report", "quiet", "settings", "drop", "faults", "data_dir", "require_all_rows",
     "engine_options", *ALGORITHM_OPTIONS,
@@ -32,7 +33,7 @@ LEFT_OUT = {
 
 
 def summarise(request: TrainRequest, rows: TrainingRows, model: GadgetSVC) -> Summary:
-    """Evaluate the models and return everything about a run but its history; only what JSON can hold."""
+    """Evaluate the models and return all facts about a run except its history, as values that JSON can hold."""
     n_nodes, last = len(model.node_coef_), model.history_[-1]
     events = [event for record in model.history_ for event in record.get("events", [])]
     nodes = rows.evaluation.nodes(model, rows.node_sizes(n_nodes))

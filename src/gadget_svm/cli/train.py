@@ -1,4 +1,4 @@
-"""`gadget train`: its options, and the order of its work. Whatever can fail fails before training starts."""
+"""`gadget train`: its options, and the order of its work. All checks are made before training starts."""
 
 import json
 import logging
@@ -170,7 +170,7 @@ class TrainRequest:
 
     @property
     def typed_faults(self) -> list[tuple[str, str]]:
-        """All faults: the option as typed, and its meaning. --drop P is loss=P, next to the nodes."""
+        """All faults: the option as typed, and its meaning. --drop P is the fault loss=P, applied first."""
         dropped = [] if self.drop is None else [(f"--drop {self.drop:g}", f"loss={self.drop}")]
         return dropped + [(f"--fault {text}", text) for text in self.faults or []]
 
@@ -219,7 +219,7 @@ def run_training(request: TrainRequest, reference: Reference | None = None) -> i
 
 @contextmanager
 def warnings_only_if(wanted: bool) -> Iterator[None]:
-    """Silence the package's remarks about data and compilation unless they are wanted."""
+    """Silence the package's log messages about data and compilation unless they are wanted."""
     log = logging.getLogger("gadget_svm")
     level = log.level
     log.setLevel(level if wanted else logging.ERROR)
@@ -257,7 +257,8 @@ def _fit(
 ) -> None:
     """Train with progress; Ctrl-C and SIGTERM end it after the current iterations.
 
-    Until the first iteration a signal aborts: a start that waits for room in a cluster does not look for signals.
+    Until the first iteration a signal aborts: while a start waits for resources of a cluster, it does not check for
+    signals.
     """
     from sklearn.exceptions import ConvergenceWarning
 

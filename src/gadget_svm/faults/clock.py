@@ -10,7 +10,8 @@ Clock = Callable[[MessageBatch], int]
 def clock() -> Clock:
     """Return a function that tells the time of a batch: iterations, plus exchanges of certificates.
 
-    Certificates number their messages below zero. Their exchanges count, so that time does not stand still for them.
+    Certificates number their messages below zero. Their exchanges count too, so that time also passes during a
+    certificate.
     """
     certifying = 0
 

@@ -17,7 +17,7 @@ def push_sum(network: Network, state: Floats, n_rounds: int, seed: int, team: Th
     n, width = state.shape
     receiver, start, sender = np.empty(n, np.int32), np.empty(n + 1, np.int32), np.empty(n, np.int32)
     graph, other = (network.indptr, network.indices, network.draw_table), np.empty_like(state)
-    work = state.size if width > 2 else n // 5  # one number per node: threads share only the draws, which are short
+    work = state.size if width > 2 else n // 5  # one number per node: threads share only the draws, which are fast
     if team.size == 1 or work < team.worth_sharing:
         return kernels.halving_rounds(n_rounds, *graph, seed, 0, receiver, start, sender, state, other)[0]
     for time in range(n_rounds):

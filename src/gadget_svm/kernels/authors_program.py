@@ -1,4 +1,5 @@
-"""The step of the authors' own program on one node's rows. Without gossip: in that program none reaches the model."""
+"""The step of the authors' own program on one node's rows. Without gossip: in that program gossip never changes the
+model."""
 
 import numpy as np
 

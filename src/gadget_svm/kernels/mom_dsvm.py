@@ -1,6 +1,6 @@
 """The kernels of MoM-DSVM on a block's edges: linear terms, local solve, penalty, receive.
 
-Owns the arithmetic; `algorithms.mom_dsvm` says why. The local solver is that of `kernels.dual`, with shrinking.
+Owns the arithmetic; `algorithms.mom_dsvm` explains it. The local solver is that of `kernels.dual`, with shrinking.
 """
 
 from typing import NamedTuple
@@ -24,7 +24,7 @@ class Ends(NamedTuple):
     """Node j's ends of its edges are ptr[j]:ptr[j+1], by ascending neighbour; everything else is per end.
 
     2 alpha_ji is sent - heard, which the other end knows with the opposite sign; each iteration adds eta (v_j - v_i).
-    All alphas add up to zero, whatever eta the two ends used and however it changed.
+    All alphas add up to zero, even if the two ends used different eta, or changed it.
     """
 
     ptr: Ints
@@ -93,7 +93,7 @@ def shrinking_pass(
     v: Floats, alpha: Floats, perm: Ints, path_limit: Floats, path: float, rows: DualRows, j: int, target: int,
     kappa: float,
 ) -> tuple[float, float]:  # fmt: skip
-    """`kernels.dual.dual_pass` without rows that cannot move; returns the largest violation met, and ``path``.
+    """`kernels.dual.dual_pass` without rows that cannot move; returns the largest violation, and ``path``.
 
     ``path`` is the length of the path of v. A row whose alpha is at its bound with a margin off 1 by m stays there
     until v has moved m / |x_r| further: ``path_limit``. With 1 in 50 rows a support vector that is most rows.
@@ -105,7 +105,7 @@ def shrinking_pass(
             continue
         r, upper, norm2 = rows.order[p], rows.upper[p], rows.norm2[p]
         if norm2 == 0.0:
-            alpha[p], path_limit[p] = upper, np.inf  # an empty row's loss is 1 whatever v is
+            alpha[p], path_limit[p] = upper, np.inf  # an empty row's loss is 1 for every v
             continue
         first, last = rows.indptr[r], rows.indptr[r + 1]
         y = side(rows.pairs, target, rows.label[r])
@@ -123,7 +123,7 @@ def shrinking_pass(
 
 @compiled
 def adapt_eta(lo: int, hi: int, alive: Flags, ends: Ends, v: Floats, f: Floats, U: Floats, proposal: Floats) -> None:
-    """2 eta |B_j| = PULL_RATIO |sum lambda y x - v_j| / |v_j|: the penalty pulls about as hard as the node's rows.
+    """2 eta |B_j| = PULL_RATIO |sum lambda y x - v_j| / |v_j|: the penalty pulls about as strongly as the node's rows.
 
     2 alpha_j has to balance that pull where all nodes agree. It is small if few rows are support vectors, and large if
     the node's rows are unlike the others'. sum lambda y x - v_j is (U_j - 1) v_j + f_j.

@@ -1,4 +1,5 @@
-"""Prefetching of rows that messages name: they lie anywhere, and waiting for each would be most of a round.
+"""Prefetching of rows that messages refer to: they lie anywhere in memory, and most of a round would be waiting for
+them.
 
 Owns the hint to the processor; it changes no value and no order.
 """

@@ -16,7 +16,7 @@ def discussion(rows: Rows) -> str:
 
 
 def _sets(table: list[Row]) -> dict[str, Methods]:
-    """The rows of a table by data set and method."""
+    """Group the rows of a table by data set and method."""
     found: dict[str, Methods] = {}
     for row in table:
         found.setdefault(row["dataset"], {})[row["method"]] = row
@@ -26,7 +26,7 @@ def _sets(table: list[Row]) -> dict[str, Methods]:
 def _claim(
     text: str, table: list[Row], holds: Callable[[Methods], bool], figures: Callable[[Methods], str], more: str = ""
 ) -> str:
-    """The claim, the number of data sets on which it holds, and the figures of each."""
+    """Return the claim, the number of data sets on which it holds, and the figures of each."""
     sets = _sets(table)
     good = sum(holds(methods) for methods in sets.values())
     word = {0: "does not hold", len(sets): "holds"}.get(good, f"holds on {good} of {len(sets)} data sets")
@@ -73,12 +73,12 @@ def _objective(row: Row) -> str:
 
 
 def _excess(row: Row) -> float:
-    """The objective above the certified optimum."""
+    """How far the objective is above the certified optimum."""
     return float(row["objective_mean"] - row["optimum"])
 
 
 def reaches_published(rows: Rows) -> str:
-    """Ours against the paper's own figure for GADGET."""
+    """Our accuracy of GADGET against the one that the paper prints."""
     return _about_gadget(
         "GADGET reaches the accuracy that the paper prints for it",
         [row for row in rows["table2"] if row["paper_accuracy"] is not None],
@@ -102,7 +102,7 @@ def near_optimum(rows: Rows) -> str:
 
 
 def comparable_to_centralised(rows: Rows) -> str:
-    """Section 4.5.1."""
+    """Section 4.5.1: GADGET is comparable to centralised Pegasos."""
     claim = '"The performance of the GADGET SVM is comparable to the centralized algorithm"'
     figures = _against("pegasos", unit="%", show=_accuracy)
     return _about_gadget(claim, rows["table2"], _as_accurate("pegasos"), figures)
@@ -117,12 +117,12 @@ def distributed_is_better(rows: Rows) -> str:
         lambda mine, _: bool(mine["wins"]),
         lambda mine, _: f"{winner[mine['wins']]} wins, with as many examples {winner[mine['wins_equal']]}",
         " GADGET's nodes together see as many examples in an iteration as there are nodes; where Pegasos is given as "
-        "many, the advantage is smaller or gone.",
+        "many, the advantage is smaller or disappears.",
     )
 
 
 def centralised_is_faster(rows: Rows) -> str:
-    """Section 4.5.1, without loading."""
+    """Section 4.5.1: centralised Pegasos is faster, not counting the loading of data."""
     claim = (
         '"The training time of the centralized model often outperforms the distributed one when data loading time is '
         'not included"'
@@ -131,7 +131,7 @@ def centralised_is_faster(rows: Rows) -> str:
 
 
 def better_than_online(rows: Rows) -> str:
-    """Section 4.5.2."""
+    """Section 4.5.2: GADGET is at least comparable to SVM-Perf and SVM-SGD."""
     return _about_gadget(
         '"GADGET SVM has comparable or better performance than both SVM-Perf and SVM-SGD"',
         rows["table3"],
@@ -142,13 +142,13 @@ def better_than_online(rows: Rows) -> str:
 
 
 def sgd_is_faster(rows: Rows) -> str:
-    """Section 4.5.2."""
+    """Section 4.5.2: SVM-SGD is faster than GADGET."""
     claim = '"SVM SGD also proved to be faster than GADGET"'
     return _about_gadget(claim, rows["table3"], _slower("svm-sgd"), _against("svm-sgd", unit="s", show=_seconds))
 
 
 def perf_is_slower(rows: Rows) -> str:
-    """Section 4.5.2."""
+    """Section 4.5.2: SVM-Perf takes substantially longer than SVM-SGD and GADGET."""
 
     def slower(mine: Row, m: Methods) -> Row:
         return max(mine, m["svm-sgd"], key=lambda row: float(row["seconds_mean"]))
@@ -201,7 +201,7 @@ def admm_keeps_its_promise(rows: Rows) -> str:
 
 
 def broadcasting_costs_more(rows: Rows) -> str:
-    """Section 2.2, of MoM-DSVM: its objective is better."""
+    """Section 2.2: MoM-DSVM sends more per iteration than GADGET. (Its objective is better.)"""
 
     def rate(row: Row) -> float:
         return float(row["messages"] / row["iterations_mean"])

@@ -47,7 +47,7 @@ class Liblinear:
 
 
 def _two_classes(X: Any, y: Floats) -> tuple[Any, Floats]:
-    """LinearSVC refuses a single class. An empty row of the other one loses 1 whatever w is, and changes nothing."""
+    """LinearSVC refuses a single class. An empty row of the other class has loss 1 for every w, and changes nothing."""
     if (y != y[0]).any():
         return X, y
     return sp.vstack([X, sp.csr_matrix((1, X.shape[1]))], format="csr"), np.append(y, -y[0])

@@ -1,6 +1,6 @@
 """The working set of the cutting-plane method: its planes, their Gram matrix, and the small QP over them.
 
-A plane (g, b) says that the mean hinge is at least b - <w, g>, whatever w is. Knows nothing of rows or labels.
+A plane (g, b) says that the mean hinge is at least b - <w, g>, for every w. This module uses no rows and no labels.
 """
 
 from importlib import import_module
@@ -73,7 +73,7 @@ def solve(gram: Floats, b: Floats, lam: float, tolerance: float) -> Solution:
     """Maximise <b, beta> - beta' G beta / (2 lam) over beta >= 0, sum beta <= 1: Joachims' dual times lam = 1/C.
 
     In these units C, which is up to 1e5, does not appear in the constraints. ``bound`` and ``value`` are computed from
-    a beta made exactly feasible, so they hold whatever the accuracy of the solver.
+    a beta made exactly feasible, so they hold for any accuracy of the solver.
     """
     clarabel = load_solver()
     m = len(b)
@@ -93,7 +93,7 @@ def solve(gram: Floats, b: Floats, lam: float, tolerance: float) -> Solution:
 
 
 def load_solver() -> Any:
-    """Return the QP solver's module; the error of a missing one says what to install."""
+    """Return the QP solver's module; if it is missing, the error says what to install."""
     try:
         return import_module("clarabel")
     except ImportError as missing:
