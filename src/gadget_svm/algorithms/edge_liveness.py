@@ -37,8 +37,7 @@ total of those that ended, and how often it came back after the edge had begun t
 
 
 def update(block: Block, delivery: Delivery, nodes: kernels.Nodes, edges: kernels.Edges) -> None:
-    """Note which nodes left and returned; fade and drop the edges to dead nodes, reopen those to nodes that
-    returned."""
+    """Note which nodes left or returned; fade and drop edges to dead nodes, reopen edges to nodes that returned."""
     own = block.edge
     absent, silence = own["absent"], own["silence"]
     block.note_presence(delivery)

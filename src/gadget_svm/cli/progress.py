@@ -48,8 +48,7 @@ class Lines(Meter):
 
 
 class Bar(Meter):
-    """Show a progress bar. Records become rare during a training; between them the bar moves at the last known
-    speed."""
+    """Show a progress bar. Between records, which become rare, it moves at the last known speed."""
 
     def __init__(self, console: "Console", max_iter: int, max_seconds: float | None) -> None:
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn

@@ -1,5 +1,6 @@
-"""SIGINT and SIGTERM outside a training (`progress` handles them during one). Imports only modules that Python loads
-early.
+"""SIGINT and SIGTERM outside a training (`progress` handles them during one).
+
+Imports only modules that Python loads early.
 
 An exception that a handler raises inside an import may be lost: the module that is imported may catch it, or turn it
 into an ImportError. So no handler here raises one there.

@@ -1,5 +1,4 @@
-"""The summary of a training: one plain object for people, JSON and the report, with a sentence that says why it
-ended."""
+"""The summary of a training: one plain object for people, JSON and the report, with the reason why it ended."""
 
 import math
 from dataclasses import fields

@@ -98,7 +98,7 @@ def make_algorithm(request: TrainRequest) -> "Algorithm":
 
 
 def _algorithm_params(request: TrainRequest) -> dict[str, tuple[str, Any]]:
-    """Return the parameters of the algorithm by name: what error messages call it, and the value."""
+    """Return, by name of each parameter of the algorithm, its name in error messages and its value."""
     found: dict[str, tuple[str, Any]] = {}
     for name in ALGORITHM_OPTIONS:
         if (given := getattr(request, name)) is not None:

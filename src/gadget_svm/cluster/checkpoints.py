@@ -187,8 +187,7 @@ class Checkpoints:
         return self.folder is not None and late
 
     def note_attempt(self, t: int) -> None:
-        """Note that the checkpoint of iteration t is being made: the next is due some time later, even if this one
-        fails."""
+        """Note that the checkpoint of iteration t is being made: the next is due later, even if this one fails."""
         self._tried, self._tried_at = t, time.monotonic()
 
     def complete(self, saved: Mapping[int, SaveResult], about: Mapping[str, Any]) -> None:

@@ -186,7 +186,7 @@ class Cluster:
         else:
             scratch = stack.enter_context(Scratch())
             settings: dict[str, Any] = {"object_store_memory": options.object_store_memory}
-            # a folder in one that only this user can open: Ray opens its own to everybody
+            # inside a folder that only this user can open: Ray makes its own folder readable for all
             folder = str(options.temp_dir or f"{scratch.path}/r")
             cpus = max(os.cpu_count() or 1, int(np.ceil((options.actors or 1) * options.num_cpus)))
             with _environment(LOCAL_RAY_SETTINGS):  # in this thread: Ray's processes end with the one that starts them

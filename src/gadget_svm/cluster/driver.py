@@ -325,7 +325,8 @@ class RayRuntime:
         return "; ".join([text, *(hint for hint, used in hints.items() if not used)])
 
     def _count(self, messages: int, nbytes: int, vectors: int | None = None) -> None:
-        """Count messages. ``vectors``: how many of them carry a vector, and with it omitted columns; None: all."""
+        """Count messages and bytes. ``vectors``: how many messages carry a vector, with its omitted columns; None:
+        all."""
         self.messages += messages
         self.nbytes += nbytes + 8 * self.omitted_columns * (messages if vectors is None else vectors)
 

@@ -145,8 +145,7 @@ class Worker:
                 self._drop_edges(left)
 
     def _send(self, messages: MessageBatch, key: Key, complete: int = 0, last_news: int = 0) -> MessageBatch:
-        """Post to every other worker its part of the messages; return the part that stays here, and what could not be
-        sent."""
+        """Post the messages for other workers; return those that stay here, and those that could not be sent."""
         if not self.others:
             return messages
         owner = self._owner(messages.receiver)
@@ -163,8 +162,7 @@ class Worker:
         return MessageBatch.merge([own, back._replace(receiver=back.sender)])
 
     def _collect(self, key: Key, lost: set[int] | None = None) -> list[Batch]:
-        """Return one batch from each worker that is not lost. With ``lost``, stop waiting as soon as another one is
-        lost."""
+        """Return a batch from each worker that is not lost. With ``lost``, stop waiting if another one is lost."""
         with self._changed:
             self._at = key
             while missing := [w for w in self.peers if w not in self.lost and w not in self._inbox.get(key, {})]:

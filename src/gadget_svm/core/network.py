@@ -212,7 +212,8 @@ class Network:
 
     @cached_property
     def balanced(self) -> bool:
-        """Whether every node is drawn at least half as often as it draws, so that none runs out of mass."""
+        """Whether every node receives at least half as many messages as it sends, on average, so that none runs out of
+        mass."""
         drawn = np.zeros(self.n)
         for nodes in _portions(self.indptr):
             degree, edges = self.degree[nodes], slice(self.indptr[nodes.start], self.indptr[nodes.stop])

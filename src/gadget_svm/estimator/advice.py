@@ -19,7 +19,7 @@ MIN_MASS_SHARE = 0.99
 MIN_EDGE_USES = 50
 """An edge that was used less often has not carried enough messages for its ends to agree."""
 FAR_APART = 0.1
-"""A disagreement between the nodes worth mentioning, as a share of the average's length."""
+"""Advice mentions a disagreement between nodes above this share of the average's length."""
 REST_SHARE, REST_SAMPLE_ROWS = 0.9, 1000
 """A fit of several classes warns if every output answers "rest" to this share of a sample of the rows."""
 

@@ -1,5 +1,4 @@
-"""Shards that stay with the actors that read them: files, URIs or a Ray Dataset, one shard per node, loaded by the
-actors.
+"""Shards that only actors read: files, URIs or a Ray Dataset, one shard per node.
 
 Owns how the shards agree on width, numbering, classes and costs, as if they had been read in one place. No row passes
 through the driver, only widths, labels and counts.
@@ -171,8 +170,7 @@ def _summary(name: str, raw: RawTable) -> ShardSummary:
 
 
 def agreed_width(names: Sequence[str], summaries: Sequence[ShardSummary]) -> tuple[int, bool]:
-    """Return the common width, and whether svmlight ids count from 1: `align_tables` decides, given at most one row per
-    shard."""
+    """Return the common width, and whether svmlight ids count from 1: `align_tables` decides, from one-row tables."""
     stand_ins = [_stand_in(summary) for summary in summaries]
     tables = align_tables([Path(name) for name in names], stand_ins, None, None)
     return int(tables[0][0].shape[1]), not any(summary.from_zero for summary in summaries)
@@ -271,8 +269,7 @@ def start_dataset(dataset: Any, nodes: int | None, label: str | None, options: d
 
 
 def _tables(ray: Any, dataset: Any, nodes: int | None) -> list[list[Any]]:
-    """Return references to the tables of every node's part, computed before actors take the CPUs that these tasks
-    need."""
+    """Return references to the tables of every node's part, computed before actors take the CPUs for it."""
     count = dataset.count()
     nodes = min(10, count) if nodes is None else nodes
     if nodes > count:

@@ -478,12 +478,11 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = 0
 
     def _n_nodes(self) -> int | None:
-        """As many as requested, else as the given graph has."""
+        """The number of nodes requested, else that of the given graph."""
         return topologies.nodes_of(self.topology) if self.n_nodes is None else self.n_nodes
 
     def _sites_of_batches(self, sites: ArrayLike | None) -> list[Hashable]:
-        """The nodes of a network that learns batch by batch: as many as requested, else the graph's, 10, or this
-        batch's sites."""
+        """The nodes of a network that learns batch by batch: as requested, else 10, or this batch's sites."""
         requested, labels = self._n_nodes(), topologies.labels_of(self.topology)
         names = node_names(10 if requested is None else checked_nodes(requested), labels)
         return names if sites is None else labels or partition_by_site(sites)[1]  # a batch need not have all the labels

@@ -1,5 +1,6 @@
-"""Pairwise averaging: two neighbours exchange vectors, and both continue with the mean. The authors' code calls it
-Push-Sum.
+"""Pairwise averaging: two neighbours exchange vectors, and both continue with the mean.
+
+The authors' code calls it Push-Sum.
 
 It is unweighted: shards of unequal size are averaged as if they were equal. A round is two exchanges: some nodes send a
 request to one neighbour, and each of the others answers one of the requests it receives.

@@ -1,5 +1,6 @@
-"""Prefetching of rows that messages refer to: they lie anywhere in memory, and most of a round would be waiting for
-them.
+"""Prefetching of the rows that messages name.
+
+They lie anywhere in memory, and waiting for them would take most of a round.
 
 Owns the hint to the processor; it changes no value and no order.
 """

@@ -1,5 +1,6 @@
-"""Parts of stochastic gradient descent: shuffled passes without memory, weighted averages. `averaged_sgd` has the
-step."""
+"""Parts of stochastic gradient descent: shuffled passes without memory, weighted averages.
+
+The step is in `algorithms.averaged_sgd`."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -18,9 +18,10 @@ Node = dict[str, Any]
 
 
 def quality(nodes: Sequence[Node]) -> tuple[str, list[float | None]]:
-    """Return the name of the figure by which nodes are compared, and its value for each: None for a lost node.  It is
-    the test accuracy in per cent if it differs between nodes, else the objective. Nodes whose rows are with remote
-    actors may have no objective; without test rows they differ in their number of rows alone.
+    """Return the name of the figure by which nodes are compared, and its value for each: None for a lost node.
+
+    It is the test accuracy in per cent if it differs between nodes, else the objective. Nodes whose rows are with
+    remote actors may have no objective; without test rows they differ in their number of rows alone.
     """
     live = live_nodes(nodes)
     accuracy, objective = ([finite(node.get(key)) for node in live] for key in ("test_accuracy", "train_objective"))

@@ -30,8 +30,7 @@ MOST_ROWS_TIMED = 20_000
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """The paper's method: "the train and test sets are split into k different files", one train file and one test file
-    per node."""
+    """The paper's method: "the train and test sets are split into k different files", one of each set per node."""
 
     data: Any  # a Dataset with a test part
     lam: float

@@ -149,9 +149,10 @@ class LocalRuntime:
         return counted
 
     def _run_sessions(self, sessions: list[CertificateSession], counted: Flags) -> None:
-        """Exchange messages until every node knows the bound, or until the nodes learn nothing new.  If all messages
-        arrive, all certificates of the same nodes take the same course. It is recorded once, with empty messages, and
-        then replayed.
+        """Exchange messages until every node knows the bound, or until the nodes learn nothing new.
+
+        If all messages arrive, all certificates of the same nodes take the same course. It is recorded once, with empty
+        messages, and then replayed.
         """
         participants = sessions[0].owner, counted.tobytes()
         if self.exchange is None and len(sessions) == 1:
@@ -176,7 +177,8 @@ class LocalRuntime:
         return idle < MAX_IDLE_EXCHANGES
 
     def _count(self, messages: int, nbytes: int, vectors: int | None = None) -> None:
-        """``vectors``: how many of the messages carry a vector; None: all. Omitted columns count in those alone."""
+        """Count messages and bytes. ``vectors``: how many messages carry a vector, with its omitted columns; None:
+        all."""
         self.messages += messages
         self.nbytes += nbytes + 8 * self.omitted_columns * (messages if vectors is None else vectors)
 

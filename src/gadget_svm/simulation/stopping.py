@@ -1,5 +1,4 @@
-"""Stopping rules, by name or as objects: each chooses the iterations at which it looks at the runtime, and decides
-whether to stop.
+"""Stopping rules, by name or as objects: each chooses when it looks at the runtime, and decides whether to stop.
 
 `GapBelow` also decides when the next certificate is made. The messages of certificates count as messages of the run;
 the other rules send none. To add a rule, add a class and an entry of `RULES`.

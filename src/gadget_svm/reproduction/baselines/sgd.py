@@ -14,7 +14,7 @@ from gadget_svm.reproduction.baselines.base import TRACE_STRIDE, Fit, Limits, Tr
 LARGEST_PIECE_ROWS = 2**16
 """Rows handed over together at most: shuffled rows are a copy, and memory stays bounded."""
 FIRST_PIECES_PER_EPOCH = 200
-"""With a trace, the first piece has this part of the rows: one of FIRST_PIECES_PER_EPOCH."""
+"""With a trace, the first piece is an epoch divided by this number."""
 
 
 @dataclass(frozen=True)
