@@ -1,4 +1,4 @@
-"""The paper's theorems as formulas: as printed, with what is wrong with them, and the bound that holds.
+"""The paper's theorems as formulas: as printed, with their errors, and the corrected bound.
 
 Only arithmetic: no function here reads data or runs an algorithm.
 """
@@ -79,7 +79,7 @@ def network_error_bound(
 
 
 def printed_bound(c: float, lam: float, T: int, gamma: float, R: float) -> float:
-    """Return Theorem 2 as printed. It says nothing, since it is never below `largest_gap`.
+    """Return Theorem 2 as printed. It gives no information, since it is never below `largest_gap`.
 
     Its first term, 2c/sqrt(lam), bounds the nodes' distance from their mean by the ball's diameter. Also, log(T)
     stands for 1 + ln(T), and Jensen's inequality is written the wrong way round.

@@ -230,7 +230,7 @@ def test_input_is_not_overwritten(trained, tmp_path):
 def test_errors_name_stdin(tmp_path):
     found = CliRunner().invoke(app, ["train", "-"], input="a,b\n1,yes\n")
     assert found.exit_code == 2
-    assert "error: stdin: cannot tell its format" in found.stderr
+    assert "error: stdin: its format is unknown" in found.stderr
     assert "is empty" in gadget("train", write_rows(tmp_path / "rows.svm"), "--out", "").stderr
 
 

@@ -214,7 +214,7 @@ def test_ray_does_not_replace_the_sigterm_handler(mine):
         (TimeoutError("start_timeout"), 1),
         (ConnectionError("no Ray answers"), 1),
         (OSError(errno.ENOSPC, "no space left"), 1),
-        (checkpoints.FolderInUseError("process 1 has a run under way"), 1),
+        (checkpoints.FolderInUseError("process 1 is running"), 1),
         (RetryableError("a peer"), 1),
         (MemoryError(), 1),
         (KeyboardInterrupt(), 130),

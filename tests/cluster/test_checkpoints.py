@@ -108,7 +108,7 @@ def test_the_block_to_resume_from_is_kept(tmp_path: Path) -> None:
 def test_a_folder_is_for_one_run_at_a_time(tmp_path: Path) -> None:
     with (
         checkpoints.hold(tmp_path),
-        pytest.raises(FolderInUseError, match=rf"process {os.getpid()} has a run under way .* one for each run"),
+        pytest.raises(FolderInUseError, match=rf"process {os.getpid()} is running .* one for each run"),
         checkpoints.hold(tmp_path),
     ):
         pass

@@ -158,7 +158,7 @@ def test_all_die_each_time(stage, tmp_path):
     stage.ray.before = die
     options = {"restart": True, "checkpoint_dir": str(tmp_path), "checkpoint_every": 20}
     with pytest.raises(
-        ClusterError, match=r"all actors are lost, .*also after .*memory enough\?; resume=True continues"
+        ClusterError, match=r"all actors are lost, .*also after .*enough memory\?; resume=True continues"
     ):
         stage.fit(options=options, max_iter=60)
     stage.ray.before = lambda *_: None
@@ -526,7 +526,7 @@ def test_errors_of_actors_that_do_not_start():
         starting(RayError(text))
     assert "memory" not in str(told.value)
     assert "\x1b" not in str(told.value)
-    with pytest.raises(ClusterError, match=r"\(RayError: killed\): has its machine memory enough"):
+    with pytest.raises(ClusterError, match=r"\(RayError: killed\): does its machine have enough memory"):
         starting(RayError("gone\nkilled"))
     with pytest.raises(ZeroDivisionError):
         starting(TaskError(ZeroDivisionError()))

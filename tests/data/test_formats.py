@@ -160,7 +160,7 @@ def test_same_columns_in_train_and_test(case, tmp_path, monkeypatch):
     (tmp_path / "test").mkdir()
     train = case_file(tmp_path, case)
     monkeypatch.setitem(globals(), "COLUMNS", ("b", "a", "c"))
-    with pytest.raises(DataFileError, match=r"column 'a' of .* stands where .* has 'b'"):
+    with pytest.raises(DataFileError, match=r"column 'a' of .* is in the place where .* has 'b'"):
         read_tables([train, case_file(tmp_path / "test", case)])
 
 
@@ -171,7 +171,7 @@ def test_svmlight_suffixes(tmp_path, name):
 
 
 def test_format_unknown(tmp_path):
-    with pytest.raises(DataFileError, match=r"cannot tell its format.*\.csv .*\.npz"):
+    with pytest.raises(DataFileError, match=r"its format is unknown.*\.csv .*\.npz"):
         read_table(written(tmp_path, "t.xlsx", b"PK something"))
     with pytest.raises(ValueError, match="Did you mean 'parquet'"):
         read_table(tmp_path / "t.xlsx", format="parket")

@@ -154,7 +154,7 @@ def test_a_file_uri_is_decoded(toy, on_ray, tmp_path):
     [
         ("file://store/data/part-0.svm", "machine 'store'.*write file:///data/part-0.svm"),
         ("file:///data/part#1.svm", "write %3F and %23"),
-        ("https://key:word@example.org/", "https://example.org/ names no file, so its format cannot be told"),
+        ("https://key:word@example.org/", "https://example.org/ names no file, so its format is unknown"),
         ("s3://bucket", "s3://bucket names no file"),
         ("s3://key:sec/ret@bucket/part.svm", "^a s3:// shard has something after a ':' that is no port"),
     ],
@@ -250,7 +250,7 @@ def test_what_a_server_may_do_wrong(toy, tmp_path):
     with Web(tmp_path) as web:
         place = web.url("part-0.svm")
         (tmp_path / "blob").write_bytes(b"\x00\x01\x02")
-        with pytest.raises(DataFileError, match=r"^http://127.0.0.1:\d+/blob: cannot tell its format"):
+        with pytest.raises(DataFileError, match=r"^http://127.0.0.1:\d+/blob: its format is unknown"):
             read_place(web.url("blob"))
         files_of(toy, tmp_path)
         web.part = 0.5

@@ -1,4 +1,4 @@
-"""The learning algorithms by name. They are written against blocks and messages, and never know where they run."""
+"""The learning algorithms by name. They work on blocks and messages only."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ ALGORITHMS: Registry[Callable[[], Algorithm]] = Registry(
         "asgd": AveragedSgd,  # a pass of local steps between gossips
         "gadget": Gadget,  # the paper's, with Push-Sum's mass persistent
         "gadget-as-printed": gadget_as_printed,  # Push-Sum restarts in each iteration
-        "gadget-2ps": TwoPushSum,  # its forerunner, with two Push-Sum calls
+        "gadget-2ps": TwoPushSum,  # the older version, with two Push-Sum calls
         "mom-dsvm": MomDsvm,
         "pdmm": Pdmm,  # every node reaches the pooled optimum
     },

@@ -56,7 +56,7 @@ class Auto(BaseAlgorithm):
 
     def for_batches(self) -> Algorithm:
         """Return the algorithm for rows that come in batches, and for parameters that only GADGET has."""
-        # Closer to the optimum than the printed step after as many messages.
+        # After the same number of messages it is closer to the optimum than with the printed step.
         return Gadget(solver="implicit", local_steps=10, window=self.window)
 
     def with_transition_of(self, network: Network) -> Network:

@@ -39,7 +39,7 @@ from gadget_svm.kernels.sgd import add_iterates, average_step_sizes, permutation
 TUNING_ROWS = 5000
 """The most rows on which a node tries step sizes."""
 MAX_SIZE, HALVINGS = 2.0, 8
-"""The sizes tried: MAX_SIZE / mean |x|^2, where 1 takes a margin from 0 to 1, and so many halves of it."""
+"""The sizes tried: MAX_SIZE / mean |x|^2, where 1 takes a margin from 0 to 1, and the next HALVINGS halves of that."""
 TUNING_PASS = 1 << 40
 """The number of the pass that tunes; passes of learning have lower numbers."""
 LAST_WEIGHTED_ITERATION = 1 << 20
@@ -160,7 +160,7 @@ def tune_eta0(
 class AveragedSgdRun(GadgetRun):
     """Averaged SGD with every parameter resolved; ``block.edge['eta0']`` holds every node's first step size."""
 
-    eta0: float | None  # None: tuned by each node, and agreed upon
+    eta0: float | None  # None: each node tunes it, then neighbours agree
     power: float
     recency: int
 
@@ -187,7 +187,7 @@ class AveragedSgdRun(GadgetRun):
         return False
 
     def _mix(self, block: Block, t: int) -> gossip.Round:
-        """Run Push-Sum; if step sizes were tuned, each message also carries its sender's."""
+        """Run Push-Sum; if step sizes were tuned, each message also carries the sender's step size."""
         if self.eta0 is not None:
             yield from self._push_sum(block, t)
             return

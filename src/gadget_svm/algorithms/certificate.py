@@ -1,29 +1,30 @@
 """A certificate without a server: every node ends with one model, and with a bound of its gap to the optimum.
 
-Owns the value and the session; `echo` owns the messages, `kernels.certificate` the arithmetic. Works with every
-algorithm that keeps dual variables 0 <= alpha_r <= c_r. Put together they are feasible for the dual of the pooled
-problem, so for any model w
+Owns the result (`Certificate`) and the procedure (`CertificateSession`); `echo` owns the messages,
+`kernels.certificate` the arithmetic. Works with every algorithm that keeps dual variables 0 <= alpha_r <= c_r. Put
+together they are feasible for the dual of the pooled problem, so for any model w
 
     F(w) - F* <= P - D,   P = lam/2 |w|^2 + (1/N) sum_i h_i(w),   D = (1/N) sum_r alpha_r - |sum_i v_i|^2 / (2 lam N^2)
 
 with h_i the summed hinges of node i and v_i = sum_r alpha_r y_r x_r. This needs a common w and four sums. They are
 gathered along a tree that lasts for one certificate:
 
-    out    the owner, the lowest-numbered node that is present, says hello to its neighbours. A node that hears of the
-           certificate for the first time takes the sender as its parent and says hello to all its neighbours
+    out    the owner, the lowest-numbered node that is present, sends hello to its neighbours. At its first message of
+           the certificate, a node takes the sender as its parent and sends hello to all its neighbours
     down   the owner's model goes from parent to child; a node that has it computes h_i, v_i and sum alpha_r
-    up     a node that has heard hello from every neighbour, so that it knows its children, and has the sums of all of
-           them, adds its own and sends them to its parent
+    up     a node that has received hello from every neighbour, so that it knows its children, and has the sums of all
+           of them, adds its own and sends them to its parent
     down   the owner, when it has all sums, computes P - D and sends it the same way as its model
 
-Why it is right if messages are lost, late, repeated or out of order: a parent is chosen once and was there before, so
-the chosen edges form a tree. A node's sums are final when it sends them, and a parent adds each child's once. The owner
-is done only if all its neighbours are in the tree, and each subtree only if all neighbours of its nodes are: so every
-node with a path to the owner is counted, once. No node knows how many there are, nor the diameter. A node that lacks
-something asks for it again. If a node is cut off, the certificate fails and says so; its bound is never too low.
+Why it is right if messages are lost, late, repeated or out of order: a node chooses its parent once, and the parent was
+in the tree before, so the chosen edges form a tree. A node's sums are final when it sends them, and a parent adds each
+child's once. The owner is done only if all its neighbours are in the tree, and each subtree only if all neighbours of
+its nodes are: so every node with a path to the owner is counted, once. No node knows how many there are, nor the
+diameter. A node that lacks something asks for it again. If a node is cut off, the certificate fails and says so; its
+bound is never too low.
 
-A certificate is one of the rows of the nodes that take part, and names them. Nodes that are declared dead are left out.
-A node that is away for a moment takes part: its messages are lost, and it is asked again when it returns.
+A certificate is about the rows of the nodes that take part, and lists these nodes. Nodes that are declared dead are
+left out. A node that is away for a moment takes part: its messages are lost, and it is asked again when it returns.
 
 It costs one vector down and one up for every node but the owner. Push-Sum of the sums, and the largest bound at any
 node (the bound is convex), would do as well, at a vector per edge and round, and give a larger bound.
@@ -122,7 +123,7 @@ class CertificateSession:
     lam: float
     owner: int
     participates: Flags  # of all nodes in the network
-    serial: int  # the number of certificates before
+    serial: int  # the number of this certificate
     time: int
     empty: bool = False  # messages carry no vectors, and nothing is computed: only the course is of interest
     messages: int = 0
@@ -149,11 +150,11 @@ class CertificateSession:
 
     @property
     def progress(self) -> int:
-        """How much the block's nodes have learned; it stands still only if no message arrives."""
+        """How many new facts the block's nodes have received; it does not grow if no message arrives."""
         return self.nodes.progress
 
     def steps(self) -> Round:
-        """Exchange without end: each step yields what the block's nodes send, and reads what arrives."""
+        """An endless generator: each step yields what the block's nodes send, and reads what arrives."""
         while True:
             self._compute()
             messages, kinds = self.nodes.messages(self.time, self.exchanges)
@@ -169,7 +170,7 @@ class CertificateSession:
         return Echo(self._added, (self.exchanges, self.messages, self.nbytes, self.vectors))
 
     def replay(self, echo: Echo) -> None:
-        """Compute what a session with this course ends with, to the same bits, without messages."""
+        """Compute the result of a session with this course without messages, bit for bit the same."""
         self._compute()
         for parent, child in echo.added:
             self.nodes.total[parent] += self.nodes.total[child]
@@ -200,7 +201,7 @@ def own_sums(block: Block) -> kernels.OwnSums:
 
 
 def longest(block: Block) -> int:
-    """Return how many numbers the longest message of a certificate holds; learning sends no longer one."""
+    """Return how many numbers the longest message of a certificate holds; messages of learning are never longer."""
     return max(kernels.widths(block.w.shape[2], block.w.shape[1]))
 
 

@@ -20,7 +20,8 @@ KINDS = 4
 ASK_AFTER, ASK_FRACTION = 4, 32
 """A node asks for what it lacks after ASK_AFTER exchanges, plus one per ASK_FRACTION so far: trees can be deep."""
 FIRST_SEQ, SEQ_SPAN = -(2**62), 2**31
-"""Sequence numbers are negative, in a span per certificate: to learning these are old messages, which it ignores."""
+"""Sequence numbers are negative, in a span per certificate: the algorithms see these as old messages and ignore
+them."""
 
 
 class EchoNodes:
@@ -45,7 +46,7 @@ class EchoNodes:
         self.since = FIRST_SEQ + serial * SEQ_SPAN
         self.widths, self.carried = np.array(widths), np.array(widths) * (not empty)
         self.alive = participates[self.first : self.first + k]
-        self.parent = np.full(k, -1, dtype=np.int64)  # -1: the wave has not arrived; the owner's is itself
+        self.parent = np.full(k, -1, dtype=np.int64)  # -1: no message so far; the owner is its own parent
         self.has = np.zeros((k, KINDS), dtype=np.bool_)
         self.model, self.total, self.bound = (np.zeros((k, self.carried[kind])) for kind in (MODEL, SUM, BOUND))
         self.progress = 0  # how often a node learned something
@@ -55,7 +56,7 @@ class EchoNodes:
         self._key = self.owner * self._n + self.target  # ascending: ends are sorted by target
         self.heard = np.zeros(ends, dtype=np.bool_)  # whether the neighbour's parent is known
         self.child = np.zeros(ends, dtype=np.bool_)
-        self.added = np.zeros(ends, dtype=np.bool_)  # whether the child's sums are in
+        self.added = np.zeros(ends, dtype=np.bool_)  # whether the child's sums were added
         self.asked = np.zeros((ends, KINDS), dtype=np.bool_)  # by the neighbour
         self.sent = np.full((ends, KINDS), -1, dtype=np.int64)  # the last exchange, -1 for never; HELLO: any message
         self.ask_at = np.full(ends, 2**62)
@@ -66,7 +67,7 @@ class EchoNodes:
         return np.asarray(self.has[:, MODEL] & (np.bincount(self.owner, waiting, len(self.parent)) == 0))
 
     def messages(self, time: int, now: int) -> tuple[MessageBatch, Ints]:
-        """Return what the nodes send in exchange ``now``, as wide as the longest message, and the kinds of content."""
+        """Return the messages of exchange ``now``, padded to one width, and the kind of content of each."""
         present = self.alive & (self.parent >= 0)
         self.has[:, SUM] |= present & self.complete()
         has, to_parent = self.has[self.owner], self.target == self.parent[self.owner]
@@ -98,9 +99,9 @@ class EchoNodes:
     def receive(self, messages: MessageBatch) -> Iterator[tuple[int, int]]:
         """Read what arrived; messages of another certificate, of learning, returned or from absent nodes are ignored.
 
-        Messages are read by receiver and sender, so of several waves that arrive at once the lowest sender becomes the
-        parent. Each fact counts once; repeating it changes nothing. Yields parent and child, as numbers in the block,
-        of all sums that were added.
+        Messages are read by receiver and sender, so if the first messages of several neighbours arrive at once, the
+        lowest sender becomes the parent. Each fact counts once; repeating it changes nothing. Yields parent and child,
+        as numbers in the block, of all sums that were added.
         """
         i = messages.receiver.astype(np.int64) - self.first
         mine = (i >= 0) & (i < len(self.parent)) & (messages.seq >= self.since) & (messages.seq < self.since + SEQ_SPAN)
@@ -126,7 +127,7 @@ class EchoNodes:
                 self.has[i[new], kind] = True
                 content[i[new]] = messages.vector[m[new], : self.carried[kind]]
                 self.progress += len(new)
-        for kind in range(KINDS):  # what was sent since the question may still be on its way
+        for kind in range(KINDS):  # what was sent after the question may still arrive
             self.asked[e[((missing >> kind) & 1 > 0) & (messages.seq[m] - self.since > self.sent[e, kind])], kind] = (
                 True
             )
@@ -139,6 +140,6 @@ class EchoNodes:
 
 
 def _first(values: Ints, which: Flags) -> Any:
-    """Where each value occurs first among those chosen, in the order of the values' places."""
+    """Return, sorted, the first index of each distinct value, among the indices that ``which`` selects."""
     chosen = np.flatnonzero(which)
     return np.sort(chosen[np.unique(values[chosen], return_index=True)[1]])

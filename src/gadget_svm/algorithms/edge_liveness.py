@@ -24,12 +24,12 @@ from gadget_svm.kernels import pdmm as kernels
 MIN_TIMEOUT_TICKS, MAX_TIMEOUT_TICKS = 100, 1000
 """The least and the most ticks of silence after which a neighbour counts as dead."""
 TIMEOUT_PER_MEAN = 12.0
-"""The timeout, as a multiple of the mean silence. Silences that end with the same probability in every tick are longer
-with a probability of exp(-12)."""
+"""The timeout, as a multiple of the mean silence. If a silence ends with the same probability in every tick, it is
+longer than that with a probability of exp(-12)."""
 PRIOR_SILENCE_TICKS = 8.0
-"""The mean starts from one silence of this length."""
+"""The mean silence of a new edge: as after one silence of this length."""
 FADE_TICKS, FADE_RATE = 100, 0.05
-"""The pull of a dead neighbour's edge fades by this part in each of so many ticks."""
+"""The pull of a dead neighbour's edge fades for FADE_TICKS ticks, by the part FADE_RATE in each."""
 
 PER_END = ("absent", "silence", "n_silences", "total_silence", "wrong_drops")
 """Per end of an edge: for how many reasons the neighbour is away, the ticks of its present silence, the number and the
@@ -37,7 +37,7 @@ total of those that ended, and how often it came back after the edge had begun t
 
 
 def update(block: Block, delivery: Delivery, nodes: kernels.Nodes, edges: kernels.Edges) -> None:
-    """Note who left and who returned; fade and drop the edges to dead nodes, reopen those to nodes that returned."""
+    """Note which nodes left or returned; fade and drop edges to dead nodes, reopen edges to nodes that returned."""
     own = block.edge
     absent, silence = own["absent"], own["silence"]
     block.note_presence(delivery)

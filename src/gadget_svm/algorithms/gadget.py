@@ -21,7 +21,7 @@ from gadget_svm.kernels.counter_rng import EXAMPLE
 from gadget_svm.kernels.rows import side
 
 UNLIMITED = 2**62
-"""A window that no run reaches: all examples count."""
+"""A window longer than any run: all examples count."""
 
 
 class LocalSteps(NamedTuple):
@@ -60,7 +60,7 @@ def descend(w: Floats, target: int, rows: Rows, i: int, node: int, done: int, lo
                 lo, hi = rows.indptr[chosen[b]], rows.indptr[chosen[b] + 1]
                 across, length2 = dot_row(w, rows.indices, rows.data, lo, hi), sq_norm_row(rows.data, lo, hi)
                 step = alpha * push[b] / size  # (e) ... + alpha L_i
-                if implicit:  # not in the paper: as far as y<w,x> = 1 and no further
+                if implicit:  # not in the paper: the step ends where y<w,x> = 1
                     most = max(0.0, 1.0 / size - np.sign(push[b]) * across) / max(length2, 1e-300)
                     step = max(-most, min(most, step))
                 norm2 += step * (2.0 * across + step * length2)
@@ -108,7 +108,7 @@ def project_and_average(
 ) -> None:
     """Project every output's vector into the ball (h) and add it to the sum of iterates.
 
-    A sum of ``most`` iterates is scaled down first, so that the weight of older iterates falls exponentially.
+    If the sum holds ``most`` iterates it is scaled down first: the weight of older iterates falls exponentially.
     """
     for i in range(lo, hi):
         if not alive[i]:

@@ -24,8 +24,8 @@ class Gadget(BaseAlgorithm):
     Parameters
     ----------
     solver : "pegasos" or "implicit"
-        The local step, (a)-(f): as printed, or implicit (Kulis and Bartlett 2010), which goes no further than
-        y<w,x> = 1. With a small lam the printed step moves the first iterates across the whole ball.
+        The local step, (a)-(f): as printed, or implicit (Kulis and Bartlett 2010), which ends where y<w,x> = 1. With a
+        small lam the printed step moves the first iterates across the whole ball.
     gossip : str or Gossip, default "auto"
         How the vectors are averaged (g): "push-sum", "diffusion", "pairwise", "running-sum", or a protocol of your own
         (`gadget_svm.gossip.Gossip`). "auto" is Push-Sum in its randomised form, one neighbour per round. If the run has
@@ -33,15 +33,15 @@ class Gadget(BaseAlgorithm):
         (the leaves of a star or a tree send in every round and rarely receive) it is diffusion.
     gossip_rounds : int, "mix" or "diameter"
         Rounds of gossip in an iteration: a number; as many as bring Push-Sum within ``gamma``, computed from B;
-        or, in the diffusion form, until no estimate moves by more than ``gamma`` in a diameter's worth of rounds.
+        or, in the diffusion form, until no estimate moves by more than ``gamma`` in as many rounds as the diameter.
     mass : "auto", "persistent" or "restarted", default "auto"
         The two readings of Algorithm 2. "restarted" is the one that is printed: in each iteration Push-Sum starts from
         s = n w, phi = n. It needs many rounds; `gadget_as_printed` has them. "persistent" is ours: s and phi continue
-        from the iteration before, the local step is added to s, and a node with little mass holds a part of its step
-        back. It keeps the n_i weights exactly with one round per iteration. "auto" is "persistent" for a fixed number
-        of rounds, and "restarted" for "mix" and "diameter".
+        from the iteration before, the local step is added to s, and a node with little mass delays a part of its step.
+        It keeps the n_i weights exactly with one round per iteration. "auto" is "persistent" for a fixed number of
+        rounds, and "restarted" for "mix" and "diameter".
     gamma : float
-        The relative error asked of Push-Sum.
+        The relative error that Push-Sum must reach.
     transition : "lazy", "random-walk", "metropolis", "max-degree"
         The matrix B on the graph, unless ``topology`` is itself such a matrix.
     batch_size, local_steps : int
@@ -54,8 +54,8 @@ class Gadget(BaseAlgorithm):
         About how many of its latest examples a node learns from, for rows that change over time (concept drift) and
         `partial_fit`. The step size 1/(lam t) falls no further than at t = window / batch_size, and the average of the
         iterates becomes an exponential moving average of that length. A few thousand examples, or a few passes over the
-        rows of a node, are a good start: shorter follows changes faster, longer is more accurate between them. None,
-        as in the paper: all examples count.
+        rows of a node, are a good start: a short window follows changes faster, a long one is more accurate between
+        changes. None, as in the paper: all examples count.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """MoM-DSVM (Forero, Cano and Giannakis, JMLR 2010): every node solves an SVM of its own in the dual and broadcasts it.
 
 Linear, without bias, on undirected graphs. Owns the algorithm and its parameters; `kernels.mom_dsvm` owns the
-arithmetic. Not in the paper: eta="auto" adapts, and the multipliers stay.
+arithmetic. Not in the paper: eta="auto" adapts during the run; this does not change the multipliers.
 It is a synchronous method: it tolerates lost messages, but not a neighbour that never returns, whose last v continues
 to bind the others, nor messages that are regularly late by two exchanges: then it may diverge.
 
@@ -57,9 +57,9 @@ class MomDsvmRun(BaseRun):
     def iteration(self, block: Block, t: int) -> gossip.Round:
         """Iteration t on every node of the block: solve, broadcast, receive.
 
-        Not v_j is sent, as in the paper, but the running sum of eta v_j, from which v_j follows. It is as long as v_j,
-        and the next message replaces a lost one: with v_j itself every loss would leave the sum of all alphas away from
-        zero, and the network at another optimum.
+        Nodes send the running sum of eta v_j, from which v_j follows. (In the paper they send v_j.) It is as long as
+        v_j, and the next message replaces a lost one: with v_j itself every loss would leave the sum of all alphas away
+        from zero, and the network at another optimum.
         """
         if "dual" not in block.edge:
             self._start(block, t)
@@ -154,8 +154,9 @@ class MomDsvm(BaseAlgorithm):
     ----------
     eta : float or "auto", default "auto"
         The penalty of disagreement between neighbours. "auto": the mean of what the two ends of an edge propose, at
-        first from their own rows, then from how hard these pull. Any positive number leads to the optimum, at very
-        different speed; shards of very different content need a larger one, nearly separable rows a smaller one.
+        first from their own rows, then from the pull of these rows (`adapt_eta`). Any positive number leads to the
+        optimum, at very different speed; shards of very different content need a larger one, nearly separable rows a
+        smaller one.
     passes : int, default 50
         The most passes of dual coordinate ascent over a node's rows in an iteration.
     tol : float, default 0.1

@@ -15,11 +15,11 @@ At a fixed point, z_ji = z_ij + 2 rho A_ij w_i and its mirror image give w_i = w
 A_ij z_ij + rho w_i = -(A_ji z_ji + rho w_j), the sum over all nodes of n_i lam w_i - v_i is zero: the pooled optimum,
 for any z at the start. So a lost message does no harm: the next one holds the same information.
 
-**An edge is open at both ends or at neither.** One that is open at one end only keeps the network away from the
-optimum. So the high bits of a message's number are its edge's epoch. Whoever drops or reopens an edge raises the epoch.
-A higher one is adopted, and both ends then approach each other in small steps. Messages of a lower epoch are ignored,
-and answered if the edge is closed here. So an edge dropped by one end alone is repaired when the other end sends. A
-Delivery says which nodes are away; `edge_liveness` decides which of them count as dead.
+**An edge is open at both ends or at neither.** An edge that is open at only one end would keep the network away from
+the optimum. So the high bits of a message's number are its edge's epoch. The node that drops or reopens an edge raises
+the epoch. The other end adopts the higher epoch, and both ends then approach each other in small steps. Messages of a
+lower epoch are ignored, and answered if the edge is closed here. So an edge dropped by one end alone is repaired when
+the other end sends. A Delivery says which nodes are away; `edge_liveness` decides which of them count as dead.
 """
 
 from collections.abc import Callable
@@ -50,7 +50,7 @@ ALL_THETA, ALL_PASSES = 0.85, 2
 MIN_SHARED_NODES, MIN_SHARED_NUMBERS = 64, 1_000_000
 """Threads share a tick of this many nodes, or numbers. Few nodes are shared unevenly, and threads wait."""
 ROWS_PER_ACTIVE_ROW = 8
-"""Most rows are skipped: the ratio of all rows to those that a tick works on."""
+"""The ratio of all rows to those that a tick works on: most rows are skipped."""
 MAX_CALL_NUMBERS = 50_000_000
 """Numbers to touch before returning to the interpreter, which may have received Ctrl-C."""
 MAX_CLOSED_EDGES = 8
@@ -59,7 +59,7 @@ INITIAL_VIOLATION = 0.25
 """The assumed mean |1 - margin|, before a pass has measured it."""
 PROXIMAL_FACTOR = 0.1
 """The penalty of a single node's proximal term, as a multiple of the mean |x_r|^2: a step of an alpha then moves it by
-about a tenth of its box, whatever lam and the number of rows are."""
+about a tenth of its box, for every lam and number of rows."""
 _PER_END = (*kernels.Edges._fields[2:], "dropped_at", *edge_liveness.PER_END)
 """What ``block.edge`` keeps for every end of an edge."""
 
@@ -131,7 +131,7 @@ class PdmmRun(BaseRun):
         )  # fmt: skip
 
     def apply_undamped(self, block: Block, messages: MessageBatch) -> None:
-        """Apply messages with theta = 1: the last ones of their senders."""
+        """Apply messages with theta = 1. They are the last messages of nodes that leave."""
         self._receive(block, messages, 1.0, 1.0)
 
     def supports_fused(self, block: Block) -> bool:
@@ -259,7 +259,7 @@ class PdmmRun(BaseRun):
             block.links = Links.alone(np.delete(block.links.target, oldest))
 
     def counted(self, block: Block) -> Flags:
-        """Which ends are open: the rows of their neighbours pull at the models."""
+        """Which ends are open: the rows of the neighbours behind them influence the models."""
         return block.edge.get("open", np.ones(len(block.links.target), dtype=np.bool_))
 
     def duals(self, block: Block) -> Floats:
@@ -311,7 +311,7 @@ class Pdmm(BaseAlgorithm):
     ----------
     penalty : float or "auto", default "auto"
         rho, the penalty of disagreement on every edge. "auto": each end proposes one from its own rows, the edge starts
-        at their mean, and the end with the lower number doubles or halves it as the tension between the ends asks.
+        at their mean, and the end with the lower number doubles or halves it as the tension between the ends requires.
     passes : int or None, default None
         Passes of dual coordinate ascent over a node's rows in a tick. None: one with one neighbour, two with all.
     neighbours : 1 or "all", default 1

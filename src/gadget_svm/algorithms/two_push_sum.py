@@ -83,7 +83,7 @@ class TwoPushSum(BaseAlgorithm):
     gossip_rounds : int, "mix" or "diameter"
         Rounds of each of the two calls, as in `Gadget`.
     gamma : float
-        The relative error asked of Push-Sum.
+        The relative error that Push-Sum must reach.
     transition : "lazy", "random-walk", "metropolis", "max-degree"
         The matrix B on the graph, as in `Gadget`.
     batch_size : int

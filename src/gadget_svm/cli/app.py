@@ -1,4 +1,4 @@
-"""The command `gadget`: assembles the commands, each of which is a module of its own that imports its work on use."""
+"""The command `gadget`: assembles the commands. Each is in a module of its own, which imports other packages on use."""
 
 from typing import Annotated
 

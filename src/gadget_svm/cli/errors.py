@@ -30,7 +30,7 @@ class RetryableError(Exception):
 
 
 RETRYABLE = (RetryableError, ConnectionError, TimeoutError, BlockingIOError)
-"""Errors that another attempt may not meet, also where they are among the types of wrong input."""
+"""Errors that may not occur if the command is repeated, even if their base class means wrong input."""
 WRONG_INPUT = (
     ValueError, TypeError, ImportError, IndexError,
     FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError,
@@ -41,7 +41,7 @@ class CommandGroup(TyperGroup):
     """Commands whose errors are one line on stderr and an exit code."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Keep the words as typed: errors name the options as they were spelled."""
+        """Keep the words as typed: errors spell the options as the user did."""
         ctx.meta[TYPED] = tuple(args)
         try:
             return super().parse_args(ctx, args)
@@ -97,7 +97,7 @@ def exit_code(error: BaseException) -> int:
 
 
 def as_stdin(text: str) -> str:
-    """Name stdin, and not the temporary file with a copy of it."""
+    """Replace the name of the temporary copy of stdin by "stdin"."""
     return re.sub(r"\S*/gadget[^/\s]*/stdin\b", "stdin", text)
 
 

@@ -1,7 +1,7 @@
-"""Error messages in the words of the command line: Python names become the options that were typed.
+"""Rewrites error messages for the command line: a Python parameter name becomes the option that was typed.
 
 The names come from the declarations of the command's options: an option is stored under the name of the parameter of
-the estimator, the algorithm or the function that it sets. The checks themselves are those of the parts.
+the estimator, the algorithm or the function that it sets. Other modules make the checks.
 """
 
 import re
@@ -17,9 +17,9 @@ _REPEATED = re.compile(r"""^(--[\w-]+) (\S+): (?=\1 .*, got ['"]?\2['"]?$)""")
 
 
 def in_options(text: str, command: Any = None, typed: Sequence[str] = (), names: bool = True) -> str:
-    """Return the message with options in the place of Python names, spelled as ``typed`` has them.
+    """Return the message with options instead of Python names, spelled as in ``typed``.
 
-    ``names=False`` leaves names that stand alone as they are: a data file may have a column of that name.
+    ``names=False`` does not replace names without a value: a data file may have a column of that name.
     """
     options, negated = _declared(command)
     settings = _algorithm_params(options)

@@ -1,4 +1,4 @@
-"""What commands leave: files, checked before the work and written after it, and tables and lines on the screen."""
+"""The output of commands: files, checked before the work and written after it; tables and lines on the screen."""
 
 import json
 import os

@@ -29,7 +29,7 @@ HOST, PORTS = "127.0.0.1", range(20_000, 32_000)
 VALIDITY_DAYS = 30
 PACE = {"tick": 0.02, "checkpoint": 2.0, "export": 10.0}
 ORPHAN_LIMIT_S = 180.0
-"""How long after the planned end a peer leaves by itself, should the demo have been killed."""
+"""If the demo was killed, each peer leaves by itself this long after the planned end."""
 
 
 def check_rows(data: Dataset, peers: int) -> None:
@@ -115,4 +115,6 @@ def free_ports(count: int) -> list[int]:
                 found.append(port)
             if len(found) == count:
                 return found
-    raise OSError(f"no {count} free ports on {HOST} between {PORTS.start} and {PORTS.stop}: stop what holds them")
+    raise OSError(
+        f"no {count} free ports on {HOST} between {PORTS.start} and {PORTS.stop}: stop the programs that use them"
+    )

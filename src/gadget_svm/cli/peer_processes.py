@@ -1,6 +1,6 @@
-"""The processes of `gadget peer demo`: started, asked, killed, restarted, stopped. None outlives its `Fleet`.
+"""The processes of `gadget peer demo`: starts, queries, kills, restarts and stops them.
 
-Talks to peers as any holder of their certificates can.
+All processes end with their `Fleet`. Queries use the network and certificates, like those of any other client.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Progress of a run (a bar on a terminal, plain lines elsewhere), and the handling of Ctrl-C and SIGTERM meanwhile."""
+"""Progress of a run (a bar on a terminal, plain lines elsewhere), and the handling of Ctrl-C and SIGTERM during it."""
 
 import signal
 import threading

@@ -1,4 +1,4 @@
-"""Shards as typed, one per node: ranges of names, and what is refused before anything starts."""
+"""The names of shards on the command line, one per node: expands ranges and refuses wrong names before the start."""
 
 import re
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ MAX_SHARDS = 100_000
 
 
 def expand_ranges(typed: list[str]) -> list[str]:
-    """Expand part-{0..9}.svm as bash does: not every shell does, and a job has none."""
+    """Expand part-{0..9}.svm as bash does: other shells may not, and a cluster job runs without a shell."""
     return [name for each in typed for name in _expanded(each)]
 
 

@@ -1,4 +1,6 @@
-"""SIGINT and SIGTERM outside a training. Imports only modules that Python loads early.
+"""SIGINT and SIGTERM outside a training (`progress` handles them during one).
+
+Imports only modules that Python loads early.
 
 An exception that a handler raises inside an import may be lost: the module that is imported may catch it, or turn it
 into an ImportError. So no handler here raises one there.
@@ -53,7 +55,7 @@ def postponed(number: int, frame: FrameType | None) -> bool:
 
 @contextmanager
 def handled(handler: Handler) -> Iterator[None]:
-    """Let ``handler`` handle both signals. A handler of the caller stays, and so does SIG_IGN."""
+    """Let ``handler`` handle both signals. A handler that the caller has set is kept, and so is SIG_IGN."""
     mine = (signal.SIG_DFL, signal.default_int_handler, exit_at_once)
     numbers = WORDS if threading.current_thread() is threading.main_thread() else ()  # elsewhere none can be set
     before: list[tuple[int, Any]] = []

@@ -1,4 +1,4 @@
-"""The summary of a training: one plain object for people, JSON and the report, with the sentence why it ended."""
+"""The summary of a training: one plain object for people, JSON and the report, with the reason why it ended."""
 
 import math
 from dataclasses import fields
@@ -26,7 +26,7 @@ LEFT_OUT = {
 
 
 def summarise(request: TrainRequest, rows: TrainingRows, model: GadgetSVC) -> Summary:
-    """Evaluate the models and return everything about a run but its history; only what JSON can hold."""
+    """Evaluate the models and return all facts about a run except its history, as values that JSON can hold."""
     n_nodes, last = len(model.node_coef_), model.history_[-1]
     events = [event for record in model.history_ for event in record.get("events", [])]
     nodes = rows.evaluation.nodes(model, rows.node_sizes(n_nodes))

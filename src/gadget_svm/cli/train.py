@@ -119,7 +119,7 @@ class TrainRequest:
 
     @property
     def typed_faults(self) -> list[tuple[str, str]]:
-        """All faults: the option as typed, and its meaning. --drop P is loss=P, next to the nodes."""
+        """All faults: the option as typed, and its meaning. --drop P is the fault loss=P, applied first."""
         dropped = [] if self.drop is None else [(f"--drop {self.drop:g}", f"loss={self.drop}")]
         return dropped + [(f"--fault {text}", text) for text in self.faults or []]
 

@@ -1,6 +1,6 @@
 """The rows of a training: read here and divided among nodes, read here as shards, or read by the actors of a cluster.
 
-Owns how rows are scaled, how test rows meet them, and by which method of the estimator they are learned.
+Owns how rows are scaled, how test rows are aligned with them, and which method of the estimator trains on them.
 """
 
 from collections.abc import Callable
@@ -114,7 +114,7 @@ def scale_of(kind: str, data: Dataset, intercept: bool) -> Scale | None:
 class TrainingRows:
     """Rows to learn from, in this process or with the actors of a cluster.
 
-    Of rows that actors read only counts, labels and names of columns arrive here: ``data`` then has no training rows.
+    If actors read the rows, this process gets only counts, labels and column names: ``data`` has no training rows.
 
     Attributes
     ----------
@@ -140,7 +140,7 @@ class TrainingRows:
     evaluation: Evaluation = field(init=False)
 
     def with_rows(self, data: Dataset, sites: NDArray[Any] | None) -> "TrainingRows":
-        """Take rows, scaled as requested; what is sparse stays sparse."""
+        """Take rows, scaled as requested; sparse rows stay sparse."""
         require_classes(data.y, CHOOSE)
         self.scale = scale_of(self.request.scale, data, wants_intercept(self.request))
         if self.scale is not None:

@@ -1,6 +1,6 @@
-"""What a `TrainRequest` means for the estimator: its parameters, and checks of all options before data is read.
+"""Turns a `TrainRequest` into parameters of the estimator, and checks all options before data is read.
 
-The rules are those of the parts that use the values; an error names the option as typed.
+The modules that use the values check them; an error names the option as typed.
 """
 
 import json
@@ -98,7 +98,7 @@ def make_algorithm(request: TrainRequest) -> "Algorithm":
 
 
 def _algorithm_params(request: TrainRequest) -> dict[str, tuple[str, Any]]:
-    """Return the parameters of the algorithm by name: what error messages call it, and the value."""
+    """Return, by name of each parameter of the algorithm, its name in error messages and its value."""
     found: dict[str, tuple[str, Any]] = {}
     for name in ALGORITHM_OPTIONS:
         if (given := getattr(request, name)) is not None:
@@ -117,7 +117,7 @@ def _named_value(option: str, text: str, example: str) -> tuple[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """Return the number, true, false, none or JSON object that the text is, else the text."""
+    """Parse the text as a number, true, false, none or a JSON object; otherwise return it unchanged."""
     if text.lower() in WORDS:
         return WORDS[text.lower()]
     if text.startswith("{"):
@@ -163,7 +163,7 @@ def partition_of(request: TrainRequest) -> tuple[str, dict[str, Any]]:
 
 
 def check_request(request: TrainRequest) -> None:
-    """Raise ValueError for any option that is wrong whatever the rows are."""
+    """Raise ValueError for any option that is wrong for all possible rows."""
     with naming(f"--engine {request.engine}"):
         lookup("engine", request.engine, ENGINES)
     with naming(f"--algorithm {request.algorithm}"):
@@ -206,7 +206,7 @@ def _network(request: TrainRequest, n_nodes: int) -> "Network":
 
 
 def _bind(request: TrainRequest, network: "Network") -> Any:
-    """Bind the algorithm, which checks its parameters; an error names the parameter that is wrong by itself, if any."""
+    """Bind the algorithm, which checks its parameters; if one parameter alone causes the error, it names it."""
     algorithm = make_algorithm(request)
     try:
         return _bound(algorithm, network)

@@ -1,4 +1,4 @@
-"""An actor: one block of nodes with its rows, driven by a `Worker`, and handles of the other actors.
+"""An actor: holds one block of nodes with its rows, a `Worker` that drives them, and handles of the other actors.
 
 Imports no Ray: `Cluster.create` wraps `Host` as an actor. Telemetry writes its logs and metrics.
 """
@@ -27,7 +27,7 @@ Question = tuple[Any, ...]
 
 
 class NotReadyError(RuntimeError):
-    """The actor has no block: Ray has restarted it, so what the one before it held is lost."""
+    """The actor has no block, because Ray has restarted it and its former state is lost."""
 
 
 class Source(Protocol):
@@ -88,14 +88,14 @@ class Host:
     """The actor. Several of its methods run at a time, each in a thread."""
 
     def __init__(self, name: str = "") -> None:
-        """``name``: of an actor on Ray; without one nothing is logged or measured."""
+        """``name``: the name of an actor on Ray; without a name nothing is logged or measured."""
         self.source: Any = None
         self.name = name
         self.telemetry = RayTelemetry(name) if name else Telemetry()
         self.group = Group(-1, [], [], 0)
         self._worker: Worker | None = None
         self._spec: ActorSpec | None = None
-        self._saving = threading.Lock()  # a driver that was interrupted while one is written asks for another
+        self._saving = threading.Lock()  # an interrupted driver may ask for a second save
 
     def __repr__(self) -> str:
         """Return the name, which Ray's logs show."""
@@ -115,7 +115,7 @@ class Host:
     # start
 
     def ask(self, source: Any, method: str, *args: Any) -> Any:
-        """Call a method of the source of rows; the first one that is given is kept."""
+        """Call a method of the source of rows. The source of the first call is kept."""
         self.source = source if self.source is None else self.source
         return getattr(self.source, method)(*args)
 
@@ -154,7 +154,7 @@ class Host:
         """Become part of a group: from its checkpoint, or from the start of the run."""
         if self._spec is None:
             raise NotReadyError("the actor was restarted")
-        if self.group.number >= 0:  # it was part of another
+        if self.group.number >= 0:  # it was part of another group
             self._make_block(self._spec)
         worker, block = self.worker, self.worker.block
         worker.t = group.t
@@ -167,13 +167,13 @@ class Host:
         worker.post = partial(self._post, group)  # a worker that still runs for an earlier group posts to that one
         self.group = group
 
-    # the others
+    # calls from other actors
 
     def _post(self, group: Group, to: int, key: Key, batch: Batch) -> None:
         group.actors[to].receive.remote(group.number, self.worker.index, key, batch)
 
     def receive(self, group: int, source: int, key: Key, batch: Batch) -> None:
-        """Take in a batch of another actor."""
+        """Store a batch from another actor."""
         if group == self.group.number:
             self.worker.receive(source, key, batch)
 
@@ -217,7 +217,7 @@ class Host:
         return self.worker.losses(np.array(models))
 
     def save(self, folder: str, keep: int) -> SaveResult:
-        """Write the block's checkpoint file. Only here an error is known to be the disk's, so it is returned."""
+        """Write the block's checkpoint file. A disk error is returned: the caller could not tell it from others."""
         with self._saving:
             block, (arrays, counters) = self.worker.block, self.worker.state()
             about = {**counters, "fingerprint": self._fingerprint}

@@ -1,6 +1,6 @@
-"""The actors of a run as its driver sees them: questions to all of them, every wait, and which of them are lost.
+"""The actors of a run, for the driver: calls their methods, waits for answers, and detects lost actors.
 
-Owns the handles and the loss of actors. What a loss means for the run is for `on_loss`.
+Owns the handles, all timeouts, and when an actor counts as lost. `on_loss` decides what that means for the run.
 """
 
 import re
@@ -42,8 +42,8 @@ class ActorPool:
         self.actors = [cluster.create(index) for index in range(len(sources))]
         self.lost: dict[int, str] = {}  # why
         self._on_loss = on_loss
-        self._forgetting: list[Any] = []  # calls that tell others of a loss, and may not have arrived
-        self._calls: dict[Any, int] = {}  # of the question that is under way
+        self._forgetting: list[Any] = []  # calls of `forget` that may not have returned
+        self._calls: dict[Any, int] = {}  # those that have not returned yet
 
     def live(self) -> list[int]:
         """Return the numbers of the actors that are not lost."""
@@ -52,7 +52,7 @@ class ActorPool:
     # start
 
     def wait_started(self, refs: list[Any]) -> list[Any]:
-        """Return all answers, or raise an error that says what hinders the start."""
+        """Return all answers, or raise an error that says what prevents the start."""
         _, late = self.ray.wait(refs, num_returns=len(refs), timeout=self.options.start_timeout)
         if late:
             raise TimeoutError(self._why_late(len(late), len(refs)))
@@ -62,7 +62,7 @@ class ActorPool:
             raise cause(error) from None
         except self.ray.exceptions.RayError as error:
             why = describe(error)
-            fix = "has its machine memory enough? Try again, or resume"
+            fix = "does its machine have enough memory? Try again, or resume"
             if "No module named" in why:
                 fix = (
                     "install the same version of gadget-svm with Ray on all machines, pip install 'gadget-svm[ray]', "
@@ -71,17 +71,17 @@ class ActorPool:
             raise ClusterError(f"an actor was lost while all were starting ({why}): {fix}") from None
 
     def _why_late(self, late: int, asked: int) -> str:
-        """Distinguish actors that have no place in the cluster from actors that run and are slow."""
+        """Return the reason: actors have no place in the cluster, or they run and are slow."""
         start = f"{late} of {asked} actors were not ready within start_timeout={self.options.start_timeout:g} s: "
         pings = [actor.ping.remote() for actor in self.actors]
         _, silent = self.ray.wait(pings, num_returns=len(pings), timeout=min(ERROR_GRACE_S, self.options.timeout))
         if not silent:
             return (
-                f"{start}all of them run, and still read their rows or compile; give them longer with "
-                "engine_options={'start_timeout': ...}, or look for what they wait for in their logs"
+                f"{start}all of them run, and still read their rows or compile; give them more time with "
+                "engine_options={'start_timeout': ...}, or read in their logs what they wait for"
             )
-        wishes = {"resources": self.options.resources, "memory": self.options.memory}
-        more = ", ".join(f"{name} {wish!r}" for name, wish in wishes.items() if wish)
+        requested = {"resources": self.options.resources, "memory": self.options.memory}
+        more = ", ".join(f"{name} {value!r}" for name, value in requested.items() if value)
         return (
             f"{start}{len(silent)} of {len(pings)} have no place, as the cluster has {self.cluster.cpus():g} CPUs, and "
             f"{len(pings)} actors of {self.options.num_cpus:g} {f'with {more} each ' * bool(more)}were asked for; ask "
@@ -91,10 +91,10 @@ class ActorPool:
     def start_again(
         self, specs: Sequence[Any], questions: Sequence[Question], check: Callable[[int, ActorReady], None]
     ) -> dict[int, str]:
-        """Have the lost actors, which Ray restarts, make their blocks; those that do are lost no more.
+        """Let lost actors that Ray has restarted make their blocks; those that do are live again.
 
-        Tries for ``start_timeout`` seconds. ``check`` raises a ValueError to refuse an actor. Returns why others did
-        not come back.
+        Tries for ``start_timeout`` seconds. ``check`` raises a ValueError to refuse an actor. Returns why the others
+        are still lost.
         """
         end, pause = time.monotonic() + self.options.start_timeout, FIRST_RETRY_S
         room = "has the cluster room and memory for it?"
@@ -125,7 +125,7 @@ class ActorPool:
     # questions
 
     def ask_all(self, method: str, *args: Any) -> dict[int, Any]:
-        """Return the answers of all actors that are still there at the end, by number. Every wait has its timeout.
+        """Call a method of all actors; return the answers of those that are not lost, by number. Waits have timeouts.
 
         Raises
         ------
@@ -160,7 +160,7 @@ class ActorPool:
         return {index: answers[index] for index in sorted(answers) if index not in self.lost}
 
     def wait_interrupted(self, seconds: float) -> dict[int, Any]:
-        """Return the answers to a question that an interruption broke off; none unless all live actors answer."""
+        """Return the answers to the call that was interrupted by a signal; none unless all live actors answer."""
         calls = {ref: index for ref, index in self._calls.items() if index not in self.lost}
         if not calls or sorted(calls.values()) != self.live():  # not all of them were asked
             return {}
@@ -182,7 +182,7 @@ class ActorPool:
             self.lose(index, type(error).__name__)
 
     def _drain(self, refs: list[Any]) -> None:
-        """Take the answers of the others after an error: Ray would print errors that are not taken."""
+        """Fetch the answers of the other actors after an error: Ray prints errors that are not fetched."""
         if refs:
             ready, _ = self.ray.wait(refs, num_returns=len(refs), timeout=min(ERROR_GRACE_S, self.options.timeout / 2))
             for ref in ready:
@@ -190,10 +190,10 @@ class ActorPool:
                     self.ray.get(ref, timeout=self.options.timeout)
 
     def _probe(self, pending: set[int], before: dict[int, Any]) -> dict[int, Any]:
-        """Ask for the status of all, as no answer came for long; return it.
+        """Ask all actors for their status, because no answer came for a long time; return it.
 
-        Actors that do not report it are lost. If all actors with work wait for messages, and have since the probe
-        before, the actor that most wait for is lost.
+        Actors that do not answer count as lost. If all actors with work wait for messages, and already did in the last
+        probe, the actor for which most of them wait counts as lost.
         """
         asked = {self.actors[index].status.remote(): index for index in self.live()}
         ready, silent = self.ray.wait(list(asked), num_returns=len(asked), timeout=self.options.timeout / 2)
@@ -215,7 +215,7 @@ class ActorPool:
     # losses
 
     def lose(self, index: int, why: str, hung: bool = False) -> None:
-        """Treat an actor as lost, and tell the others. Unless Ray restarts it, or if it hangs, end its process."""
+        """Treat an actor as lost, and inform the others. End its process if it hangs, or if Ray will not restart it."""
         if index in self.lost:
             return
         self.lost[index] = why
@@ -225,7 +225,7 @@ class ActorPool:
         self._on_loss(index, why)
 
     def _wait_forgotten(self) -> None:
-        """Wait until the others know who is lost: what they send there would be lost too."""
+        """Wait until the other actors know which ones are lost, so that they send nothing to them."""
         refs, self._forgetting = self._forgetting, []
         if refs:
             self.ray.wait(refs, num_returns=len(refs), timeout=self.options.timeout / 2)
@@ -248,6 +248,6 @@ def cause(error: Any) -> Exception:
 
 
 def describe(error: Exception) -> str:
-    """Return an error of Ray's in one line: its kind and its last words, which name the cause."""
+    """Return an error of Ray's in one line: its type and its last line, which names the cause."""
     words = last_line(re.sub(r"\x1b\[[0-9;]*m", "", str(error)))
     return ": ".join([type(error).__name__, *([words] if words else [])])[:MAX_REASON_LENGTH]

@@ -1,7 +1,7 @@
 """Checkpoints of a run on a cluster: one state file per block and iteration, and one that names the last complete set.
 
 Owns the folder, the files' names and content, when a checkpoint is due, and whether one belongs to this run. A
-checkpoint is always of all actors: while one is lost, none is made.
+checkpoint always includes all actors: while an actor is lost, no checkpoint is made.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ OLDER_RUN_FILE = "run.json"
 """Of format 2 and before."""
 FILES = ("block-*.safetensors", RUN_FILE, OLDER_RUN_FILE)
 CHECKPOINT_INTERVAL_S = 60.0
-"""A checkpoint is due after so much time, however few the iterations."""
+"""A checkpoint is due after this time, even if there were few iterations."""
 MAX_NAMED_NODES = 3
 """More nodes than this are only counted in a message."""
 
@@ -37,7 +37,7 @@ class FolderInUseError(ValueError, BlockingIOError):
 
 
 class SaveFailedError(Exception):
-    """A checkpoint could not be written; the run goes on without it."""
+    """A checkpoint could not be written; the run continues without it."""
 
 
 class SaveResult(NamedTuple):
@@ -51,7 +51,7 @@ class SaveResult(NamedTuple):
 
 
 def exists(folder: Path) -> bool:
-    """True if the folder holds a checkpoint, of whatever format."""
+    """True if the folder holds a checkpoint, of any format."""
     return any((folder / name).is_file() for name in (RUN_FILE, OLDER_RUN_FILE))
 
 
@@ -72,13 +72,13 @@ def require_usable(folder: Path, resume: bool) -> None:
 
 @contextmanager
 def hold(folder: Path) -> Iterator[None]:
-    """Keep other runs out of the folder, where its file system has locks: they would write the same names."""
+    """Lock the folder, if its file system has locks: two runs would write the same file names."""
     lock = None
     try:
         lock = lock_file(folder / "lock")
     except FileInUseError as error:
         raise FolderInUseError(
-            f"{error} has a run under way with the checkpoints in {folder}: wait for it, or set checkpoint_dir to "
+            f"{error} is running with the checkpoints in {folder}: wait for it, or set checkpoint_dir to "
             "another folder, one for each run"
         ) from None
     except OSError:
@@ -91,7 +91,7 @@ def hold(folder: Path) -> Iterator[None]:
 
 
 def set_aside(folder: Path) -> None:
-    """Move the files of an earlier run into a folder of their own: they would be taken for the new run's."""
+    """Move the files of an earlier run into another folder, so that they are not taken for files of the new run."""
     left = [path for pattern in FILES for path in folder.glob(pattern)]
     if left:
         former = folder / f"former-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
@@ -109,7 +109,7 @@ def block_file(folder: Path, first: int, last: int, t: int) -> Path:
 
 
 def save_block(folder: Path, first: int, last: int, arrays: Arrays, about: Mapping[str, Any], keep: int) -> None:
-    """Write a block and remove its older files but for that of iteration ``keep``, which a run would resume from."""
+    """Write a block. Remove its older files except that of iteration ``keep``, from which a run would resume."""
     folder.mkdir(parents=True, exist_ok=True)
     target = block_file(folder, first, last, about["t"])
     write_atomically(target, encode_state(BLOCK_KIND, VERSION, arrays, about))
@@ -182,16 +182,16 @@ class Checkpoints:
                 set_aside(self.folder)
 
     def is_due(self, t: int) -> bool:
-        """True if it is time for the next one."""
+        """True if the next checkpoint is due."""
         late = t - self._tried >= self.every or time.monotonic() - self._tried_at > CHECKPOINT_INTERVAL_S
         return self.folder is not None and late
 
     def note_attempt(self, t: int) -> None:
-        """Note that the checkpoint of iteration t is being made: the next is due some time after it, made or not."""
+        """Note that the checkpoint of iteration t is being made: the next is due later, even if this one fails."""
         self._tried, self._tried_at = t, time.monotonic()
 
     def complete(self, saved: Mapping[int, SaveResult], about: Mapping[str, Any]) -> None:
-        """Make the blocks that the actors have written the checkpoint to resume from.
+        """Declare the block files that the actors have written to be the checkpoint to resume from.
 
         Raises
         ------
@@ -214,10 +214,10 @@ class Checkpoints:
         """Warn of the first of several failures in a row."""
         if not self._failed:
             self._failed = True
-            self.warn(f"the checkpoint of iteration {self._tried} could not be written ({problem}); the run goes on")
+            self.warn(f"the checkpoint of iteration {self._tried} could not be written ({problem}); the run continues")
 
     def warn(self, text: str) -> None:
-        """Warn, and say from where the run would be resumed."""
+        """Warn, and name the iteration from which the run would be resumed."""
         where = f"iteration {self.last}" if self.last >= 0 else "its beginning"
         warnings.warn(f"{text}. It would be resumed from {where}", stacklevel=3)
 
@@ -271,7 +271,7 @@ def changed_nodes(before: Sequence[str], now: Sequence[str], first: int = 0) -> 
 
 
 def describe_nodes(nodes: Sequence[int], names: Sequence[str]) -> str:
-    """Return such as "node 3 (part-3.svm), node 4 (part-4.svm) and 7 more"; ``names`` are those of the shards."""
+    """Return text such as "node 3 (part-3.svm), node 4 (part-4.svm) and 7 more"; ``names`` are those of the shards."""
     some = [f"node {node} ({names[node]})" if names else f"node {node}" for node in nodes[:MAX_NAMED_NODES]]
     more = len(nodes) - len(some)
     return ", ".join(some) + (f" and {more:,} more" if more else "")

@@ -58,9 +58,10 @@ def import_ray() -> Any:
 
 
 def call_within(seconds: float, what: str, call: Callable[[], Any]) -> Any:
-    """Return the call's result, or raise a TimeoutError after so many seconds: "Ray did not ``what`` within ...".
+    """Return the call's result, or raise a TimeoutError after ``seconds``: "Ray did not ``what`` within ...".
 
-    The call runs in a thread of its own. After a timeout or an interruption it is abandoned and goes on there.
+    The call runs in a thread of its own. After a timeout or an interruption the call continues in that thread, and its
+    result is ignored.
     """
     future: Future[Any] = Future()
 
@@ -84,7 +85,7 @@ def call_within(seconds: float, what: str, call: Callable[[], Any]) -> Any:
 
 
 def has_abandoned_call() -> bool:
-    """True if a call to Ray that timed out still goes on in this process."""
+    """True if a call to Ray that timed out still runs in this process."""
     return any(thread.name == ABANDONED for thread in threading.enumerate())
 
 
@@ -131,7 +132,7 @@ class Cluster:
     Parameters
     ----------
     options : RayOptions
-        The options; the attribute ``options`` has resume="auto" decided.
+        The options; in the attribute ``options``, resume="auto" is replaced by True or False.
     """
 
     def __init__(self, options: RayOptions) -> None:
@@ -155,7 +156,7 @@ class Cluster:
             self._stack = stack.pop_all()
 
     def _require_this_one(self) -> None:
-        """Raise a ValueError if another address is asked for than that of the Ray this process is connected to."""
+        """Raise a ValueError if this process is connected to Ray at another address than requested."""
         given, current = self.options.address, ""
         with suppress(Exception):  # a client, ray://, has no such address and fails in its own way
             current = str(self.ray.get_runtime_context().gcs_address)
@@ -185,7 +186,7 @@ class Cluster:
         else:
             scratch = stack.enter_context(Scratch())
             settings: dict[str, Any] = {"object_store_memory": options.object_store_memory}
-            # a folder in one that only this user can open: Ray opens its own to everybody
+            # inside a folder that only this user can open: Ray makes its own folder readable for all
             folder = str(options.temp_dir or f"{scratch.path}/r")
             cpus = max(os.cpu_count() or 1, int(np.ceil((options.actors or 1) * options.num_cpus)))
             with _environment(LOCAL_RAY_SETTINGS):  # in this thread: Ray's processes end with the one that starts them
@@ -210,7 +211,7 @@ class Cluster:
             )
 
     def actors(self, nodes: int) -> int:
-        """Return how many actors share so many nodes."""
+        """Return the number of actors for this number of nodes."""
         most = self.options.actors
         if most is None:
             most = int(self.cpus() / self.options.num_cpus)
@@ -222,10 +223,10 @@ class Cluster:
         return float(found.get("CPU", 0))
 
     def create(self, index: int) -> Any:
-        """Return a new named actor for a place among the actors. Ray restarts it after a loss if the options say so."""
+        """Return a new named actor with number ``index``. Ray restarts it after a loss if the options say so."""
         options, name = self.options, f"gadget-{self._run}-{index}"
-        wishes = {"resources": options.resources, "memory": options.memory, "runtime_env": options.runtime_env}
-        given = {key: value for key, value in wishes.items() if value is not None}
+        requested = {"resources": options.resources, "memory": options.memory, "runtime_env": options.runtime_env}
+        given = {key: value for key, value in requested.items() if value is not None}
         kind = self.ray.remote(Host).options(
             name=name, num_cpus=options.num_cpus, max_concurrency=8, max_restarts=-1 if options.restart else 0, **given
         )

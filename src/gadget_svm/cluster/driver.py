@@ -1,7 +1,8 @@
 """The driver of a run on Ray: an actor holds a block of nodes, and messages go from actor to actor.
 
-Owns the runtime that the training loop sees: it says how many iterations, fetches models, makes checkpoints and, after
-a loss, restores the group of actors from the last one. No message and no row passes here.
+Owns the runtime that the training loop sees: it tells the actors how many iterations to do, fetches models, makes
+checkpoints and, after a loss, restores the group of actors from the last one. Messages and rows do not pass through the
+driver.
 """
 
 import hashlib
@@ -20,7 +21,7 @@ from gadget_svm.cluster.actor import ActorReady, ActorSpec, Group, Question
 from gadget_svm.cluster.actor_pool import ActorPool, AllLostError
 from gadget_svm.cluster.checkpoints import Checkpoints, SaveFailedError, changed_nodes, describe_nodes
 from gadget_svm.cluster.connection import Cluster, ClusterError
-from gadget_svm.cluster.losses import LastKnownState, LossLog
+from gadget_svm.cluster.lost_actors import LastKnownState, LossLog
 from gadget_svm.cluster.worker import assemble, failed_certificate
 from gadget_svm.core.block import Links
 from gadget_svm.core.network import Network
@@ -29,7 +30,7 @@ from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.simulation.engine import REJOIN_GRACE_ITERATIONS, UNCERTIFIABLE
 
 MAX_RESTORES = 3
-"""So often in a row the group is restored; actors that are then lost again are left out."""
+"""How often in a row the group is restored; then actors that are lost again are left out."""
 
 
 class RayRuntime:
@@ -50,7 +51,7 @@ class RayRuntime:
         self.log, self._state = LossLog(bounds), LastKnownState(bounds)
         self.checkpoints = Checkpoints(self.options.checkpoint_dir, self.options.checkpoint_every)
         self.pool = ActorPool(cluster, sources, self._on_loss)
-        self._questions: list[Question] = []  # a restarted actor's rows are asked them again
+        self._questions: list[Question] = []  # asked again after an actor is restarted
         self._specs: list[Any] = []
         self._given_up: set[int] = set()  # lost actors that did not come back
         self._group = self._restores = self._began = 0
@@ -139,7 +140,7 @@ class RayRuntime:
         live_mask = self.live_mask()
         for node, since in self.log.lost_since.items():
             if self.t - since < REJOIN_GRACE_ITERATIONS:
-                return failed_certificate(self.shape, f"node {node} has only just left and may come back")
+                return failed_certificate(self.shape, f"node {node} left a moment ago and may return")
         owner, live = int(np.argmax(live_mask)), self.pool.live()
         parts = self._ask_all("certify", owner, live_mask, self.certificates)
         if list(parts) != live:
@@ -161,7 +162,7 @@ class RayRuntime:
         return self._state.update(name, self._ask_all("values", name))
 
     def unseen(self, name: str) -> Flags:
-        """Return which nodes were lost before this array was ever fetched: `gather` has zeros of them."""
+        """Return which nodes were lost before this array was ever fetched: `gather` returns zeros for them."""
         return ~self.live_mask() & ~self._state.known(name)
 
     def sizes(self) -> Floats:
@@ -177,7 +178,7 @@ class RayRuntime:
         return self.log.live_mask()
 
     def lost_mask(self) -> Flags:
-        """Which nodes lost their state, as their actor ended."""
+        """Which nodes lost their state, because their actor ended."""
         return ~self.live_mask()
 
     def exchanges(self) -> int:
@@ -221,7 +222,7 @@ class RayRuntime:
     # checkpoints
 
     def _save(self) -> None:
-        """Make a checkpoint of all actors; if that fails, the run goes on and the next is made when it is due."""
+        """Make a checkpoint of all actors; if that fails, the run continues and the next is made when it is due."""
         self.checkpoints.note_attempt(self.t)
         try:
             saved = self._ask_all("save", str(self.checkpoints.folder), self.checkpoints.last)
@@ -241,14 +242,14 @@ class RayRuntime:
         if self.run.refuses_faults:  # every flag must arrive in its round
             raise ClusterError(
                 f"actor {index} was lost ({why}); gossip_rounds='diameter' needs every flag to arrive in its round, so "
-                "the run cannot go on: use a fixed number of rounds or 'mix'"
+                "the run cannot continue: use a fixed number of rounds or 'mix'"
             )
         if not self.options.restart and len(self.pool.lost) == 1 < len(self.pool.actors):
             self._warn_of_missing(index)
 
     def _warn_of_missing(self, index: int) -> None:
         if self.checkpoints.enabled:
-            self.checkpoints.warn(f"actor {index} is lost, and a checkpoint is of all actors: no more are made")
+            self.checkpoints.warn(f"actor {index} is lost, and a checkpoint needs all actors: no more are made")
 
     def _ask_all(self, method: str, *args: Any) -> dict[int, Any]:
         """Return the answers of all live actors; if none is left, restore the group and ask again."""
@@ -283,7 +284,7 @@ class RayRuntime:
                     self._restore(returned)
 
     def _admit(self, index: int, ready: ActorReady) -> None:
-        """Take note of a restarted actor, or refuse one that has read other rows than the one before."""
+        """Accept a restarted actor, or refuse it if it has read other rows than before."""
         first, last = self.bounds[index : index + 2].tolist()
         if nodes := changed_nodes(self._rows[first:last], ready.row_digests, first):
             raise ValueError(
@@ -300,7 +301,7 @@ class RayRuntime:
         consistent, self._consistent = self._consistent, False
         group = self._next_group()
         self.pool.ask_all("join", group)
-        while sorted(self.pool.lost) != group.lost:  # one was lost meanwhile, and others may not know
+        while sorted(self.pool.lost) != group.lost:  # another one was lost, and the other actors may not know
             group = self._next_group()
             self.pool.ask_all("join", group)
         for index in sorted(set(returned) - set(self.pool.lost)):
@@ -314,7 +315,7 @@ class RayRuntime:
         if self._closing:
             return text
         if self._restores > 1:
-            text += ", also after the group was restored: have they memory enough?"
+            text += ", also after the group was restored: do they have enough memory?"
         if self.checkpoints.last >= 0:
             return f"{text}; resume=True continues from iteration {self.checkpoints.last}, in {self.checkpoints.folder}"
         hints = {
@@ -324,13 +325,14 @@ class RayRuntime:
         return "; ".join([text, *(hint for hint, used in hints.items() if not used)])
 
     def _count(self, messages: int, nbytes: int, vectors: int | None = None) -> None:
-        """Count messages. ``vectors``: how many of them carry a vector, and with it omitted columns; None: all."""
+        """Count messages and bytes. ``vectors``: how many messages carry a vector, with its omitted columns; None:
+        all."""
         self.messages += messages
         self.nbytes += nbytes + 8 * self.omitted_columns * (messages if vectors is None else vectors)
 
 
 def even_bounds(nodes: int, parts: int) -> Ints:
-    """Return where blocks of consecutive nodes begin and end: as the simulator's."""
+    """Return where blocks of consecutive nodes begin and end, as in the simulator."""
     return np.array([nodes * part // parts for part in range(parts + 1)], dtype=np.int64)
 
 

@@ -1,7 +1,7 @@
 """One block of a network that is spread over several workers: its nodes learn in step with those of the others.
 
-Owns the exchange between workers: what goes to whom, and what to wait for. It is given a function that posts a batch to
-another worker, and is told which workers are lost: there is no process, no network and no Ray in here.
+Owns the exchange between workers: what goes to whom, and what to wait for. The caller supplies a function that posts a
+batch to another worker, and reports which workers are lost: this module uses no process, no network and no Ray.
 """
 
 import threading
@@ -62,7 +62,7 @@ class StalledError(RuntimeError):
 class Worker:
     """The block ``bounds[index] : bounds[index + 1]`` of the network, driven by the thread that calls `advance`.
 
-    `receive`, `forget` and `status` may be called from other threads meanwhile.
+    Other threads may call `receive`, `forget` and `status` at the same time.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Worker:
     # called by other threads
 
     def receive(self, source: int, key: Key, batch: Batch) -> None:
-        """Take in what another worker sent, in whatever order."""
+        """Store a batch from another worker. Batches may arrive in any order."""
         with self._changed:
             if source not in self.lost:
                 self._inbox.setdefault(key, {})[source] = batch
@@ -100,7 +100,7 @@ class Worker:
                 self._changed.notify_all()
 
     def status(self) -> tuple[Key, list[int]]:
-        """Return the exchange this worker has come to, and the workers whose batches are missing there."""
+        """Return the exchange that this worker has reached, and the workers whose batches for it are missing."""
         with self._changed:
             return self._at, list(self._waiting)
 
@@ -144,7 +144,7 @@ class Worker:
                 self._drop_edges(left)
 
     def _send(self, messages: MessageBatch, key: Key, complete: int = 0, last_news: int = 0) -> MessageBatch:
-        """Post every peer its part of the messages; return what stays here, with what could not be sent."""
+        """Post the messages for other workers; return those that stay here, and those that could not be sent."""
         if not self.others:
             return messages
         owner = self._owner(messages.receiver)
@@ -161,7 +161,7 @@ class Worker:
         return MessageBatch.merge([own, back._replace(receiver=back.sender)])
 
     def _collect(self, key: Key, lost: set[int] | None = None) -> list[Batch]:
-        """Return one batch of each peer that is not lost; given ``lost``, stop waiting if others are lost too."""
+        """Return a batch from each worker that is not lost. With ``lost``, stop waiting if another one is lost."""
         with self._changed:
             self._at = key
             while missing := [w for w in self.peers if w not in self.lost and w not in self._inbox.get(key, {})]:
@@ -174,7 +174,7 @@ class Worker:
             return list(self._inbox.pop(key, {}).values())
 
     def _drop_edges(self, left: tuple[int, ...]) -> None:
-        """Drop the edges to lost nodes: they will not be back in a moment."""
+        """Drop the edges to lost nodes: they do not return soon."""
         links = self.block.links
         end = np.repeat(np.arange(self.block.k), np.diff(links.indptr))
         for e in np.flatnonzero(np.isin(links.target, left)).tolist():
@@ -187,7 +187,7 @@ class Worker:
 
         Which workers hold the bound, and when a node last changed, travels with the messages and so reaches workers
         without an edge to this one. Until it does, some more exchanges are made than in the simulator: `assemble`
-        leaves them out of the cost. A worker that knows that all hold the bound tells it once more and stops.
+        leaves them out of the cost. A worker that knows that all hold the bound sends this once more and stops.
         """
         if self.lam is None or not self.run.certifiable:
             raise ValueError(UNCERTIFIABLE)
@@ -293,7 +293,7 @@ def assemble(parts: Sequence[CertificatePart], shape: tuple[int, int], owner: in
 
 
 def _cost(parts: Sequence[CertificatePart]) -> Cost:
-    """Return what was sent until all held the bound, or until it was given up, as the simulator counts it.
+    """Return the cost until all nodes held the bound, or until the attempt ended, as the simulator counts it.
 
     A worker that stopped earlier sent nothing after that.
     """

@@ -1,6 +1,6 @@
 """All state of some nodes, side by side in arrays: all nodes in the simulator, a part of them elsewhere.
 
-Owns the arrays and their layout. Everything a checkpoint needs is here, and nothing of it in protocols.
+Owns the arrays and their layout. Everything that a checkpoint needs is here; protocols keep no state.
 """
 
 from collections.abc import Callable

@@ -8,7 +8,7 @@ LOCKS = Path("/proc/locks")
 
 
 class FileInUseError(BlockingIOError):
-    """Another process holds the lock; the text names it where the system tells."""
+    """Another process holds the lock; the message names the process if the system reports it."""
 
 
 def lock_file(path: Path) -> FileLock:
@@ -30,7 +30,7 @@ def lock_file(path: Path) -> FileLock:
 
 
 def _holder(path: Path) -> str:
-    """Return "process 123" where Linux tells which one has locked the file."""
+    """Return "process 123" if Linux reports which process has locked the file."""
     try:
         inode, lines = path.stat().st_ino, LOCKS.read_text(encoding="ascii").splitlines()
     except OSError:

@@ -96,7 +96,7 @@ class Delivery(NamedTuple):
     messages : MessageBatch
         The messages that arrive.
     joined, left : tuple of int
-        The nodes that came back, and those that fell silent, since the last exchange.
+        The nodes that returned, and those that left, since the last exchange.
     idle : tuple of int
         The nodes that are present but take no part until the next exchange.
     """

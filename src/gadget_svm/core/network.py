@@ -113,7 +113,7 @@ class Network:
         return cls(indptr, np.asarray(indices, np.int32), name, directed, transition)
 
     def with_transition(self, transition: str) -> "Network":
-        """Return the same graph under another B. A B that the user gave stays under "lazy", the algorithms' default."""
+        """Return the same graph under another B. "lazy", the default, keeps a B that the user gave."""
         if transition == self.transition or (self.weights is not None and transition == "lazy"):
             return self
         if self.weights is not None:
@@ -185,7 +185,7 @@ class Network:
 
     @cached_property
     def chances(self) -> Floats:
-        """The probability, per edge, that the randomised Push-Sum of its sender draws it.
+        """The probability, per edge, that its sender draws it in randomised Push-Sum.
 
         A node keeps half and sends half to a neighbour drawn by b_ij. In a walk it always sends: b_ii is left out and
         the rest of the row scaled to one, since for the lazy walk the kept half is b_ii and the expected step is B.
@@ -207,7 +207,8 @@ class Network:
 
     @cached_property
     def balanced(self) -> bool:
-        """Whether every node is drawn at least half as often as it draws, so that none runs out of mass."""
+        """Whether every node receives at least half as many messages as it sends, on average, so that none runs out of
+        mass."""
         drawn = np.zeros(self.n)
         for nodes in _portions(self.indptr):
             degree, edges = self.degree[nodes], slice(self.indptr[nodes.start], self.indptr[nodes.stop])
@@ -235,7 +236,7 @@ class Network:
 
     @cached_property
     def components(self) -> tuple[int, Ints]:
-        """The number of components and the one of each node; strong ones if the graph is directed."""
+        """The number of components, and the component of each node; strong components if the graph is directed."""
         from scipy.sparse.csgraph import connected_components
 
         ones = np.broadcast_to(1.0, self.n_edges)  # only their positions matter

@@ -1,4 +1,4 @@
-"""The rows of a block's nodes, as plain arrays that kernels read. Owns no file, and does not deal rows to nodes."""
+"""The rows of a block's nodes, as plain arrays that kernels read. `data` reads files and partitions rows."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ NO_PAIRS = np.empty((0, 2), dtype=np.int32)
 class Shares(NamedTuple):
     """Which rows a node owns: node i owns rows ``order[start[i]:start[i+1]]``, each with multiplicity ``times``.
 
-    An empty ``times`` means once each. A row of integer weight may be dealt to several nodes, a part to each.
+    An empty ``times`` means once each. A row of integer weight may be assigned to several nodes, a part to each.
     """
 
     order: NDArray[np.int64]
@@ -55,7 +55,7 @@ class Rows(NamedTuple):
         cls, X: sp.csr_matrix, label: NDArray[np.int32], cost: Floats, shares: Shares,
         pairs: NDArray[np.int32] = NO_PAIRS, intercept_unit: float = 0.0,
     ) -> "Rows":  # fmt: skip
-        """Return the rows of X, dealt by ``shares``. X is not copied."""
+        """Return the rows of X, assigned by ``shares``. X is not copied."""
         mass = np.empty(len(shares.times))
         if len(mass):
             for lo, hi in zip(shares.start[:-1], shares.start[1:], strict=True):

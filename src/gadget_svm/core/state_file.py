@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 Arrays = dict[str, NDArray[Any]]
 KEY = "gadget-svm"
-"""The only entry of the safetensors metadata: with several their order, and so the file's bytes, would be random. It
-holds the digest, in hexadecimal digits, and the description."""
+"""The only entry of the safetensors metadata: if there were several, their order, and with it the bytes of the file,
+would be random. It holds the digest, in hexadecimal digits, and the description."""
 DIGEST_BYTES = 32
 
 
@@ -32,7 +32,7 @@ def encode_state(kind: str, version: int, arrays: Mapping[str, NDArray[Any]], ab
     Parameters
     ----------
     kind : str
-        What the state is of, such as "model".
+        What is stored, such as "model".
     version : int
         The version of this kind's arrays and description.
     arrays : mapping of str to ndarray

@@ -13,7 +13,7 @@ from typing import Any, Self
 from gadget_svm.core.file_lock import lock_file
 
 PREFIX, LOCK = "gadget", "owner.lock"
-"""Of a folder's name, short as Ray puts sockets into it; and of its lock file."""
+"""The prefix of a folder's name, short because Ray creates sockets in it; the name of its lock file."""
 
 
 class Scratch:
@@ -39,7 +39,7 @@ class Scratch:
 
 
 def sweep() -> None:
-    """Remove the folders of this user's processes that are dead."""
+    """Remove this user's folders whose processes are dead."""
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{LOCK}"):
         folder = path.parent
         try:

@@ -14,7 +14,7 @@ EdgeWeights = tuple[Floats, Floats]  # b_ij of every edge, b_ii of every node
 GIVEN = "given"
 """The transition of a network whose B the user gave."""
 ROW_SUM_TOLERANCE = 1e-5
-"""How far from one the rows of a given B may sum; they are scaled to sum to one exactly."""
+"""How much the row sums of a given B may differ from one; the rows are then scaled to sum to one exactly."""
 
 
 def given_weights(B: sp.csr_array) -> EdgeWeights:

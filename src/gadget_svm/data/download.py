@@ -1,5 +1,5 @@
-"""Downloads the files of the named data sets: retries, resuming, mirrors and checksums. A file on disk is always whole,
-and the same as at its first download. (Libraries for downloads do not resume a broken transfer.)"""
+"""Downloads the files of the named data sets: retries, resuming, mirrors and checksums. A file on disk is always
+complete, and the same as at its first download. (Libraries for downloads do not resume a broken transfer.)"""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class DownloadError(OSError):
 
 @dataclass
 class _Transfer:
-    """A download to ``part``. The entity tag of the server allows to resume it."""
+    """A download to ``part``. With the entity tag of the server it can be resumed."""
 
     url: str
     part: Path
@@ -42,7 +42,7 @@ class _Transfer:
     tag: str | None = None
 
     def attempt(self) -> None:
-        """Download the file, or what is missing of it."""
+        """Download the file, or the rest that is missing."""
         done = self.part.stat().st_size if self.tag else 0
         headers = {"User-Agent": "gadget-svm", "Accept-Encoding": "identity"}
         if done and self.tag:

@@ -209,7 +209,7 @@ def align_tables(
 ) -> list[tuple[Csr, Labels]]:
     """Give the tables of one data set the same width and the same numbering of the features, and check them.
 
-    ``names`` stand for the files in errors.
+    ``names`` are the names of the files in errors.
     """
     for name, raw in zip(names, raws, strict=True):
         require_rows(name, raw.X)
@@ -230,7 +230,7 @@ def _recognise(path: Path, name: str | None) -> Format:
         if looks_like_svmlight(path):
             return FORMATS["svmlight"]
         raise DataFileError(
-            f"{path}: cannot tell its format. Say format='csv' (or {', '.join(FORMATS)}), or give it one of the "
+            f"{path}: its format is unknown. Say format='csv' (or {', '.join(FORMATS)}), or give it one of the "
             f"endings {' '.join(_BY_SUFFIX)} (text also with {' '.join(COMPRESSION_SUFFIXES[1:])})"
         )
     format = FORMATS[name]
@@ -253,7 +253,7 @@ def _recognise(path: Path, name: str | None) -> Format:
 def _number_from_zero(
     names: Sequence[Location], raws: Sequence[RawTable], zero_based: bool | None
 ) -> Sequence[RawTable]:
-    """Number the features of svmlight from 0. The files decide together, as a test part may lack an id 0."""
+    """Number the features of svmlight from 0. All files are checked together, because a test file may lack an id 0."""
     has_zero = [raw.sparse_text and bool((raw.X.indices == 0).any()) for raw in raws]
     if zero_based is False and any(has_zero):
         raise DataFileError(f"{names[has_zero.index(True)]} has a feature id 0, ids from 1 were expected")
@@ -280,5 +280,7 @@ def _common_width(names: Sequence[Location], raws: Sequence[RawTable]) -> int:
             )
         if first.columns and raw.columns and first.columns != raw.columns:
             a, b = next((a, b) for a, b in zip(first.columns, raw.columns, strict=False) if a != b)
-            raise DataFileError(f"column {a!r} of {names[0]} stands where {name} has {b!r}: use the same order in both")
+            raise DataFileError(
+                f"column {a!r} of {names[0]} is in the place where {name} has {b!r}: use the same order in both"
+            )
     return int(max(raw.X.shape[1] for raw in raws))

@@ -1,5 +1,5 @@
 """Reads the files of the named data sets into training and test parts. Owns the peculiarities of each set (binary
-images, archives, lists of topics, filler columns, splits), not where its files are."""
+images, archives, lists of topics, filler columns, splits), but not where its files are."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def read_parquet(path: Path, label: LabelColumn = None) -> RawTable:
 
 
 def read_arrow_table(name: Path, table: Any, label: LabelColumn = None) -> RawTable:
-    """Read a pyarrow.Table with the checks of a Parquet file; ``name`` stands for the file in errors."""
+    """Read a pyarrow.Table with the checks of a Parquet file; ``name`` is its name in errors."""
     return _read_batches(name, SimpleNamespace(schema_arrow=table.schema, iter_batches=table.to_batches), label)
 
 

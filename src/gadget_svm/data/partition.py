@@ -160,7 +160,7 @@ def assign_sites(y: ArrayLike, n_nodes: int, scheme: str = "even", *, seed: int 
         )
     if ":" in str(scheme):
         raise ValueError(
-            f"{scheme!r} is how the command line writes it: here write scheme='label-skew', alpha=0.1 or "
+            f"{scheme!r} is the form of the command line: in Python write scheme='label-skew', alpha=0.1 or "
             "scheme='sizes', sizes=[1, 2, 3]"
         )
     given: Any = n_nodes

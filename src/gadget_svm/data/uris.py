@@ -1,4 +1,4 @@
-"""Locations of files: local paths and URIs. Tells one from the other, reads and writes both.
+"""Locations of files: local paths and URIs. Distinguishes, reads and writes both.
 
 http and https use the standard library, other schemes pyarrow if it knows them, else fsspec. Messages never show the
 keys that a URI may carry.
@@ -36,7 +36,7 @@ def scheme_of(location: str) -> str:
 
 
 def _lost_slash(text: str) -> bool:
-    """Return whether a path was made of a URI, which turns :// into :/."""
+    """Return whether this path was made from a URI: the conversion turns :// into :/."""
     return not scheme_of(text) and re.match(rf"{_SCHEME}:/", text) is not None
 
 
@@ -85,11 +85,11 @@ def local_path(location: str) -> Path:
 
 
 def file_name(uri: str) -> str:
-    """Return the last part of a URI's path. Its suffix tells the format."""
+    """Return the last part of a URI's path. Its suffix gives the format."""
     name = PurePosixPath(unquote(urlsplit(uri).path)).name
     if not name:
         raise ValueError(
-            f"{display_name(uri)} names no file, so its format cannot be told: give a URI whose path ends in a file's "
+            f"{display_name(uri)} names no file, so its format is unknown: give a URI whose path ends in a file's "
             "name, such as part-0.svm"
         )
     return name
@@ -191,7 +191,7 @@ def _open_remote(uri: str, name: str) -> Any:
 
 
 class _RemoteFile(NamedTuple):
-    """What can be done with a file behind a URI."""
+    """The operations on a file behind a URI."""
 
     open: Callable[[], Any]
     create: Callable[[], Any]

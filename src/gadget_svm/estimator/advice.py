@@ -1,4 +1,4 @@
-"""Warnings after a fit: why it ended early or predicts badly, and what helps. Owns every such sentence."""
+"""Warnings after a fit: why it ended early or predicts badly, and what helps. Owns the text of all these warnings."""
 
 import sys
 import warnings
@@ -19,7 +19,7 @@ MIN_MASS_SHARE = 0.99
 MIN_EDGE_USES = 50
 """An edge that was used less often has not carried enough messages for its ends to agree."""
 FAR_APART = 0.1
-"""A disagreement between the nodes worth mentioning, as a share of the average's length."""
+"""Advice mentions a disagreement between nodes above this share of the average's length."""
 REST_SHARE, REST_SAMPLE_ROWS = 0.9, 1000
 """A fit of several classes warns if every output answers "rest" to this share of a sample of the rows."""
 
@@ -106,7 +106,7 @@ def not_converged(model: "GadgetSVC", X: sp.csr_matrix | None, mass_left: float 
     apart = model.history_[-1]["disagreement"]
     far = f"; the nodes differ by {_percent(apart)} of the average's length" if apart > FAR_APART else ""
     reached = f"{limit}={getattr(model, limit)}"
-    told = f"stopped at {reached} before stopping={model.stopping_!r} was met{_last_value(model)}{far}"
+    what_happened = f"stopped at {reached} before stopping={model.stopping_!r} was met{_last_value(model)}{far}"
     if X is not None and model.fit_intercept:
         X = X[:, :-1]  # without the constant
     causes = [
@@ -114,7 +114,7 @@ def not_converged(model: "GadgetSVC", X: sp.csr_matrix | None, mass_left: float 
     ]
     if not causes:
         causes = [f"raise {limit} or tol"]
-    return f"{told}. The models so far are kept. To get further: {'; '.join(causes)}"
+    return f"{what_happened}. The models so far are kept. To get further: {'; '.join(causes)}"
 
 
 def _last_value(model: "GadgetSVC") -> str:

@@ -48,7 +48,7 @@ class NodeState:
 
 @dataclass
 class Plan:
-    """Everything a fit needs beside the rows; every choice is made."""
+    """Everything that a fit needs besides the rows, with every parameter resolved."""
 
     algorithm: Algorithm
     network: Network
@@ -103,7 +103,7 @@ def fit_network(problem: TrainingProblem, plan: Plan, state: NodeState | None = 
     if plan.network.schedule and plan.engine != "local":
         raise ValueError("a time-varying graph runs in the simulator only: use engine='local' with it")
     if plan.certified_lam is not None and not run.certifiable:
-        raise ValueError(f"no bound of the gap can be had here: {UNCERTIFIABLE}")
+        raise ValueError(f"no bound of the gap can be computed here: {UNCERTIFIABLE}")
     width, columns = problem.X.shape[1], np.arange(problem.X.shape[1])
     if state is None and plan.algorithm.omits_unused_columns:
         problem, columns = problem.occurring()
@@ -150,8 +150,8 @@ def _fill_unseen(runtime: Runtime, models: Floats, last: Floats, mean: Floats) -
 def _state(runtime: Runtime, models: Floats, last: Floats) -> NodeState:
     """The state from which the nodes continue.
 
-    A node without an average has its last iterate for one, and every row was a step. A lost node continues from the
-    model it answers with, as if it had done as many iterations as the others.
+    If the algorithm keeps no average of iterates, the last iterate counts as the average, and every row as a step. A
+    lost node continues from its reported model, as if it had done as many iterations as the others.
     """
     w, w_sum, iterates, steps = last.copy(), *(runtime.gather(name) for name in ("w_sum", "iterates", "steps"))
     lost = runtime.lost_mask()
@@ -221,7 +221,7 @@ RUNTIMES: dict[str, Any] = {"local": _local_runtime, "ray": _ray_runtime}
 
 
 def gathered(rows: Rows, first: int, last: int) -> Rows:
-    """The rows of the nodes first:last alone, node after node."""
+    """The rows of the nodes first:last only, node after node."""
     own = rows.of_nodes(first, last)
     X = sp.csr_matrix((rows.data, rows.indices, rows.indptr), (len(rows.label), int(rows.indices.max(initial=0)) + 1))
     X = X[own.order]

@@ -65,7 +65,7 @@ def validate_rows(
 
 
 def make_problem(model: "GadgetSVC", rows: TrainingRows, shares: Shares) -> Problem:
-    """The problem that the nodes solve: one output, or one a class or pair of classes."""
+    """The problem that the nodes solve: one output; or one per class, or per pair of classes."""
     classes, (X, label, times) = len(model.classes_), rows
     pairs = pairs_of(classes, model.multi_class)
     outputs = len(pairs) or (1 if classes == 2 else classes)

@@ -40,7 +40,7 @@ class Problem:
     sites : list
         The nodes' labels.
     n_outputs : int
-        One, or one a class or pair of classes.
+        One; or one per class, or per pair of classes.
     pairs : ndarray, default empty
         The two classes of every output, one against one.
     intercept : bool, default False
@@ -145,14 +145,14 @@ def as_csr(X: Any, intercept: bool) -> sp.csr_matrix:
     kind: Any = np.int32 if csr.nnz + csr.shape[0] < 2**31 else np.int64
     if csr.indices.dtype != kind or csr.indptr.dtype != kind:
         csr = sp.csr_matrix((csr.data, csr.indices.astype(kind), csr.indptr.astype(kind)), shape=csr.shape)
-    if not csr.has_canonical_format:  # entries named twice would count as two features in |x|^2
+    if not csr.has_canonical_format:  # a feature that occurs twice would count as two in |x|^2
         csr = csr.copy()
         csr.sum_duplicates()
     if csr.nnz and max(csr.data.max(), -csr.data.min()) > 1e150:
         raise ValueError("features beyond 1e150 overflow when squared: scale them, for example with StandardScaler")
     parts = (csr.data, csr.indices, csr.indptr)
     if not all(part.flags.writeable and part.flags.c_contiguous for part in parts):
-        csr = csr.copy()  # a memory map would compile every kernel once more
+        csr = csr.copy()  # kernels would be compiled again for a memory map
     return _with_constant(csr) if intercept else csr
 
 

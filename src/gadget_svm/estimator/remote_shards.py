@@ -1,7 +1,7 @@
-"""Shards that stay where they are read: files, URIs or a Ray Dataset, one shard per node, loaded by the actors.
+"""Shards that only actors read: files, URIs or a Ray Dataset, one shard per node.
 
-Owns what is asked of the shards so that all agree (width, numbering, classes, costs) as if they had been read in one
-place. No row passes through the driver, only widths, labels and counts.
+Owns how the shards agree on width, numbering, classes and costs, as if they had been read in one place. No row passes
+through the driver, only widths, labels and counts.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +35,7 @@ DATASET_TIMEOUT_S = 600
 
 
 class ShardSummary(NamedTuple):
-    """What a shard tells of itself, without its rows."""
+    """The facts about a shard that the driver needs: no rows."""
 
     rows: int
     width: int
@@ -49,14 +49,14 @@ class ShardSummary(NamedTuple):
 
 
 class CommonFormat(NamedTuple):
-    """What all shards agreed on."""
+    """The format that all shards have in common."""
 
     width: int
     shift: bool  # whether svmlight ids count from 1
     classes: NDArray[Any]  # the labels, each once
     weight: Floats | None  # of a row of each class; None: every row counts once
     intercept_unit: float  # see `Rows`; 0: no intercept
-    merged: Ints | None = None  # where several labels are one class: that of every label
+    merged: Ints | None = None  # if several labels are one class: the class of every label
     pairs: NDArray[np.int32] = NO_PAIRS  # of classes, one against one
 
 
@@ -144,7 +144,7 @@ def _stack(tables: list[sp.csr_matrix]) -> sp.csr_matrix:
 
 
 def _pieces(indices: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """Return views of a stretch each."""
+    """Return views of PIECE_ENTRIES consecutive entries each."""
     return (indices[at : at + PIECE_ENTRIES] for at in range(0, len(indices), PIECE_ENTRIES))
 
 
@@ -169,7 +169,7 @@ def _summary(name: str, raw: RawTable) -> ShardSummary:
 
 
 def agreed_width(names: Sequence[str], summaries: Sequence[ShardSummary]) -> tuple[int, bool]:
-    """Return the common width, and whether svmlight ids count from 1: `agree` decides by stand-ins of one row."""
+    """Return the common width, and whether svmlight ids count from 1: `align_tables` decides, from one-row tables."""
     stand_ins = [_stand_in(summary) for summary in summaries]
     tables = align_tables([Path(name) for name in names], stand_ins, None, None)
     return int(tables[0][0].shape[1]), not any(summary.from_zero for summary in summaries)
@@ -268,7 +268,7 @@ def start_dataset(dataset: Any, nodes: int | None, label: str | None, options: d
 
 
 def _tables(ray: Any, dataset: Any, nodes: int | None) -> list[list[Any]]:
-    """Return references to the tables of every node's part, computed before actors take the CPUs their tasks need."""
+    """Return references to the tables of every node's part, computed before actors take the CPUs for it."""
     count = dataset.count()
     nodes = min(10, count) if nodes is None else nodes
     if nodes > count:

@@ -122,8 +122,9 @@ def require_list(shards: Any) -> None:
     if isinstance(shards, str | PathLike):
         place = display_name(fspath(shards))
         raise TypeError(
-            f"shards are a list of places, one a node, and {place!r} is a single one: write fit_shards([{place!r}, "
-            "...]), or, to split its rows over nodes, read them with gadget_svm.data.read_table and give them to fit"
+            f"shards must be a list of paths, one per node, and {place!r} is a single path: write "
+            f"fit_shards([{place!r}, ...]), or, to split its rows over nodes, read them with "
+            "gadget_svm.data.read_table and give them to fit"
         )
 
 

@@ -1,7 +1,7 @@
 """`GadgetSVC`: a linear SVM learned by gossiping nodes, compatible with scikit-learn.
 
-Owns the parameters and the fitted attributes. The constructor only stores; `fit` validates, makes a problem and a plan,
-and `fitting.fit_network` does the rest.
+Owns the parameters and the fitted attributes. The constructor only stores its parameters; `fit` validates, makes a
+problem and a plan, and calls `fitting.fit_network`.
 """
 
 import numbers
@@ -99,7 +99,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         1/2 |w|^2 + C sum_r s_r c_r hinge_r(w), that is lam = 1 / (C sum_r s_r c_r). With ``C``, leave ``lam`` at its
         default: any other value is an error. `partial_fit` needs ``lam``.
     multi_class : "ovr" or "ovo", default "ovr"
-        For more than two classes: one output a class, against the rest, or one output for every two classes (one
+        For more than two classes: one output per class, against the rest, or one output for every two classes (one
         against one), which sees the rows of these two only. All outputs are trained side by side, with the same
         ``lam`` or ``C``: for the classes a and b, F(w) = lam/2 |w|^2 + sum_{r in a or b} s_r c_r hinge_r(w) / sum_r
         s_r c_r, the problem of ``OneVsOneClassifier(LinearSVC(C=C, loss="hinge"))`` with lam = 1 / (C sum_r s_r c_r).
@@ -179,7 +179,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
     >>> bool(model.node(2).score(X, y) > 0.9)
     True
 
-    and the history tells what it took:
+    and the history shows the cost:
 
     >>> sorted(model.history_[-1])[:4]
     ['bound', 'bytes', 'disagreement', 'error']
@@ -344,7 +344,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         positive : str or None, default None
             The label that becomes +1; all others become -1.
         sites : sequence or None, default None
-            The nodes' labels, one a shard; None: 0, 1, ... Nodes come in the sorted order of their labels.
+            The nodes' labels, one per shard; None: 0, 1, ... Nodes come in the sorted order of their labels.
         format : str or None, default None
             The format of files that are read here (svmlight, csv, tsv, parquet or npz); None: by their ending.
         agreed : callable or None, default None
@@ -409,7 +409,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def decision_function(self, X: Any) -> Floats:
-        """Signed distances (times |w|) of the rows: one a row for two classes, else one a row and class.
+        """Signed distances (times |w|) of the rows: one per row for two classes, else one per row and class.
 
         With multi_class="ovo" the votes of the outputs, plus a part below one half of their summed distances, as in
         scikit-learn's OneVsOneClassifier.
@@ -478,11 +478,11 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = 0
 
     def _n_nodes(self) -> int | None:
-        """As many as requested, else as the given graph has."""
+        """The number of nodes requested, else that of the given graph."""
         return topologies.nodes_of(self.topology) if self.n_nodes is None else self.n_nodes
 
     def _sites_of_batches(self, sites: ArrayLike | None) -> list[Hashable]:
-        """The nodes of a network that learns batch by batch: as many as requested, or 10, or the sites of this one."""
+        """The nodes of a network that learns batch by batch: as requested, else 10, or this batch's sites."""
         requested, labels = self._n_nodes(), topologies.labels_of(self.topology)
         names = node_names(10 if requested is None else checked_nodes(requested), labels)
         return names if sites is None else labels or partition_by_site(sites)[1]  # a batch need not have all the labels

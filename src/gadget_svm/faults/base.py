@@ -75,7 +75,7 @@ class Fault(Protocol):
 
 
 def chance(messages: MessageBatch, context: FaultContext, purpose: int) -> Floats:
-    """Return a uniform draw per message, by its sender, receiver and sequence number; grouping does not change it."""
+    """Return a uniform draw per message, which depends only on its sender, receiver and sequence number."""
     pair = messages.sender * np.int64(context.n_nodes) + messages.receiver
     return uniform(context.seed, pair, messages.seq, purpose)
 
@@ -98,7 +98,7 @@ def node_mask(nodes: Sequence[int] | float, context: FaultContext) -> Flags:
 
 
 def bounced(messages: MessageBatch, which: Flags) -> MessageBatch:
-    """Return the messages, some of them addressed to their senders, who keep what these carry."""
+    """Return the messages, those in ``which`` returned to their senders, which keep the content."""
     return messages._replace(receiver=np.where(which, messages.sender, messages.receiver)) if which.any() else messages
 
 

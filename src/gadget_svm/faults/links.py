@@ -12,7 +12,7 @@ from gadget_svm.kernels.counter_rng import BOUNCE, DELAY, LOSS
 
 @dataclass(frozen=True)
 class Loss(Fault):
-    """Each message vanishes with probability p, and what it carried with it.
+    """Each message is lost with probability p, with its content.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class Loss(Fault):
 
 @dataclass(frozen=True)
 class Bounce(Fault):
-    """Each message fails with probability p. Its sender notices, and keeps what it carried.
+    """Each message fails with probability p. Its sender notices that, and keeps the content.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Bounce(Fault):
 
 @dataclass(frozen=True)
 class Delay(Fault):
-    """Each message takes between ``least`` and ``most`` exchanges longer, drawn evenly.
+    """Each message takes between ``least`` and ``most`` exchanges longer, drawn uniformly.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class Partition(Fault):
     groups : list of lists of int, or None, default None
         The nodes of each group; those not listed are one more. None: two halves.
     lost : bool, default False
-        Whether messages that would cross are lost, or come back to their senders.
+        True: messages that would cross are lost. False: they come back to their senders.
     """
 
     at: float = 1

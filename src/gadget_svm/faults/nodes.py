@@ -78,7 +78,7 @@ class Slow(Fault):
     Parameters
     ----------
     every : int, default 2
-        The n.
+        The number n.
     nodes : int or list of int, default (0,)
         The nodes.
     """
@@ -121,7 +121,7 @@ def _draws(context: FaultContext, time: int, purpose: int) -> Floats:
 def _with_absences(
     exchange: Exchange, context: FaultContext, absent: Callable[[int, Flags], Flags], now: Clock
 ) -> Exchange:
-    """Return the exchange with absences. ``absent(time, before)`` is asked once per iteration."""
+    """Return the exchange with absences. ``absent(time, before)`` is called once per iteration."""
     gone, time = np.zeros(context.n_nodes, dtype=np.bool_), -1
 
     def exchange_with_absences(messages: MessageBatch) -> Delivery:

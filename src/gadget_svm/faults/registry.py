@@ -1,4 +1,6 @@
-"""The faults by name, and `make_faults`, which makes faults of whatever a user gives."""
+"""The faults by name, and `make_faults`, which makes fault objects from what the user gives.
+
+To add a fault, add a class to `links` or `nodes` and a line to FAULTS."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -85,7 +87,7 @@ def _named(name: str, value: Any) -> Fault:
 
 
 def wrap_all(faults: Iterable[Fault], context: FaultContext) -> Exchange:
-    """Return an exchange in this process with all the faults; messages meet them in the order given."""
+    """Return an exchange in this process with all the faults, applied to messages in the order given."""
     exchange: Exchange = Delivery
     for fault in reversed(list(faults)):
         exchange = fault.wrap(exchange, context)

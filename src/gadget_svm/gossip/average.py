@@ -31,7 +31,7 @@ def averaging_block(
 
 
 def rounds(gossip: Gossip, block: Block, exchange: Exchange = Delivery) -> Iterator[Block]:
-    """Yield the block with its vectors loaded, then after each round of gossip, without end."""
+    """Yield the block with its vectors loaded, then after each round of gossip; it never ends."""
     gossip.load_vectors(block, persist=True)
     yield block
     time = 0

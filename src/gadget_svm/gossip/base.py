@@ -18,7 +18,8 @@ from gadget_svm.kernels import ThreadTeam
 from gadget_svm.kernels import gossip as kernels
 
 Round = Generator[MessageBatch, Delivery, None]
-"""One round of gossip: yields the messages of a block, and is sent what is delivered to it. May repeat this."""
+"""One round of gossip, as a generator: yields the messages of a block and receives its delivery, once or several
+times."""
 
 
 @runtime_checkable

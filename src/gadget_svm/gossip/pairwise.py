@@ -1,4 +1,6 @@
-"""Pairwise averaging: two neighbours meet, and both continue with the mean. The authors' code calls it Push-Sum.
+"""Pairwise averaging: two neighbours exchange vectors, and both continue with the mean.
+
+The authors' code calls it Push-Sum.
 
 It is unweighted: shards of unequal size are averaged as if they were equal. A round is two exchanges: some nodes send a
 request to one neighbour, and each of the others answers one of the requests it receives.
@@ -60,14 +62,14 @@ def _messages(block: Block, time: int, nodes: Ints, receivers: Ints) -> MessageB
 
 
 def _choose_message(block: Block, messages: MessageBatch, since: int, nodes: Flags) -> Ints:
-    """Return for each of the nodes one message to it, drawn from those of this round; -1 where there is none."""
+    """For each node, draw one of the messages sent to it in this round; -1 if there is none."""
     order, start = message_order(block, messages)
     since = max(since, block.exchanges - 1)
     return kernels.pick_message(block.first, order, start, messages.seq, since, nodes, block.seed, block.exchanges)
 
 
 def _undo_returned(block: Block, messages: MessageBatch) -> None:
-    """Give a node whose answer came back the vector in that answer: the one it had before it averaged."""
+    """If an answer came back, restore the vector in it: the one its sender had before averaging."""
     own = (messages.sender >= block.first) & (messages.sender < block.first + block.k)
     returned = own & (messages.sender == messages.receiver) & (messages.seq == block.exchanges - 1)
     block.s[messages.sender[returned] - block.first] = messages.vector[returned]

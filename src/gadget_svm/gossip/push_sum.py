@@ -90,7 +90,7 @@ class Diffusion(Gossip):
         return state
 
 
-# The functions below return their arrays without keeping a name for them: a transport may free them once they are sent.
+# The functions below keep no reference to their arrays, so that a transport can free them after sending.
 
 
 def _halves(block: Block, edges: Ints) -> tuple[Floats, Floats]:

@@ -3,8 +3,9 @@
 The next message on an edge makes up for a lost one; a repeated or older one is ignored. Costs two vectors per edge.
 
 **Epochs.** The mass that a vanished node held cannot be recovered. A node that loses a neighbour starts a new epoch,
-and every node that hears of it joins: it sets its mass back to n_i at its present vector, and its running sums to zero.
-No vector changes, the total mass is that of the nodes that are present, and messages of older epochs are ignored.
+and every node that receives a message of this epoch joins: it sets its mass back to n_i at its present vector, and its
+running sums to zero. No vector changes, the total mass is that of the nodes that are present, and messages of older
+epochs are ignored.
 """
 
 from dataclasses import dataclass
@@ -70,7 +71,7 @@ class RunningSum(Gossip):
             _start_epoch(block, 0, int(block.edge["epoch"][0]) + 1)
 
     def supersede(self, block: Block, epoch: int) -> None:
-        """Replace a node that knew of this epoch and whose mass the others have: start an epoch above it."""
+        """Take the place of a node that was in ``epoch`` and handed its mass to others: start a higher epoch."""
         if "sigma" not in block.edge:
             _open_edges(block)
         _start_epoch(block, 0, max(epoch, int(block.edge["epoch"][0])) + 1)

@@ -13,8 +13,9 @@ from gadget_svm.gossip.base import Gossip, Round
 def until_converged(gossip: Gossip, block: Block, time: int, diameter: int, gamma: float, max_rounds: int) -> Round:
     """Run rounds until no node's estimate changed by more than a relative ``gamma`` in ``diameter`` rounds.
 
-    In every ``diameter`` rounds the nodes flood the largest change that they know of in the rounds before. At their end
-    all nodes know the largest of all, so all stop in the same round. There are at most ``max_rounds`` rounds.
+    In every ``diameter`` rounds the nodes flood the largest change, known to them, of the rounds before. At the end of
+    these rounds all nodes know the largest change of all nodes, so they stop in the same round. There are at most
+    ``max_rounds`` rounds.
     """
     length, since = max(1, diameter), block.exchanges
     change = np.full(block.k, np.inf)

@@ -1,4 +1,4 @@
-"""The step of the authors' own program on one node's rows. Without gossip: in that program none reaches the model."""
+"""The step of the authors' own program on one node's rows. Without gossip, which changes no model there."""
 
 import numpy as np
 

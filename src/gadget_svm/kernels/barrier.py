@@ -13,9 +13,9 @@ from gadget_svm.core.types import Ints
 from gadget_svm.kernels.compiler import DISABLED, LowLevel, compiled
 
 SPINS = 4000
-"""Reads of the counter before a thread yields its core: longer than an evenly shared round is uneven."""
+"""Reads of the counter before a thread yields its core: longer than threads differ in a round that is shared evenly."""
 AVAILABLE = not DISABLED
-"""Without a compiler nothing is atomic, and threads take turns anyway: a group then has one thread."""
+"""False without a compiler: then nothing is atomic, threads do not run in parallel, and a group has one thread."""
 
 
 class BarrierGroup(NamedTuple):
@@ -74,5 +74,5 @@ def wait_at_barrier(group: BarrierGroup, times: int) -> None:
 
 @compiled
 def release_barrier(group: BarrierGroup) -> None:
-    """Let all threads pass from now on: one of the group will not arrive."""
+    """Let all threads pass from now on. Called if one thread of the group cannot arrive."""
     _add(group.counter, 1 << 60)

@@ -28,7 +28,7 @@ PACKAGE = Path(__file__).parent.parent
 SOURCES = ("kernels/*.py", "algorithms/*.py", "core/rows.py")
 """Files with compiled functions, and with the types of their arguments."""
 UNUSED_S = 30 * 24 * 3600
-"""Kernels of another version that were not used for so many seconds are removed."""
+"""Kernels of another version that were not used for this many seconds are removed."""
 
 
 @cache
@@ -43,7 +43,7 @@ def directory() -> Path | None:
         except OSError:
             continue
         with suppress(OSError):
-            os.utime(base / name)  # its time is that of its last use
+            os.utime(base / name)  # records the time of its last use
         if new:
             _prune(base)
         return base / name
@@ -51,7 +51,7 @@ def directory() -> Path | None:
 
 
 def _prune(base: Path) -> None:
-    """Remove the directories of other versions that were not used for long, where that is possible."""
+    """Remove the directories of other versions that were not used for UNUSED_S, if the file system allows it."""
     with suppress(OSError):
         for folder in base.iterdir():
             if re.fullmatch(r"kernels-[0-9a-f]{16}", folder.name) and time.time() - folder.stat().st_mtime > UNUSED_S:
@@ -103,7 +103,7 @@ class _Files(CompileResultCacheImpl):  # type: ignore[misc]
 
 
 class KernelCache(FunctionCache):  # type: ignore[misc]
-    """numba's cache of one function, safe with several writers, with a message before the first compilation."""
+    """numba's cache of one function, safe with several writers. It logs a message before the first compilation."""
 
     _impl_class = _Files
 

@@ -14,15 +14,15 @@ EPS = 2.0**-52
 NUMBERS_PER_PART = 1 << 20
 """Numbers of the nodes that are summed at a time: more nodes if they are small."""
 MAX_KEPT_MARGINS = 1 << 22
-"""Up to this many margins are computed at once, and what is known of their rows is kept between certificates."""
+"""Up to this many margins are computed at once, and data of their rows is kept between certificates."""
 
 
 def widths(n_features: int, n_outputs: int) -> tuple[int, int, int, int]:
     """Return how many numbers each kind of message holds: hello, model, sums, bound.
 
-    Sums: v = sum alpha y x of every output; for each output the hinges h, sum alpha, and the magnitudes of what was
-    summed in h and in v; then the rows' weight, the number of operations and of nodes. Bound: gap and dual value of
-    each output, the rows' weight and the number of nodes.
+    Sums: v = sum alpha y x of every output; for each output the hinges h, sum alpha, and the sums of the absolute terms
+    of h and v; then the rows' weight, the number of operations and of nodes. Bound: gap and dual value of each output,
+    the rows' weight and the number of nodes.
     """
     D = n_features * n_outputs
     return 0, D, D + 4 * n_outputs + 3, 2 * n_outputs + 2
@@ -46,7 +46,7 @@ class OwnSums:
         self._at_once = small and most
 
     def __call__(self, w: Floats, alpha: Floats, total: Floats) -> None:
-        """The sums of every node into the lines of ``total``, see `widths`, for the candidate ``w``."""
+        """Write the sums of every node into the lines of ``total``, see `widths`, for the candidate ``w``."""
         w = w.reshape(self.K, self.F)
         margins = np.asarray(self.X @ w.T) if self._at_once else None
         for number, (lo, hi) in enumerate(self._parts):

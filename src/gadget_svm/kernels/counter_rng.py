@@ -1,6 +1,6 @@
 """Random draws without state: each is a pure function of (seed, node, time, purpose).
 
-So grouping nodes, or moving them between machines, changes no draw.
+So draws do not change if nodes are grouped differently or moved between machines.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """Dual coordinate ascent for the hinge loss on one node's rows, warm-started (Hsieh et al. 2008).
 
-Owns the local problem  min over w of  kappa/2 |w|^2 + S.w + sum_r c_r max(0, 1 - y_r x_r.w)  and nothing of where S
-and kappa come from. Its solution is w = (sum_r alpha_r y_r x_r - S) / kappa with 0 <= alpha_r <= c_r.
+Owns the local problem  min over w of  kappa/2 |w|^2 + S.w + sum_r c_r max(0, 1 - y_r x_r.w)  ; other modules choose S
+and kappa. Its solution is w = (sum_r alpha_r y_r x_r - S) / kappa with 0 <= alpha_r <= c_r.
 """
 
 from typing import Any, NamedTuple
@@ -132,7 +132,7 @@ def dual_pass(
 ) -> float:
     """alpha_r <- clip[0, c_r](alpha_r + (1 - y_r x_r.w) kappa / |x_r|^2) in the order of ``perm``; w moves along.
 
-    Returns the largest violation met: how far a margin is on the wrong side of 1 for its alpha, 0 at the optimum.
+    Returns the largest violation: how far a margin is on the wrong side of 1 for its alpha, 0 at the optimum.
     """
     worst, _ = path_pass(w, alpha, perm, np.empty(len(alpha)), np.inf, rows, lo, hi, target, kappa)
     return worst

@@ -14,7 +14,7 @@ Places = NDArray[Any]
 """Positions of messages in a batch, 32 bits each."""
 
 MIN_MASS = 1e-250
-"""A node with less mass than this sends none. A node that is cut off for a thousand rounds halves its mass so often
+"""A node with less mass than this sends no mass. A node that is cut off for a thousand rounds halves its mass so often
 that s/phi would lose its digits, and then become 0/0."""
 EPOCH_SHIFT = 40
 """The bit of a sequence number at which the epoch begins; below it is the exchange in which the message was sent. One
@@ -248,7 +248,7 @@ def average_with(lo: int, hi: int, partner: Ints, vector: Floats, s: Floats) -> 
 def pick_message(
     first: int, order: Places, start: Places, seq: Ints, since: int, eligible: Flags, seed: int, time: int
 ) -> Ints:
-    """Draw for every eligible node one of the messages to it that are numbered ``since`` or higher; -1 for none."""
+    """For every eligible node, draw one of its messages with a number of at least ``since``; -1 if there is none."""
     chosen = np.full(len(eligible), -1, dtype=np.int64)
     for i in range(len(eligible)):
         seen = 0

@@ -1,6 +1,6 @@
 """The kernels of MoM-DSVM on a block's edges: linear terms, local solve, penalty, receive.
 
-Owns the arithmetic; `algorithms.mom_dsvm` says why. The local solver is that of `kernels.dual`, with shrinking.
+Owns the arithmetic; `algorithms.mom_dsvm` explains it. The local solver is that of `kernels.dual`, with shrinking.
 """
 
 from typing import NamedTuple
@@ -23,7 +23,7 @@ class Ends(NamedTuple):
     """Node j's ends of its edges are ptr[j]:ptr[j+1], by ascending neighbour; everything else is per end.
 
     2 alpha_ji is sent - heard, which the other end knows with the opposite sign; each iteration adds eta (v_j - v_i).
-    All alphas add up to zero, whatever eta the two ends used and however it changed.
+    All alphas add up to zero, even if the two ends used different eta, or changed it.
     """
 
     ptr: Ints
@@ -89,7 +89,7 @@ def solve(
 
 @compiled
 def adapt_eta(lo: int, hi: int, alive: Flags, ends: Ends, v: Floats, f: Floats, U: Floats, proposal: Floats) -> None:
-    """2 eta |B_j| = PULL_RATIO |sum lambda y x - v_j| / |v_j|: the penalty pulls about as hard as the node's rows.
+    """2 eta |B_j| = PULL_RATIO |sum lambda y x - v_j| / |v_j|: the penalty pulls about as strongly as the node's rows.
 
     2 alpha_j has to balance that pull where all nodes agree. It is small if few rows are support vectors, and large if
     the node's rows are unlike the others'. sum lambda y x - v_j is (U_j - 1) v_j + f_j.

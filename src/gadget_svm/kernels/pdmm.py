@@ -42,8 +42,8 @@ TAU_CHUNK = 4096
 MAX_PENALTY_CHANGES = 20
 """Changes of an edge's penalty. After that it is plain PDMM, which converges."""
 REOPENED_DAMPING, DAMPING_GROWTH = 0.05, 1.1
-"""The factor of theta on an edge that was reopened, and its growth with each message, up to 1. What one end lost of the
-other's pull comes back in small parts, so that the nodes around it keep up."""
+"""The factor of theta on an edge that was reopened, and its growth with each message, up to 1. The pull of the other
+end then returns in small parts, so that the nodes around it can follow."""
 
 
 class Edges(NamedTuple):
@@ -64,7 +64,7 @@ class Edges(NamedTuple):
 
 
 class Nodes(NamedTuple):
-    """What a node holds beside its edges."""
+    """The state of a node besides its edges."""
 
     alive: Flags
     first: int
@@ -173,8 +173,8 @@ def intercept_ratio(n_lam: float, R: float, unit: float) -> float:
 def tension(nodes: Nodes, edges: Edges, i: int) -> float:
     """tau_i = 2 |v_i - n_i lam w_i| / (|w_i| d_i): the penalty at which the edges pull as hard as the rows.
 
-    v_i - n_i lam w_i is R_i w_i + S_i. A node whose rows hardly pull may lie between two whose rows pull hard, so it
-    announces at least a part of its neighbours' largest tau.
+    v_i - n_i lam w_i is R_i w_i + S_i. A node whose rows pull weakly may lie between two whose rows pull strongly, so
+    it announces at least a part of its neighbours' largest tau.
     """
     degree, pull, forwarded, w, lo, hi = 0, 0.0, 0.0, nodes.w[i], edges.ptr[i], edges.ptr[i + 1]
     for e in range(lo, hi):
@@ -203,8 +203,8 @@ def tension(nodes: Nodes, edges: Edges, i: int) -> float:
 def next_edge(first: int, degree: int, seed: int, node: int, clock: int) -> int:
     """One of a node's edges, in a random order that visits each of them once in ``degree`` ticks.
 
-    Independent draws leave out some neighbour for long, and the slowest node counts. The order of a round is
-    start + place * stride, both drawn.
+    Independent draws would leave out some neighbours for a long time, and the slowest node determines the speed. The
+    order of a round is start + place * stride, both drawn.
     """
     lap, place = clock // degree, clock % degree
     start = int(draw(seed, node, 2 * lap, NEIGHBOUR) * degree)
@@ -316,7 +316,8 @@ def update_penalty(
 
     The end with the lower number owns the penalty. It starts at the mean of both ends' initial ones, and adapts. It
     adopts one that is more than one change above its own: the other end restarted, or was restored from a checkpoint.
-    Otherwise each message would move z by (theirs - mine) w, and w by more than itself, until the other end hears.
+    Otherwise each message would move z by (theirs - mine) w, and w by more than itself, until the other end knows the
+    new penalty.
     """
     owns, mine, adopted, adapted = nodes.first + i < edges.target[e], edges.rho[e], 0.0, 0.0
     if not owns:
@@ -343,8 +344,8 @@ def update_penalty(
 def open_edge(nodes: Nodes, edges: Edges, i: int, e: int, y: Floats, rho: float) -> None:
     """Open an edge with z = y, which is -rho A w_survivor: the content of the survivor's first message.
 
-    A node without any open edge takes over that w instead, and the z that belongs to it: alone it has moved far away,
-    and would move the others by as much.
+    A node without any open edge takes over that w instead, and the z that belongs to it: while it had no open edge it
+    moved far away, and would move the others as far.
     """
     A, before = edge_sign(nodes.first + i, edges.target[e]), nodes.n_lam[i] + nodes.R[i]
     _, degree = open_edges(edges, i)

@@ -1,8 +1,8 @@
 """Many ticks of PDMM in one compiled call, for blocks that hold all nodes, with all edges open and no lost messages.
 
 Owns the order in which several threads work; the arithmetic is that of `pdmm`, to the same bits as with messages.
-Threads share the nodes to solve. If every node pushes to all neighbours they share the features to receive: what is
-said about one feature touches no other, so both ends of an edge are updated in one reading, without any message.
+Threads share the nodes to solve. If every node pushes to all neighbours they share the features to receive: the update
+of one feature does not depend on the others, so both ends of an edge are updated in one reading, without any message.
 """
 
 import numpy as np
@@ -27,7 +27,7 @@ from gadget_svm.kernels.pdmm import (
 CHUNK_NUMBERS = 8192
 """Numbers of all nodes' w in a chunk of features: they and the messages made of them stay in a near cache."""
 MIN_CHUNK, MAX_CHUNK = 16, 512
-"""Features in a chunk. With so many nodes that it would be fewer, nothing stays in the cache anyway ..."""
+"""Features in a chunk. If the number of nodes would make it smaller, nothing stays in the cache anyway ..."""
 LARGE_CHUNK = 2048
 """... and it has this many: short pieces of rows that lie far apart take the longest to find."""
 
@@ -102,7 +102,7 @@ def receive_features(
 ) -> None:  # fmt: skip
     """Apply what all nodes send to all neighbours about the features first:last.
 
-    Edges are taken by their lower end, in order, so every node hears its neighbours by ascending number.
+    Edges are taken by their lower end, in order, so every node receives from its neighbours in ascending order.
     """
     size = last - first
     for i in range(len(nodes.w)):

@@ -1,4 +1,6 @@
-"""Prefetching of rows that messages name: they lie anywhere, and waiting for each would be most of a round.
+"""Prefetching of the rows that messages name.
+
+They lie anywhere in memory, and waiting for them would take most of a round.
 
 Owns the hint to the processor; it changes no value and no order.
 """

@@ -99,7 +99,7 @@ def side(pairs: NDArray[np.int32], target: int, label: int) -> float:
     """Return y of a row with this label for an output: +1, -1, or 0 if the output does not see the row.
 
     One against the rest (``pairs`` is empty): ``target`` is the output's class. One against one: output ``target``
-    tells class pairs[target, 0], +1, from class pairs[target, 1], -1.
+    separates class pairs[target, 0], +1, from class pairs[target, 1], -1.
     """
     if len(pairs) == 0:
         return 1.0 if label == target else -1.0

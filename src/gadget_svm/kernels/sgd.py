@@ -1,4 +1,6 @@
-"""Stochastic gradient descent beside the step: shuffled passes without memory, and a weighted average."""
+"""Parts of stochastic gradient descent: shuffled passes without memory, weighted averages.
+
+The step is in `algorithms.averaged_sgd`."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +30,7 @@ def permute(place: int, count: int, keys: NDArray[np.uint64]) -> int:
     """Return the image of ``place`` under a permutation of 0..count given by `permutation_keys`, which is never stored.
 
     Each round is one-to-one on the numbers below a power of two, and a result of at least ``count`` is permuted again,
-    so the whole is one-to-one on 0..count.
+    so all rounds together are one-to-one on 0..count.
     """
     bits = 1
     while (1 << bits) < count:
@@ -58,8 +60,8 @@ def add_iterates(lo: int, hi: int, alive: Flags, w: Floats, w_sum: Floats, itera
 def average_step_sizes(lo: int, hi: int, order: Ints, start: Ints, received: Floats, eta0: Floats) -> None:
     """Replace every node's step size by the geometric mean with each one it receives; 0 means none yet.
 
-    No sum has to be conserved: lost, late or repeated messages only change on which size between the smallest and the
-    largest the nodes agree.
+    No sum has to be conserved: lost, late or repeated messages only change the common size, between the smallest and
+    the largest.
     """
     for i in range(lo, hi):
         for p in range(start[i], start[i + 1]):

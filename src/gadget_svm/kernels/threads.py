@@ -24,11 +24,11 @@ def _cores() -> int:
 
 
 def allowed_threads() -> int:
-    """Return how many threads to use if the user names no number.
+    """Return how many threads to use if the user gives no number.
 
     Every core, but at most NUMBA_NUM_THREADS, OMP_NUM_THREADS and what threadpoolctl has limited OpenMP (without
-    OpenMP: BLAS) to. Inside a joblib worker one, unless joblib has set NUMBA_NUM_THREADS (its process workers share
-    the cores that way); under `joblib.parallel_config(n_jobs=...)` that many.
+    OpenMP: BLAS) to. Inside a joblib worker it is one, unless joblib has set NUMBA_NUM_THREADS (its process workers
+    share the cores that way); under `joblib.parallel_config(n_jobs=...)` that many.
     """
     limits = [_cores(), *_limits_of_environment(), *_limits_of_pools()]
     if "joblib" in sys.modules:
@@ -124,7 +124,7 @@ class ThreadTeam:
             other.result()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_pool": None, "_in_rounds": None}  # threads do not travel
+        return {**self.__dict__, "_pool": None, "_in_rounds": None}  # threads cannot be pickled
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _in_rounds=threading.Lock())

@@ -24,7 +24,8 @@ def dot_row(w: Floats, indices: Indices, data: Floats, lo: int, hi: int) -> floa
 def dot_sorted_row(w: Floats, indices: Indices, data: Floats, lo: int, hi: int) -> float:
     """`dot_row` for a row whose features are in ascending order, each once: faster, above all if none is missing.
 
-    Several running sums in a fixed order: they do not wait for each other, and give the same bits every time.
+    Several running sums in a fixed order: the processor computes them in parallel, and the bits are the same every
+    time.
     """
     if hi > lo and indices[hi - 1] - indices[lo] == hi - lo - 1:
         return dot_run(w, data, int(indices[lo]), lo, hi - lo)

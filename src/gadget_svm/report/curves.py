@@ -14,12 +14,12 @@ Values = list[float | None]
 BLUE, ORANGE, GREEN = "#3b82f6", "#f97316", "#10b981"
 AXES = {"iteration": "iterations", "seconds": "seconds of training", "messages": "messages sent"}
 LOG_AXIS_RATIO = 50.0
-"""A quantity whose greatest value is so many times its least is drawn on a logarithmic axis."""
+"""A quantity is drawn on a logarithmic axis if its largest value is at least this multiple of its smallest."""
 REFERENCE = "one machine"
 
 
 def require_plotly() -> Any:
-    """Return plotly's graph objects; the error of a missing plotly says what to install."""
+    """Return plotly's graph objects; if plotly is missing, the error says what to install."""
     try:
         import plotly.graph_objects as go
     except ImportError as error:

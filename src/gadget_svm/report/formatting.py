@@ -9,7 +9,7 @@ MAX_EVENTS = 20
 
 
 def finite(value: Any, factor: float = 1.0) -> float | None:
-    """Return the number times the factor; None for everything that is not a finite number."""
+    """Return the number times the factor; None if it is not a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return value * factor

@@ -18,10 +18,10 @@ Node = dict[str, Any]
 
 
 def quality(nodes: Sequence[Node]) -> tuple[str, list[float | None]]:
-    """Return what nodes are compared by, and its value for each: None for a lost node.
+    """Return the name of the figure by which nodes are compared, and its value for each: None for a lost node.
 
-    It is test accuracy in per cent if they differ in it, else the objective. Nodes whose rows are with remote actors
-    may have no objective; without test rows they differ in their number of rows alone.
+    It is the test accuracy in per cent if it differs between nodes, else the objective. Nodes whose rows are with
+    remote actors may have no objective; without test rows they differ in their number of rows alone.
     """
     live = live_nodes(nodes)
     accuracy, objective = ([finite(node.get(key)) for node in live] for key in ("test_accuracy", "train_objective"))
@@ -97,7 +97,7 @@ def describe(network: Network, node: Node) -> str:
 
 
 def histogram(nodes: Sequence[Node]) -> Any:
-    """Draw how many nodes have which quality."""
+    """Draw the number of nodes by quality."""
     name, values = quality(nodes)
     figure = styled_figure()
     figure.add_histogram(x=[value for value in values if value is not None], marker={"color": BLUE}, nbinsx=40)

@@ -1,6 +1,6 @@
 """Nodes that are lost at the end of a run: which they are, and how they are shown.
 
-A lost node is named without figures: its last known model is part of no average.
+The table names a lost node without figures: no average includes its last known model.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ FIGURES = ("train_objective", "train_accuracy", "test_accuracy")
 
 
 def lost_nodes(events: Iterable[Mapping[str, Any]]) -> dict[int, int]:
-    """Return the nodes that are lost and not back, and the iterations at which they were last lost."""
+    """Return the nodes that are lost and have not returned, and the iterations at which they were last lost."""
     lost: dict[int, int] = {}
     for event in events:
         if event["event"] not in ("lost", "restarted"):

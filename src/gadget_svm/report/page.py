@@ -19,7 +19,7 @@ PLOTLY_CONFIG = {"displaylogo": False, "responsive": True, "displayModeBar": Fal
 MAX_OPEN_ROWS = 50
 """A table of more nodes is folded."""
 OBJECTIVE = "What the nodes minimise, over all rows: lower is better. Both curves meet when the nodes agree."
-ERROR = "How many rows the network's average model gets wrong. It often settles long before the objective does."
+ERROR = "How many rows the network's average model gets wrong. It often stops changing long before the objective does."
 DISAGREEMENT = "Distance of the farthest node from the average, as a share of the average's length."
 TRAFFIC = "Everything that all nodes together have sent since the start. Bytes are on the right."
 PARAMETERS = "The same parameters give the same model, bit for bit."
@@ -148,7 +148,7 @@ def cards(summary: Summary, history: Sequence[dict[str, Any]], network: Network)
 
 
 def lost_rows_caption(summary: Summary) -> str:
-    """Say that rows of lost actors are left out; rows that the driver has too are not."""
+    """Return the sentence that rows of lost actors are left out; rows that the driver also has are not."""
     lost = any(event["event"] == "lost" for event in summary.get("events", []))
     remote = all(node.get("train_objective") is None for node in summary["nodes"])
     return " The rows of lost nodes are left out until the nodes are back." if lost and remote else ""
@@ -167,7 +167,7 @@ def network_caption(summary: Summary, network: Network) -> str:
 
 
 def nodes_caption(summary: Summary) -> str:
-    """Say whether these are all nodes, and how lost ones are counted."""
+    """Return the sentences on whether these are all nodes, and how lost nodes are counted."""
     nodes = summary["nodes"]
     total = summary["parameters"].get("nodes", len(nodes))
     lost = " Lost nodes are not in the average, nor are their rows counted there." * ("rows" in summary["average"])

@@ -16,7 +16,7 @@ def discussion(rows: Rows) -> str:
 
 
 def _sets(table: list[Row]) -> dict[str, Methods]:
-    """The rows of a table by data set and method."""
+    """Group the rows of a table by data set and method."""
     found: dict[str, Methods] = {}
     for row in table:
         found.setdefault(row["dataset"], {})[row["method"]] = row
@@ -26,7 +26,7 @@ def _sets(table: list[Row]) -> dict[str, Methods]:
 def _claim(
     text: str, table: list[Row], holds: Callable[[Methods], bool], figures: Callable[[Methods], str], more: str = ""
 ) -> str:
-    """The claim, the number of data sets on which it holds, and the figures of each."""
+    """Return the claim, the number of data sets on which it holds, and the figures of each."""
     sets = _sets(table)
     good = sum(holds(methods) for methods in sets.values())
     word = {0: "does not hold", len(sets): "holds"}.get(good, f"holds on {good} of {len(sets)} data sets")
@@ -73,7 +73,7 @@ def _objective(row: Row) -> str:
 
 
 def _excess(row: Row) -> float:
-    """The objective above the certified optimum."""
+    """How far the objective is above the certified optimum."""
     return float(row["objective_mean"] - row["optimum"])
 
 
@@ -181,7 +181,7 @@ def admm_keeps_its_promise(rows: Rows) -> str:
 
 
 def broadcasting_costs_more(rows: Rows) -> str:
-    """Section 2.2, of MoM-DSVM: its objective is better."""
+    """Section 2.2: MoM-DSVM sends more per iteration than GADGET. (Its objective is better.)"""
 
     def rate(row: Row) -> float:
         return float(row["messages"] / row["iterations_mean"])

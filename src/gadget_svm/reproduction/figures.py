@@ -14,7 +14,7 @@ TITLES = {"gadget": "GADGET (persistent mass), each node", "pegasos": "Pegasos, 
 
 
 def pyplot() -> Any:
-    """Return matplotlib.pyplot without a display; the error of a missing one says what to install."""
+    """Return matplotlib.pyplot without a display; if it is missing, the error says what to install."""
     try:
         import matplotlib
     except ImportError as missing:

@@ -25,7 +25,8 @@ from gadget_svm.simulation.stopping import geometric
 
 Result = dict[str, Any]
 FIRST_CHECK_ITERATION, CHECK_STRIDE = 20, 1.25
-"""MoM-DSVM's gap is computed after so many iterations, and whenever they have grown by this factor."""
+"""MoM-DSVM's gap is computed after FIRST_CHECK_ITERATION iterations, then whenever their number has grown by
+CHECK_STRIDE."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def run_to_gap(trial: Trial, algorithm: Any, promise: float, max_iterations: int
 
 
 def _runtime(trial: Trial, algorithm: Any, exchange: Exchange | None = None) -> LocalRuntime:
-    """The network of a trial, compiled and at its start."""
+    """The runtime of a trial: kernels are compiled, and no iteration is done."""
     chosen = algorithms.resolve(algorithm)
     network = chosen.with_transition_of(trial.network)
     run = chosen.bind(network, trial.lam, trial.lam**-0.5, False, trial.shares.sizes)

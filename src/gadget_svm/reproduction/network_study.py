@@ -21,7 +21,7 @@ GRAPHS = (
     "hypercube", "exponential", "complete",
 )  # fmt: skip
 LARGE, LARGE_TRIALS = 100, 3
-"""Networks of more nodes than this get at most so many trials."""
+"""Networks of more than LARGE nodes get at most LARGE_TRIALS trials."""
 
 
 @dataclass(frozen=True)

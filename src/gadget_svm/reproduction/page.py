@@ -33,7 +33,7 @@ Drawing = tuple[str, Path]  # caption, PNG
 def write_all(run: Reproduction, parts: Sequence[str], docs: Path | None = None) -> dict[str, Any]:
     """Write all files of a run; returns ``rows``, and the paths of ``figures``, ``md`` and ``html``.
 
-    ``docs`` is another place for the Markdown page. A single part does not replace the page of the whole.
+    ``docs`` is another place for the Markdown page. A run of one part does not replace the complete page.
     """
     rows = {part: run.rows(part) for part in parts if part in TABLES}
     for part, table in rows.items():

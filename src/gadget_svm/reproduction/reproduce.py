@@ -60,7 +60,7 @@ ONCE = ("liblinear", "optimum", "svm-perf-all", "gadget-trace", "pegasos-trace",
 """Methods with one trial: they draw nothing, or a figure shows the first trial only."""
 PARTS = ("table1", "table2", "table3", "table4", "figures", "network")
 FEWER_ITERATIONS = {"ccat": 3000}
-"""Iterations of GADGET on vectors so long that 10,000 would take minutes per trial; it has settled by then."""
+"""Iterations of GADGET on vectors so long that 10,000 would take minutes per trial; it hardly changes after that."""
 LEAST_ROWS = 1000
 """A data set with fewer rows is a sample, and is left out."""
 
@@ -134,7 +134,7 @@ class Reproduction:
         return found
 
     def _elsewhere(self, name: str) -> str | None:
-        """Why a data set is left out that is not in the given folder, but in another one."""
+        """Return the reason for leaving out a data set that is not in the given folder but in another one."""
         from gadget_svm.data.datasets import find_dataset
 
         folder = find_dataset(name, self.data_dir)
@@ -281,7 +281,7 @@ class Reproduction:
         return rows
 
     def _network_rows(self) -> list[Row]:
-        """The study of networks, on Adult where it is here, else on the first data set there is."""
+        """The study of networks, on Adult if it is on this machine, else on the first data set found."""
         fixed = {"dataset": self.label(self._studied), "majority": majority_percent(self.sets[self._studied])}
         return [
             fixed | study_row(setup, [self._network(setup, i) for i in self._repeats(setup)]) for setup in self._setups

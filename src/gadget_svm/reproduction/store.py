@@ -1,6 +1,6 @@
 """Finished results on disk, one JSON file each, named by everything that determines them.
 
-An interrupted run finds what it has finished. Other data, settings or code have another key, so the result is computed
+An interrupted run reuses its finished results. Other data, settings or code have another key, so the result is computed
 again.
 """
 

@@ -25,12 +25,12 @@ from gadget_svm.kernels import ThreadTeam
 from gadget_svm.topologies import build
 
 MOST_ROWS_TIMED = 20_000
-"""Loading a larger data set is timed on an evenly spaced part of about so many rows, and scaled."""
+"""Loading a larger data set is timed on about this many evenly spaced rows, and the time is scaled up."""
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """The paper's method: "the train and test sets are split into k different files", one of each per node."""
+    """The paper's method: "the train and test sets are split into k different files", one of each set per node."""
 
     data: Any  # a Dataset with a test part
     lam: float
@@ -55,7 +55,7 @@ class Trial:
 
     @cached_property
     def problem(self) -> Problem:
-        """What the nodes solve."""
+        """The training problem of the nodes."""
         ones = np.ones(len(self.label))
         return Problem(self.data.X, self.label, ones, None, self.shares, list(range(self.n_nodes)), 1)
 

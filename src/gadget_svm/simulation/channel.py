@@ -1,7 +1,8 @@
 """One channel for two kinds of messages, those of learning and those of certificates, under the same faults.
 
-Owns who gets what. Faults hold messages back in batches, which must be of one form, so all messages are padded alike.
-What arrives for the learners during a certificate, also news of nodes that leave or join, waits for their next one.
+Owns which of the two receives a message. Faults keep messages in batches of one shape, so all messages are padded to
+the same width. Messages of learning that arrive during a certificate, and news of nodes that leave or join, wait for
+the next exchange of learning.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from gadget_svm.core.messages import Delivery, Exchange, MessageBatch
 
 @dataclass
 class Channel:
-    """An exchange shared by two kinds of messages; certificates number theirs below zero."""
+    """An exchange shared by two kinds of messages; the messages of certificates have negative numbers."""
 
     exchange: Exchange
     width: int  # of the longest vector of either kind
@@ -47,14 +48,14 @@ class Channel:
 
 
 def _unpadded(messages: MessageBatch, like: MessageBatch) -> MessageBatch:
-    """The learners' messages as they sent them."""
+    """The messages of learning without padding."""
     own = messages.select(messages.seq >= 0)
     vector = np.ascontiguousarray(own.vector[:, : like.vector.shape[1]])
     return own._replace(vector=vector, note=None if like.note is None else own.note)
 
 
 def padded(batches: list[MessageBatch]) -> MessageBatch:
-    """Several batches of one kind as one, as wide as the widest."""
+    """Join batches of one kind into one, padded to the widest."""
     width = max(batch.vector.shape[1] for batch in batches)
     missing = ((batch, width - batch.vector.shape[1]) for batch in batches)
     return MessageBatch.merge([

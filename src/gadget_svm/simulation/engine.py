@@ -17,9 +17,9 @@ from gadget_svm.gossip import Round
 from gadget_svm.simulation.channel import Channel, padded
 
 MAX_IDLE_EXCHANGES = 200
-"""A certificate fails after so many exchanges in which no node learned anything."""
+"""A certificate fails after this many exchanges in a row in which no node learned anything new."""
 REJOIN_GRACE_ITERATIONS = 10
-"""A node that is away for less may be back soon: a certificate waits for it."""
+"""A node that is away for fewer iterations may return soon: a certificate waits for it."""
 UNCERTIFIABLE = (
     "a certificate is made of dual variables, which this algorithm does not keep: "
     "use algorithm='pdmm' (or 'mom-dsvm') on an undirected topology, or another stopping rule than 'gap'"
@@ -43,7 +43,7 @@ class LocalRuntime:
     omitted_columns : int, default 0
         Numbers of every vector that are zero and so left out here, but would be sent on a wire.
     lam : float or None, default None
-        The problem's, if models are to be certified.
+        The lam of the problem, if models are to be certified.
     """
 
     run: Run
@@ -109,9 +109,9 @@ class LocalRuntime:
             self.away_since.pop(node, None)
 
     def certify(self) -> Certificate:
-        """One model for all nodes but the dead, and a bound of its gap, by exchanges of their own.
+        """Certify one model for all nodes except dead ones, with a bound of its gap, in separate exchanges.
 
-        Nodes that have only just left take part when they return. The certificate fails, and says why, if a node is
+        Nodes that left a moment ago take part when they return. The certificate fails, and says why, if a node is
         away for long and its rows still count, or is cut off.
         """
         if self.lam is None or not self.run.certifiable:
@@ -132,7 +132,7 @@ class LocalRuntime:
         sessions = [
             CertificateSession(self.run, block, lam, owner, counted, self.certificates, self.t) for block in self.blocks
         ]
-        self._hold(sessions, counted)
+        self._run_sessions(sessions, counted)
         certificate = gather(sessions)
         self._count(certificate.messages, certificate.nbytes, certificate.vectors)
         return certificate
@@ -148,11 +148,11 @@ class LocalRuntime:
             grows, counted = bool((reached & ~counted).any()), reached
         return counted
 
-    def _hold(self, sessions: list[CertificateSession], counted: Flags) -> None:
-        """Exchange until every node knows the bound, or none learns anything any more.
+    def _run_sessions(self, sessions: list[CertificateSession], counted: Flags) -> None:
+        """Exchange messages until every node knows the bound, or until the nodes learn nothing new.
 
-        Where all messages arrive, certificates of the same nodes take the same course: it is found out once, with empty
-        messages, and then repeated.
+        If all messages arrive, all certificates of the same nodes take the same course. It is recorded once, with empty
+        messages, and then replayed.
         """
         participants = sessions[0].owner, counted.tobytes()
         if self.exchange is None and len(sessions) == 1:
@@ -165,7 +165,7 @@ class LocalRuntime:
         self._exchange_all(sessions)
 
     def _exchange_all(self, sessions: list[CertificateSession]) -> bool:
-        """Whether all nodes came to know the bound."""
+        """Exchange messages; return whether all nodes know the bound at the end."""
         exchange = self._channel.certify if self._channel is not None else Delivery
         rounds = [session.steps() for session in sessions]
         outgoing, known, idle = [next(each) for each in rounds], 0, 0
@@ -177,7 +177,8 @@ class LocalRuntime:
         return idle < MAX_IDLE_EXCHANGES
 
     def _count(self, messages: int, nbytes: int, vectors: int | None = None) -> None:
-        """``vectors``: how many of the messages carry a vector; None: all. Omitted columns count in those alone."""
+        """Count messages and bytes. ``vectors``: how many messages carry a vector, with its omitted columns; None:
+        all."""
         self.messages += messages
         self.nbytes += nbytes + 8 * self.omitted_columns * (messages if vectors is None else vectors)
 

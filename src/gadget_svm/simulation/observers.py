@@ -56,7 +56,7 @@ class View:
     average : ndarray, outputs x features
         The average of the live nodes' models, weighted by their rows: what ``coef_`` and ``intercept_`` hold.
     live_mask : ndarray of bool
-        Which nodes are live. A node that is away has the model it left with.
+        Which nodes are live. A node that is away keeps the model that it had when it left.
     sites : sequence
         The nodes' labels, as in ``GadgetSVC.sites_``.
     """
@@ -160,7 +160,7 @@ class NodeRecords(Observer):
         ]
 
     def to_frame(self) -> Any:
-        """Return the rows as a pandas DataFrame; pandas is needed for this alone."""
+        """Return the rows as a pandas DataFrame; only this method needs pandas."""
         import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
         return pd.DataFrame(self.rows, columns=["iteration", "node", "live", "objective", "error", "distance"])

@@ -54,20 +54,20 @@ class Runtime(Protocol):
         """Which nodes are live."""
 
     def lost_mask(self) -> Flags:
-        """Which nodes lost their state, as their process ended."""
+        """Which nodes lost their state, because their process ended."""
 
     def unseen(self, name: str) -> Flags:
         """Which nodes were lost before this array was ever gathered."""
 
     def events(self) -> list[dict[str, Any]]:
-        """What happened since the last call and belongs into a record, such as lost actors."""
+        """The events since the last call that a record lists, such as lost actors."""
 
     def close(self) -> None:
         """Release threads and processes."""
 
 
 class Evaluator(Protocol):
-    """Objective and error of models on all rows, wherever these are."""
+    """Objective and error of models on all rows, in this process or elsewhere."""
 
     def __call__(self, models: Floats) -> Scores:
         """Scores of models, m x outputs x features."""

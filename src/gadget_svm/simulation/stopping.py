@@ -1,6 +1,7 @@
-"""Stopping rules, by name or as objects: each looks at the runtime at the iterations it asks for, and decides.
+"""Stopping rules, by name or as objects: each chooses when it looks at the runtime, and decides whether to stop.
 
-All but one only look: `GapBelow` lets the nodes certify a model among themselves, and those messages count.
+`GapBelow` also decides when the next certificate is made. The messages of certificates count as messages of the run;
+the other rules send none. To add a rule, add a class and an entry of `RULES`.
 """
 
 from collections.abc import Callable
@@ -30,7 +31,7 @@ ASSUMED_DECAY_POWER = 3.5
 MAX_WAIT, MIN_WAIT = 1.5, 1 / 16
 """Until the next certificate, as a multiple of the iterations so far."""
 QUIET_CHECKS = 3
-"""Checks in a row at which the objective must be at rest."""
+"""Checks in a row at which the objective must not change by more than tol."""
 
 
 class StoppingRule(Protocol):
@@ -99,7 +100,7 @@ class BaseStoppingRule:
 
 
 def geometric(t: int, growth: float = CHECK_GROWTH) -> int:
-    """The next mark after t of 1, 2, 3, ... that grows by the factor ``growth`` once that is more than one."""
+    """The next number after t in a sequence 1, 2, 3, ... that grows by ``growth``, or by one if that is more."""
     mark = 1
     while mark <= t:
         mark = max(mark + 1, int(mark * growth))
@@ -124,9 +125,10 @@ class WeightsStill(BaseStoppingRule):
 
 @dataclass
 class AverageStill(BaseStoppingRule):
-    """The averaged iterates rest: how far they moved since the last check, relative to their length.
+    """No averaged iterate moved by more than tol since the last check, relative to its length.
 
-    The iterations between checks grow by a fixed factor, so an average cannot look still only because it is old.
+    The iterations between checks grow by a fixed factor, so a long average does not pass only because one more iterate
+    hardly changes it.
     """
 
     tol: float = 0.05
@@ -149,7 +151,7 @@ class AverageStill(BaseStoppingRule):
 
 @dataclass
 class ObjectiveStill(BaseStoppingRule):
-    """The objective of the average model rests: its relative change between geometric checks, three times in a row."""
+    """The objective of the average model no longer changes by more than tol, relatively, at three checks in a row."""
 
     tol: float = 0.01
     before: float | None = None
@@ -162,7 +164,7 @@ class ObjectiveStill(BaseStoppingRule):
         return max(geometric(t), self.first_check)
 
     def fires(self, runtime: Runtime, objective: float) -> bool:  # noqa: ARG002
-        """Whether the objective was at rest at the last checks."""
+        """Whether the objective changed by at most tol at each of the last checks."""
         if self.before is not None:
             self.value = abs(objective - self.before) / max(abs(objective), 1e-300)
         self.before = objective
@@ -174,10 +176,10 @@ class ObjectiveStill(BaseStoppingRule):
 class GapBelow(BaseStoppingRule):
     """A model is certified to be at most tol above the optimum, relative to it, without a server.
 
-    A certificate costs about as much computation as an iteration, two vectors a node, and a few times the network's
+    A certificate costs about as much computation as an iteration, two vectors per node, and a few times the network's
     depth in exchanges. So the next one is made where the last two predict that the bound is at most tol, if bounds
-    keep falling by the same factor in every iteration. One that fails because a node has only just left is tried again
-    in the next iteration.
+    keep falling by the same factor in every iteration. A certificate that fails because a node left a moment ago is
+    tried again in the next iteration.
     """
 
     tol: float = 0.01

@@ -1,4 +1,4 @@
-"""The training loop around a runtime: when to check, when to record, when to stop. It never touches a weight."""
+"""The training loop around a runtime: when to check, when to record, when to stop. It never changes a model."""
 
 import time
 from collections.abc import Sequence
@@ -17,13 +17,13 @@ from gadget_svm.simulation.runtime import Runtime
 from gadget_svm.simulation.stopping import StoppingRule, geometric
 
 POLL_INTERVAL_S = 0.05
-"""Between looks at the clock and at requests to stop. Results never depend on it."""
+"""Time between checks of the clock and of requests to stop. Results never depend on it."""
 SAMPLED_NODES = 200
 """Of more nodes than this an even sample is evaluated: the evaluation costs nodes times rows."""
 FIRST_RECORD_ITERATION, RECORD_GROWTH = 4, 2.0
-"""Where records are thinned: the first one, and the factor to the next."""
+"""If records are thinned: the iteration of the first one, and the factor to the next."""
 MAX_NAMED_NODES = 5
-"""Nodes that a note on a certificate names."""
+"""The most nodes that a note on a certificate lists."""
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Outcome:
     history : list of dict
         The records.
     certificate : Certificate or None
-        Of the model that every live node answers with, if the rule gave one.
+        The certificate of the common model of all live nodes, if the rule made one.
     certificate_note : str
         Why there is no certificate, or whose rows it counts if not all.
     """
@@ -62,7 +62,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Schedule:
-    """When a training stops whatever its rule decides, and when it records.
+    """The limits at which a training stops even if its rule does not fire, and when it records.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ def check_diffusion(network: Network) -> None:
         kind = " (it is bipartite: mass swings between two halves)" if p == 2 else ""
         raise ValueError(
             f"the network {network.name!r} has period {p}{kind}, so diffusion with transition "
-            f"{network.transition!r} never settles: use transition='lazy', which keeps half at each node"
+            f"{network.transition!r} never converges: use transition='lazy', which keeps half at each node"
         )
 
 
@@ -73,7 +73,7 @@ def diameter(network: Network) -> int:
 
 
 def diameter_bound(network: Network) -> int:
-    """Return the diameter up to 4,000 nodes, above them an upper bound: the way to one central node and back."""
+    """Return the diameter up to 4,000 nodes, above that an upper bound: the longest ways to and from one node."""
     if network.n <= DIAMETER_MAX_NODES:
         return diameter(network)
     check_connected(network)
@@ -83,7 +83,7 @@ def diameter_bound(network: Network) -> int:
 def swept_bound(network: Network) -> int:
     if network.directed:
         return int(network.hops(0).max() + network.hops(0, backward=True).max())
-    # Two sweeps find a long path. No node is much further from its middle than half the diameter.
+    # Two searches find a long path. No node is much further from its middle than half the diameter.
     end = int(network.hops(0).argmax())
     near = network.hops(end)
     far = network.hops(int(near.argmax()))
@@ -92,7 +92,7 @@ def swept_bound(network: Network) -> int:
 
 
 def _flooding_rounds(network: Network) -> int:
-    """Return the rounds until every node has heard of all; the nodes that it has heard of are a row of bits."""
+    """Return the rounds until a message from every node has reached all nodes; a node keeps one bit per sender."""
     n, width = network.n, -(-network.n // 64) * 64
     reached = np.packbits(np.eye(n, width, dtype=bool), axis=1).view(np.uint64)
     full = np.packbits(np.arange(width) < n).view(np.uint64)

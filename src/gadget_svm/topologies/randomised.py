@@ -23,7 +23,7 @@ def k_out(n: int, text: str | None, rng: Rng) -> Graph:
     if k >= n - 1:
         return complete(n)
     refuse_dense(n, n * k / 2, f"k-out:{k}")
-    if 2 * k > n:  # redrawing so many would not end: draw a permutation
+    if 2 * k > n:  # drawing that many again would take too long: draw a permutation
         drawn = rng.random((n, n - 1)).argsort(axis=1)[:, :k].astype(np.int32)
     else:
         drawn = _distinct(rng.integers(0, n - 1, (n, k), dtype=np.int32), n - 1, rng)
@@ -84,7 +84,7 @@ def _regular_keys(n: int, degree: int, rng: Rng) -> Ints:
 
 
 def _repeated(keys: Ints) -> Ints:
-    """Return the positions of self-loops, and of every occurrence but one of a key."""
+    """Return the positions of self-loops, and of every repeated key except one occurrence."""
     ranked = np.sort(keys)  # sorting values is several times faster than sorting positions
     twice = np.unique(ranked[1:][ranked[1:] == ranked[:-1]])
     suspects = np.flatnonzero(np.isin(keys, twice))

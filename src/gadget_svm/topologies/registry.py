@@ -1,4 +1,4 @@
-"""The table of topologies, and `build`, which makes a Network of whatever a user gives as the topology.
+"""The table of topologies, and `build`, which makes a Network from the user's ``topology``.
 
 It refuses unknown names, and drawn graphs that stay unconnected. Graphs that the user gives are used as they are.
 """
@@ -25,7 +25,7 @@ TRIAL_NODES = 16
 
 @dataclass(frozen=True)
 class Named(Topology):
-    """A topology of this package; called with the text after the colon of its name, it returns the one with that text.
+    """A topology of this package. Calling it with the text after the colon of a name sets its parameter.
 
     ``generate`` takes the number of nodes, then the text if there is a ``parameter``, then a random generator if the
     graph is ``drawn``.
@@ -164,7 +164,7 @@ def _by_name(topology: str) -> Topology:
 
 
 def _built(topology: Topology, n: int, seed: int, transition: str) -> Network:
-    """Return the network of a topology: of several draws the first connected one."""
+    """Return the network of a topology. A random graph is drawn again until it is connected."""
     for draw in range(MAX_DRAWS):
         rng = np.random.default_rng([seed, draw])
         graph = topology.build(n, rng) if n > 1 else Graph(np.zeros(2, np.int64), np.empty(0, np.int64))

@@ -99,7 +99,7 @@ def given_sides(name: str, text: str) -> tuple[int, int]:
 
 
 def _sides(name: str, n: int, text: str | None) -> tuple[int, int]:
-    """Return the numbers of rows and columns: those after the colon ("5x4"), or the most square ones."""
+    """Return the numbers of rows and columns: those after the colon ("5x4"), or those that differ least."""
     if text is not None:
         rows, cols = given_sides(name, text)
         if rows * cols != n:

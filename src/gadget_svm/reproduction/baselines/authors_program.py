@@ -17,10 +17,10 @@ from gadget_svm.reproduction.baselines.base import Fit, checked
 
 @dataclass(frozen=True)
 class AuthorsProgram:
-    """Pegasos with step 1/(lam (t + 2)), the last iterate, until its "objective" is still ``patience`` steps in a row.
+    """Pegasos with step 1/(lam (t + 2)), last iterate. Stops when its "objective" rests for ``patience`` steps.
 
-    That "objective" is lam/2 |w|^2 plus one if the current row's margin is below one: no hinge and no mean. It is still
-    if it changes by at most ``epsilon``.
+    That "objective" is lam/2 |w|^2 plus one if the current row's margin is below one: no hinge and no mean. It rests if
+    it changes by at most ``epsilon``.
     """
 
     epsilon: float = 1e-3

@@ -18,7 +18,7 @@ from gadget_svm.estimator.problem import as_csr
 
 @dataclass(frozen=True)
 class Fit:
-    """A trained model and its cost; ``seconds`` leave out evaluation and compilation."""
+    """A trained model and its cost; ``seconds`` does not count evaluation and compilation."""
 
     w: Floats
     seconds: float
@@ -39,7 +39,7 @@ def checked(X: Any, y: NDArray[Any], lam: float) -> tuple[sp.csr_matrix, Floats]
     """Return X as float64 CSR and y as floats; refuse what no baseline can learn from."""
     labels = np.asarray(y, dtype=np.float64)
     if X.shape[0] == 0:
-        raise ValueError("an empty shard: there are no rows to learn from; use fewer nodes, so that each has some")
+        raise ValueError("the shard has no rows: use fewer nodes, so that each node has rows")
     if labels.shape != (X.shape[0],):
         raise ValueError(f"{labels.size} labels for {X.shape[0]} rows: give one label per row")
     if not np.isin(labels, (-1.0, 1.0)).all():

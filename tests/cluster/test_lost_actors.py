@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gadget_svm.cluster.losses import MAX_REASON_LENGTH, LastKnownState, LossLog
+from gadget_svm.cluster.lost_actors import MAX_REASON_LENGTH, LastKnownState, LossLog
 
 
 def loss_log() -> LossLog:

@@ -1,4 +1,4 @@
-"""What the driver knows of lost actors: events for the history, and their nodes' last known state."""
+"""Lost actors, as the driver records them: events for the history, and the last known state of their nodes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -65,7 +65,7 @@ class LossLog:
 
 
 class LastKnownState:
-    """The arrays last fetched of every node, by name: all that is known of lost ones."""
+    """The arrays that were last fetched from every node, by name. Of lost nodes nothing else is known."""
 
     def __init__(self, bounds: Ints) -> None:
         self.bounds = bounds
@@ -73,7 +73,7 @@ class LastKnownState:
         self._known: dict[str, Flags] = {}
 
     def update(self, name: str, parts: Mapping[int, NDArray[Any]]) -> NDArray[Any]:
-        """Return the actors' parts as one array; other nodes have what was last fetched of them, or zeros."""
+        """Return the actors' parts as one array; other nodes have their last fetched values, or zeros."""
         example, known = next(iter(parts.values())), self.known(name)
         if len(parts) < len(self.bounds) - 1 and name in self._arrays:
             whole = self._arrays[name].copy()
@@ -86,5 +86,5 @@ class LastKnownState:
         return whole
 
     def known(self, name: str) -> Flags:
-        """Return of which nodes the array was ever fetched."""
+        """Return for which nodes the array was fetched at least once."""
         return self._known.get(name, np.zeros(int(self.bounds[-1]), dtype=np.bool_)).copy()
