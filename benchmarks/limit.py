@@ -107,12 +107,21 @@ def _rounds(network: Network, features: int, team: ThreadTeam) -> dict[str, Roun
 
     def draw_compiled() -> None:
         team.run(
-            fused_averaging.aim, n, features, network.indptr, network.indices, network.draw_table, 0, 1, state, receiver
+            fused_averaging.draw_receivers,
+            n,
+            features,
+            network.indptr,
+            network.indices,
+            network.draw_table,
+            0,
+            1,
+            state,
+            receiver,
         )
         fused_averaging.sort_by_receiver(receiver, start, sender)
 
     def push_sum_compiled() -> None:
-        team.run(fused_averaging.take_halves, n, features, receiver, start, sender, state, other)
+        team.run(fused_averaging.pull_halves, n, features, receiver, start, sender, state, other)
 
     def sort() -> None:
         nonlocal order

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
+from safetensors.numpy import save
 
 from gadget_svm.core.state_file import StateFileError, encode_state, read_state, write_atomically
 
@@ -74,3 +75,12 @@ def test_a_write_that_fails_keeps_the_old_file(tmp_path, monkeypatch):
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_of_an_older_format_is_called_so_and_kept(tmp_path):
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(save({"coef_": np.zeros(2)}, metadata={"gadget": '{"format": "gadget-svm/1"}'}))
+    content = path.read_bytes()
+    with pytest.raises(StateFileError, match="has an older format"):
+        read_state(path, "model", 2)
+    assert path.read_bytes() == content

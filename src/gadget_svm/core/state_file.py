@@ -19,6 +19,8 @@ Arrays = dict[str, NDArray[Any]]
 KEY = "gadget-svm"
 """The only entry of the safetensors metadata: if there were several, their order, and with it the bytes of the file,
 would be random. It holds the digest, in hexadecimal digits, and the description."""
+OLDER_KEYS = {"gadget", "counters"}
+"""Entries of the metadata in the formats before version 2: of model files and of checkpoints."""
 DIGEST_BYTES = 32
 
 
@@ -71,6 +73,8 @@ def read_state(path: Path, kind: str, version: int) -> tuple[Arrays, dict[str, A
         written = json.loads(text or "{}")
     except (SafetensorError, json.JSONDecodeError, OSError) as error:
         raise StateFileError(f"{path} is truncated, damaged or not a {kind} file ({error})") from error
+    if OLDER_KEYS & set(metadata):
+        raise StateFileError(f"{path} has an older format, which this version does not read")
     if written.get("kind") != kind:
         raise StateFileError(f"{path} is not a {kind} file of this program")
     if written.get("version") != version:
