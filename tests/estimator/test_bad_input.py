@@ -197,7 +197,7 @@ def test_shards_that_are_none(shards, error, sentence):
     ],
 )
 def test_a_single_place_is_no_list_of_shards(place, named, engine):
-    with pytest.raises(TypeError, match=rf"one a node.* write fit_shards\(\['{named}', \.\.\.\]\).*to fit"):
+    with pytest.raises(TypeError, match=rf"one per node.* write fit_shards\(\['{named}', \.\.\.\]\).*to fit"):
         GadgetSVC(engine=engine, **QUICK).fit_shards(place)
 
 

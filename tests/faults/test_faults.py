@@ -181,7 +181,7 @@ def test_faults_by_name_by_value_and_as_instances():
     ("spec", "error", "sentence"),
     [
         ("los=0.1", ValueError, "Did you mean 'loss'"),
-        ("loss", ValueError, "takes p, for example"),
+        ("loss", ValueError, "takes p; write"),
         ("loss=often", ValueError, "not a number"),
         ({"crash": {"node": 3}}, ValueError, "takes nodes, at, back"),
         ("loss=1.5", ValueError, "between 0 and 1"),

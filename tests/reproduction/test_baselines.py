@@ -196,7 +196,7 @@ def test_liblinear_on_one_class():
 @pytest.mark.parametrize(
     ("rows", "labels", "lam", "message"),
     [
-        (0, [], 0.1, "empty shard.*fewer nodes"),
+        (0, [], 0.1, "no rows.*fewer nodes"),
         (3, [1, 1], 0.1, "2 labels for 3 rows"),
         (3, [0, 1, 1], 0.1, r"labels must be \+1 and -1"),
         (3, [1, 1, 1], 0.0, "lam must be a positive number"),
