@@ -1,5 +1,7 @@
 """Observers: what a view shows, what they add and stop, and NodeRecords."""
 
+import sys
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -111,3 +113,9 @@ def test_verbose_prints_a_line_per_record(toy, capsys):
 def test_wrong_observers_name_the_fix(toy, observers, fix):
     with pytest.raises(TypeError, match=fix):
         GadgetSVC(3, observers=observers).fit(toy.X, toy.y)
+
+
+def test_a_frame_without_pandas_names_the_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="pip install pandas"):
+        NodeRecords().to_frame()

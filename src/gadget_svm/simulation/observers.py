@@ -161,6 +161,9 @@ class NodeRecords(Observer):
 
     def to_frame(self) -> Any:
         """Return the rows as a pandas DataFrame; only this method needs pandas."""
-        import pandas as pd  # type: ignore[import-untyped,unused-ignore]
+        try:
+            import pandas as pd  # type: ignore[import-untyped,unused-ignore]
+        except ImportError as error:
+            raise ImportError("a DataFrame needs pandas, which is not installed: pip install pandas") from error
 
         return pd.DataFrame(self.rows, columns=["iteration", "node", "live", "objective", "error", "distance"])
