@@ -7,7 +7,7 @@ LOWEST_TESTS := tests/estimator/test_mistakes.py tests/estimator/test_model_file
   tests/data/test_datasets.py tests/cli/test_cli.py tests/report/test_report_page.py tests/peers/test_envelope.py
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help venv demo test test-docs test-lowest lint format figures bench bench-quick clean
+.PHONY: help venv demo test test-docs test-lowest lint format figures reference bench bench-quick clean
 
 help:
 	@echo "make demo    ten gossiping nodes learn digits; writes demo/report.html"
@@ -16,6 +16,7 @@ help:
 	@echo "make test-lowest   some tests with the oldest versions of the libraries that are allowed"
 	@echo "make lint    ruff, mypy, import-linter"
 	@echo "make figures       the figure of the README, into docs/images"
+	@echo "make reference     docs/reference/commands.md, from the commands' help"
 	@echo "make bench   benchmarks, with machine and date, into benchmarks/results/"
 	@echo "make bench-quick   the same on small sizes, in two minutes, into benchmarks/results/quick/"
 	@echo "make venv    .venv with the package and its developer tools"
@@ -69,6 +70,9 @@ format: $(VENV)/.dev
 
 figures: $(VENV)/.dev
 	$(BIN)/python examples/plot_run.py docs/images/run.svg
+
+reference: $(VENV)/.dev
+	$(BIN)/python -m typer gadget_svm.cli.app utils docs --name gadget --title Commands --output docs/reference/commands.md
 
 # Solvers to compare with, where they install; the tables say which are absent.
 $(VENV)/.bench: $(VENV)/.dev

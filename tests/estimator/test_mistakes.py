@@ -146,7 +146,7 @@ def test_a_mistake_gets_a_message_to_act_on(mistake):
 
 
 COMMANDS = [
-    ("an engine is unknown", "train digits --engine spark", ("spark", "local, ray")),
+    ("an engine is unknown", "train digits --engine spark", ("--engine spark", "'local', 'ray'")),
     ("lam is negative", "train digits --lambda -1", ("--lambda", "-1")),
     ("no nodes", "train digits --nodes 0", ("--nodes", "0")),
     ("a data set is misspelt", "train adlut", ("adlut", "adult")),

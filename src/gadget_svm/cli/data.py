@@ -26,7 +26,7 @@ def list_data(data_dir: DataDir = None, json: Json = False) -> None:
         (each.name, "{:,} + {:,}".format(*each.rows), f"{each.features:,}", number(each.lam), each.status)
         for each in listings
     )
-    print_table(("name", "rows", "features", "lambda"), rows, plain=True, wide="where")
+    print_table(("name", "rows", "features", "lambda"), rows, text="where", plain=True, box=None)
 
 
 @data_app.command("path")

@@ -74,7 +74,7 @@ def _wrong_use(error: Any, ctx: Any) -> Exception:
         return error  # type: ignore[no-any-return]
     path = error.ctx.command_path if error.ctx else f"{ctx.command_path} {ctx.invoked_subcommand or ''}".strip()
     value = _option_with_value(error, ctx.meta[TYPED]) if type(error) is typer.BadParameter else None
-    text = f"{value}: {error.message}" if value else error.format_message()
+    text = f"{value}: {error.message.removeprefix('Value error, ')}" if value else error.format_message()
     typer.echo(f"error: {text.rstrip('.')} (see: {path} -h)", err=True)
     return typer.Exit(WRONG_USE)
 

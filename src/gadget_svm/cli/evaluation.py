@@ -1,6 +1,5 @@
 """The quality of models: every node and the network average, on training and test rows. Only measures."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -16,7 +15,6 @@ from gadget_svm.kernels import ThreadTeam
 
 MAX_NODES_EVALUATED = 1000
 """Of more nodes an even sample of this size is evaluated: the cost is nodes times rows."""
-NODES_PER_PASS = 50
 MAX_LABELS_IN_MESSAGE = 20
 Scores = dict[str, Any]
 
@@ -63,13 +61,11 @@ class Evaluation:
         """Return one entry per node, or per node of an even sample; ``sizes`` are the nodes' numbers of rows."""
         n_nodes = len(model.node_coef_)
         chosen = np.unique(np.linspace(0, n_nodes - 1, min(n_nodes, MAX_NODES_EVALUATED)).astype(np.int64))
-        entries: list[Scores] = []
-        for start in range(0, len(chosen), NODES_PER_PASS):
-            some = chosen[start : start + NODES_PER_PASS]
-            scores = self._scores(_stacked(model.node_coef_[some], model.node_intercept_[some], model.fit_intercept))
-            pairs = zip(some.tolist(), scores, strict=True)
-            entries += [{"node": node, "rows": int(sizes[node]), **score} for node, score in pairs]
-        return entries
+        coef, intercept = model.node_coef_[chosen], model.node_intercept_[chosen]
+        if coef.ndim == 2:  # two classes: one output
+            coef, intercept = coef[:, None], intercept[:, None]
+        scores = self._scores(coef, intercept, model.fit_intercept)
+        return [{"node": i, "rows": int(sizes[i]), **each} for i, each in zip(chosen.tolist(), scores, strict=True)]
 
     def average(self, model: GadgetSVC) -> Scores:
         """Return the network average's scores; on training rows elsewhere they are those of the last record."""
@@ -81,22 +77,18 @@ class Evaluation:
 
     def model(self, coef: Floats, bias: Floats, intercept: bool) -> Scores:
         """Return the scores of any linear model (outputs x features)."""
-        whole = np.hstack([coef, np.reshape(bias, (-1, 1))]) if intercept else coef
-        return next(self._scores(whole[None]))
+        return self._scores(coef[None], bias[None], intercept)[0]
 
-    def _scores(self, models: Floats) -> Iterator[Scores]:
+    def _scores(self, coef: Floats, bias: Floats, intercept: bool) -> list[Scores]:
+        """Return the scores of models (models x outputs x features)."""
+        models = np.concatenate([coef, bias[..., None]], axis=2) if intercept else coef
         train = None if self.train is None else self.train(models)
         test = None if self.test is None else self.test(models)
-        for i in range(len(models)):
-            yield {
+        return [
+            {
                 "train_objective": None if train is None else float(train.objective[i]),
                 "train_accuracy": None if train is None else float(1 - train.error[i]),
                 "test_accuracy": None if test is None else float(1 - test.error[i]),
             }
-
-
-def _stacked(coef: Floats, bias: Floats, intercept: bool) -> Floats:
-    """Return models as nodes x outputs x features, the constant feature's weight last."""
-    if coef.ndim == 2:
-        coef, bias = coef[:, None, :], bias[:, None]
-    return np.concatenate([coef, bias[..., None]], axis=2) if intercept else np.asarray(coef)
+            for i in range(len(models))
+        ]

@@ -5,13 +5,17 @@ the estimator, the algorithm or the function that it sets. Other modules make th
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+_NOT_TYPED = "".join(f"(?<!{option} )" for option in ("--set", "--fault", "--engine-option"))
 _VALUE = r"""'[^']*'|"[^"]*"|[\w+-]+(?:\.\d+)*"""
-_TYPED = "".join(f"(?<!{option} )" for option in ("--set", "--fault", "--engine-option"))
-_ENGINE = re.compile(rf"engine option (\w+)(?:=({_VALUE}))?")
+_NAME = re.compile(
+    rf"""{_NOT_TYPED}(?<![\w'"/.-])(?P<engine>engine option )?(?P<name>[A-Za-z]\w*)"""
+    rf"""(?:(?P<assigned>=)(?P<value>{_VALUE})?|(?![\w'"/=-]))"""
+)
+"""A name that may be a parameter's, alone or before "=VALUE": not in quotes or a path, and not typed behind an option."""
 _REPEATED = re.compile(r"""^(--[\w-]+) (\S+): (?=\1 .*, got ['"]?\2['"]?$)""")
 """An option and its value in front of a sentence that names both."""
 
@@ -21,54 +25,42 @@ def in_options(text: str, command: Any = None, typed: Sequence[str] = (), names:
 
     ``names=False`` does not replace names without a value: a data file may have a column of that name.
     """
-    options, negated = _declared(command)
-    settings = _algorithm_params(options)
+    options = {each.name: each for each in getattr(command, "params", ()) if each.param_type_name == "option"}
     words = {word.partition("=")[0] for word in typed}
     engine_options = {word.removeprefix("--engine-option=").partition("=")[0].replace("-", "_") for word in typed}
 
     def spelled(name: str) -> str:
-        return next((each for each in options[name] if each in words), options[name][0])
+        spellings: list[str] = options[name].opts
+        return next((each for each in spellings if each in words), spellings[0])
 
-    def with_value(found: re.Match[str]) -> str:
-        name, value = found[1], (found[2] or "").strip("'\"")
+    def as_option(found: re.Match[str]) -> str:
+        name, value = found["name"], (found["value"] or "").strip("'\"")
+        if found["engine"] and (name in engine_options or name not in options):
+            return f"--engine-option {name}" + f"={value}" * bool(value)
         if name not in options:
-            return f"--set {name}={value}"
-        if name in negated:
-            return negated[name] if value == "False" else spelled(name)
-        value = "none" if value == "None" else value
-        return f"{spelled(name)} {value}".rstrip()
-
-    def engine_option(found: re.Match[str]) -> str:
-        name, value = found[1], (found[2] or "").strip("'\"")
-        if name in options and name not in engine_options:
-            return f"{spelled(name)} {value.lower()}".rstrip()
-        return f"--engine-option {name}" + f"={value}" * bool(value)
+            return f"--set {name}={value}" if found["assigned"] and name in _algorithm_params(options) else found[0]
+        if not (found["engine"] or found["assigned"] or (names and _is_no_word(name, found))):
+            return found[0]
+        if negative := options[name].secondary_opts:
+            return str(negative[0]) if value == "False" else spelled(name)
+        return f"{spelled(name)} {value.lower() if found['engine'] or value == 'None' else value}".rstrip()
 
     text, known, rest = text.partition("Known: ")  # a list of names to choose from follows
-    text = _ENGINE.sub(engine_option, text)
-    if options:
-        either = "|".join({*options, *settings})
-        text = re.sub(rf"""{_TYPED}(?<![\w'"/.-])({either})=({_VALUE})?""", with_value, text)
-        if names:
-            alone = "|".join(name for name in options if "_" in name or name in ("lam", "tol"))
-            pattern = rf"""(?<![\w'"/.-])({alone or "(?!)"}|C(?= must))(?![\w'"/=-])"""
-            text = re.sub(pattern, lambda found: spelled(found[1]) if found[1] in options else found[1], text)
-        for name, spellings in options.items():
-            text = re.sub(rf"(?<![\w-]){spellings[0]}(?![\w-])", spelled(name), text)
+    for name, each in options.items():
+        text = re.sub(rf"(?<![\w-]){each.opts[0]}(?![\w-])", spelled(name), text)
+    text = _NAME.sub(as_option, text)
     text = re.sub(r"\boption (?=of engine ')", "--engine-option ", text)
     text = re.sub(r", or None\b[^),;.]*", "", text).replace("; got", ", got")
     text = _REPEATED.sub("", text)
     return re.sub(r"\bNone\b", "none", text) + known + rest
 
 
-def _declared(command: Any) -> tuple[Mapping[str, Sequence[str]], Mapping[str, str]]:
-    """Return the command's options by parameter, and the negative form of those that have one."""
-    options = [each for each in getattr(command, "params", []) if each.param_type_name == "option"]
-    negated = {each.name: each.secondary_opts[0] for each in options if each.secondary_opts}
-    return {each.name: each.opts for each in options}, negated
+def _is_no_word(name: str, found: re.Match[str]) -> bool:
+    """Return whether a name without a value can only mean the parameter, and is no word of the sentence."""
+    return "_" in name or name in ("lam", "tol") or (name == "C" and found.string.startswith(" must", found.end()))
 
 
-def _algorithm_params(options: Mapping[str, Sequence[str]]) -> set[str]:
+def _algorithm_params(options: Any) -> set[str]:
     """Return the parameters of this package's algorithms, if the command sets them with --set."""
     if "settings" not in options:
         return set()
@@ -84,5 +76,5 @@ def naming(typed: str) -> Iterator[None]:
         yield
     except (ValueError, TypeError) as error:
         raise ValueError(f"{typed}: {error}") from error
-    except ImportError as error:
-        raise ImportError(f"{typed}: {error}") from error
+    except (ImportError, OSError) as error:
+        raise type(error)(f"{typed}: {error}") from error

@@ -1,9 +1,10 @@
 """Options that several commands share, and commands whose options are the fields of a dataclass."""
 
 from collections.abc import Callable
-from dataclasses import MISSING, field, fields
+from dataclasses import field, fields
+from enum import StrEnum
 from importlib import import_module
-from inspect import Parameter, Signature
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
@@ -47,22 +48,19 @@ def require_packages(what: str, *modules: str) -> None:
 
 def command_for(request: type[Request]) -> Callable[[Callable[[Request], None]], Callable[..., None]]:
     """Turn a function of one ``request`` into a command: the fields of the dataclass are its arguments and options."""
+    hints = get_type_hints(request, include_extras=True)
+    for each in fields(request):  # type: ignore[arg-type]
+        if "option" in each.metadata:
+            hints[each.name] = Annotated[hints[each.name], each.metadata["option"]]
+    init = signature(request)
+    parameters = [each.replace(annotation=hints[each.name]) for each in init.parameters.values()]
 
     def decorate(work: Callable[[Request], None]) -> Callable[..., None]:
         def command(**values: Any) -> None:
             work(request(**values))
 
-        hints = get_type_hints(request, include_extras=True)
-        parameters = []
-        for each in fields(request):  # type: ignore[arg-type]
-            if "option" in each.metadata:
-                hints[each.name] = Annotated[hints[each.name], each.metadata["option"]]
-            default = Parameter.empty if each.default is MISSING else each.default
-            parameters.append(
-                Parameter(each.name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[each.name])
-            )
         command.__name__, command.__doc__, command.__annotations__ = work.__name__, work.__doc__, hints
-        command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        command.__signature__ = init.replace(parameters=parameters)  # type: ignore[attr-defined]
         return command
 
     return decorate
@@ -74,9 +72,8 @@ DataDir = Annotated[
     Path | None,
     option("--data-dir", panel=DATA, check=local_path, help="A folder to search first for named data sets."),
 ]
-Format = Annotated[
-    str | None, option("--format", panel=DATA, help="svmlight, csv, tsv, parquet or npz. Default: by file extension.")
-]
+FormatName = StrEnum("FormatName", "svmlight csv tsv parquet npz")
+Format = Annotated[FormatName | None, option("--format", panel=DATA, help="Default: by file extension.")]
 Json = Annotated[bool, option("--json", help="Print one JSON value on stdout, and nothing else.")]
 Label = Annotated[str | None, option("--label", panel=DATA, help="The label's column in a file, by name or number.")]
 Positive = Annotated[

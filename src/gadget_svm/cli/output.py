@@ -15,9 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gadget_svm.cli.option_names import naming
-from gadget_svm.core.lookup import lookup
 from gadget_svm.core.temp_folders import Scratch
-from gadget_svm.data.formats import FORMATS
 from gadget_svm.data.uris import Location, check_writable, join, parse_location, scheme_of, write_file
 from gadget_svm.report import require_plotly
 from gadget_svm.report.formatting import count, describe_losses, number, percent, size
@@ -25,6 +23,7 @@ from gadget_svm.report.lost_nodes import live_nodes, table_entry
 
 MODEL, HISTORY, SUMMARY = "model.safetensors", "history.jsonl", "summary.json"
 MAX_NODES_SHOWN = 20
+MAX_TABLE_WIDTH = 1000
 Row = dict[str, Any]
 
 
@@ -39,7 +38,7 @@ def place(given: str | None) -> Location | None:
 def check_targets(out: Location | None, report: Location | None, read: Sequence[Location | None] = ()) -> None:
     """Check --out and --report before anything is computed; ``read`` are the files of this command."""
     if out is not None:
-        check_target(join(out, MODEL), f"--out {out}", "--out")
+        check_target(join(out, MODEL), "--out", out)
         for name in (MODEL, HISTORY, SUMMARY):
             check_not_read(join(out, name), "--out", read)
     if report is not None:
@@ -47,38 +46,29 @@ def check_targets(out: Location | None, report: Location | None, read: Sequence[
         require_plotly()
         if isinstance(report, Path) and report.is_dir():
             raise IsADirectoryError(f"--report {report} is a folder: name a file, such as report.html, in it")
-        check_target(report, f"--report {report}", "--report")
+        check_target(report, "--report")
 
 
-def check_target(target: Location, typed: str, option: str) -> None:
+def check_target(target: Location, option: str, typed: Location | None = None) -> None:
     """Raise an error if a file cannot be written. Leaves no trace: a folder is made when there is a file to write."""
-    if not isinstance(target, Path):
-        if scheme_of(target) == "memory":
-            raise ValueError(f"{typed} is lost when this command ends: give a path, or a URI such as s3://bucket/name")
-        try:
-            with naming(option):
-                check_writable(target)
-        except OSError as error:
-            raise OSError(f"{option}: {error}") from error
-        return
-    nearest = next(place for place in (target.parent, *target.absolute().parents) if place.exists())
-    if not nearest.is_dir():
-        raise NotADirectoryError(f"{option}: {nearest} is a file, not a folder: name another place")
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        raise PermissionError(f"{option}: {nearest} may not be written to: name another place")
+    if scheme_of(str(target)) == "memory":
+        lost = f"{option} {typed or target} is lost when this command ends"
+        raise ValueError(f"{lost}: give a path, or a URI such as s3://bucket/name")
+    with naming(option):
+        if not isinstance(target, Path):
+            check_writable(target)
+            return
+        nearest = next(place for place in (target.parent, *target.absolute().parents) if place.exists())
+        if not nearest.is_dir():
+            raise NotADirectoryError(f"{nearest} is a file, not a folder: name another place")
+        if not os.access(nearest, os.W_OK | os.X_OK):
+            raise PermissionError(f"{nearest} may not be written to: name another place")
 
 
 def check_not_read(target: Location, option: str, read: Iterable[Location | None]) -> None:
     """Refuse to overwrite a file that this command reads."""
     if isinstance(target, Path) and any(isinstance(p, Path) and p.resolve() == target.resolve() for p in read):
         raise ValueError(f"{option} {target} is also what this command reads, and would be lost: name another file")
-
-
-def check_format(name: str | None) -> None:
-    """Refuse an unknown --format."""
-    if name is not None:
-        with naming(f"--format {name}"):
-            lookup("format", name, FORMATS)
 
 
 @contextmanager
@@ -117,24 +107,22 @@ def say(console: Console, text: str) -> None:
 
 def make_table(columns: Iterable[str], title: str | None = None, plain: bool = False, **options: Any) -> Table:
     """Return a table whose first column is left-aligned and whose others are right-aligned."""
-    from rich.table import Table
-
     if plain:
-        options |= {"box": box.SIMPLE_HEAD, "pad_edge": False}
+        options = {"box": box.SIMPLE_HEAD, "pad_edge": False} | options
     table = Table(title=title, title_justify="left", **options)
     for i, column in enumerate(columns):
         table.add_column(column, justify="right" if i else "left", no_wrap=plain)
     return table
 
 
-def print_table(columns: Iterable[str], rows: Iterable[Iterable[str]], wide: str | None = None, **options: Any) -> None:
-    """Print a table on stdout; ``wide`` is a last column whose text is wrapped."""
+def print_table(columns: Iterable[str], rows: Iterable[Iterable[str]], text: str | None = None, **options: Any) -> None:
+    """Print a table on stdout, as wide as its cells: paths stay whole. ``text`` is a last, left-aligned column."""
     table = make_table(columns, **options)
-    if wide is not None:
-        table.add_column(wide, overflow="fold")
+    if text is not None:
+        table.add_column(text, no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    Console().print(table)
+    Console(width=MAX_TABLE_WIDTH).print(table)
 
 
 def show_training(console: Console, summary: Row, history: Sequence[Row] = ()) -> None:

@@ -9,7 +9,7 @@ import typer
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from gadget_svm.cli.output import MODEL, check_format, check_not_read, check_target, from_stdin
+from gadget_svm.cli.output import MODEL, check_not_read, check_target, from_stdin
 from gadget_svm.cli.predict import PredictRequest
 from gadget_svm.data import load_dataset
 from gadget_svm.data.catalog import ENTRIES
@@ -61,11 +61,10 @@ def _check(request: PredictRequest) -> None:
     """Check what can be checked before anything is read."""
     if request.json and request.out == "-":
         raise ValueError("--json and --out - both write to stdout: leave out --out, and the JSON has the predictions")
-    check_format(request.format)
     if request.out is not None and request.out != "-":
         target = parse_location(request.out)
         check_not_read(target, "--out", [parse_location(request.data), model_file(request.model)])
-        check_target(target, f"--out {request.out}", "--out")
+        check_target(target, "--out")
 
 
 def model_file(given: str) -> Location:

@@ -1,14 +1,13 @@
 """Progress of a run (a bar on a terminal, plain lines elsewhere), and the handling of Ctrl-C and SIGTERM during it."""
 
 import signal
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
-from gadget_svm.cli.signals import raise_interrupt
+from gadget_svm.cli.signals import handled, raise_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,8 +63,7 @@ def sentence(record: Record) -> str:
 class Interruption:
     """Handle Ctrl-C and SIGTERM: the first requests a clean stop, the second aborts.
 
-    The first aborts too while ``stops_cleanly`` is false. A signal that the process was started to ignore
-    (as a shell starts a background job with SIGINT ignored) stays ignored. On exit the former handlers are restored.
+    The first aborts too while ``stops_cleanly`` is false.
     """
 
     SIGNALS: tuple[signal.Signals, ...] = (signal.SIGINT, signal.SIGTERM)
@@ -73,17 +71,14 @@ class Interruption:
     def __init__(self) -> None:
         self.requested, self.stops_cleanly = False, True
         self.signal = 0  # the first one that arrived
-        self._before: list[tuple[signal.Signals, Any]] = []
+        self._handlers = handled(self._on_signal, self.SIGNALS)
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():  # elsewhere signals cannot be caught
-            handled = [number for number in self.SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-            self._before = [(number, signal.signal(number, self._on_signal)) for number in handled]
+        self._handlers.__enter__()
         return self
 
     def __exit__(self, *failure: Any) -> None:
-        for number, before in self._before:
-            signal.signal(number, before)
+        self._handlers.__exit__(None, None, None)
 
     @property
     def exit_code(self) -> int:

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
@@ -54,16 +54,19 @@ def postponed(number: int, frame: FrameType | None) -> bool:
 
 
 @contextmanager
-def handled(handler: Handler) -> Iterator[None]:
-    """Let ``handler`` handle both signals. A handler that the caller has set is kept, and so is SIG_IGN."""
-    mine = (signal.SIG_DFL, signal.default_int_handler, exit_at_once)
-    numbers = WORDS if threading.current_thread() is threading.main_thread() else ()  # elsewhere none can be set
+def handled(handler: Handler, numbers: Iterable[int] = tuple(WORDS)) -> Iterator[None]:
+    """Let ``handler`` handle the signals, and restore the former handlers at the end.
+
+    A signal that the process was started to ignore (as a shell starts a background job with SIGINT ignored) stays
+    ignored.
+    """
     before: list[tuple[int, Any]] = []
     try:
-        for number in numbers:
-            if (found := signal.getsignal(number)) in mine:
-                before.append((number, found))
-                signal.signal(number, handler)
+        if threading.current_thread() is threading.main_thread():  # elsewhere none can be set
+            for number in numbers:
+                if (found := signal.getsignal(number)) is not signal.SIG_IGN:
+                    before.append((number, found))
+                    signal.signal(number, handler)
         yield
     finally:
         for number, found in before:

@@ -1,6 +1,7 @@
 """`gadget train`: its options. `train_run` has the order of its work."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from typing import Annotated
 
@@ -13,8 +14,22 @@ _data, _network, _learning = (partial(option_field, panel=panel) for panel in (D
 _where, _stop = partial(option_field, panel="Where it runs"), partial(option_field, panel="When to stop")
 _faults, _output = partial(option_field, panel="Faults"), partial(option_field, panel="Output")
 
+Engine = StrEnum("Engine", "local ray")
+MultiClass = StrEnum("MultiClass", "ovr ovo")
+Resume = StrEnum("Resume", "auto true false")
+
+
+class Scaling(StrEnum):
+    """Statistics of the training rows by which features are divided."""
+
+    NONE = "none"
+    DEVIATION = "deviation"
+    MAX_ABS = "max-abs"
+
+
 PAIR = "NAME=VALUE"
-SCALE_HELP = "Scale features: none, deviation or max-abs of the training rows. The saved model takes unscaled rows."
+SCALE_HELP = "How features are scaled, by statistics of the training rows. The saved model takes unscaled rows."
+TOPOLOGY_HELP = "The graph, such as ring, torus:5x4, random-regular:4 (the default's degree) or k-out:20."
 ALGORITHM_HELP = (
     "auto: pdmm, or gadget on directed graphs. gadget: the paper's Algorithm 2 with one exchange per iteration; "
     "gadget-as-printed: with Push-Sum restarted in each. Also asgd, mom-dsvm, gadget-2ps."
@@ -62,12 +77,14 @@ class TrainRequest:
     partition: str = _data(
         "--partition", default="even", help="Division of rows: even, sorted, label-skew:0.1 or sizes:1,2."
     )
-    scale: str = _data("--scale", default="none", help=SCALE_HELP)
+    scale: Scaling = _data("--scale", default=Scaling.NONE, help=SCALE_HELP)
     n_nodes: int | None = _network("--nodes", "-n", help="Number of nodes. Default: min(10, rows), or one per shard.")
-    topology: str = _network("--topology", "-t", default="random-regular", help="The graph, such as ring or k-out:20.")
+    topology: str = _network("--topology", "-t", default="random-regular", help=TOPOLOGY_HELP)
     lam: float | None = _learning("--lam", "--lambda", help="Regularisation weight. Default: the paper's, else 1e-4.")
     C: float | None = _learning("--C", help="The weight of the losses, as LinearSVC's C; replaces --lam.")
-    multi_class: str = _learning("--multi-class", default="ovr", help="ovr: one output per class; ovo: one per pair.")
+    multi_class: MultiClass = _learning(
+        "--multi-class", default=MultiClass.ovr, help="ovr: one output per class; ovo: one per pair."
+    )
     algorithm: str = _learning("--algorithm", "-a", default="auto", help=ALGORITHM_HELP)
     gossip: str | None = _learning("--gossip", help="Protocol: push-sum, diffusion, pairwise or running-sum.")
     gossip_rounds: str | None = _learning("--rounds", help="Gossip rounds per iteration: a number, mix or diameter.")
@@ -85,12 +102,14 @@ class TrainRequest:
     n_jobs: int | None = _learning(
         "--threads", "-j", "--jobs", min=-1, help="Threads, for the same result. Default: all."
     )
-    engine: str = _where("--engine", default="local", help="local: this process; ray: a Ray cluster. Same result.")
+    engine: Engine = _where(
+        "--engine", default=Engine.local, help="local: this process; ray: a Ray cluster. Same result."
+    )
     engine_options: list[str] | None = _where("--engine-option", metavar=PAIR, help=ENGINE_HELP)
     address: str | None = _where("--address", help="For ray: the cluster, such as auto or 10.0.0.5:6379.")
     actors: int | None = _where("--actors", help="For ray: the number of actors that share the nodes.")
     checkpoint_dir: str | None = _where("--checkpoint-dir", metavar="DIR", help="For ray: a folder for checkpoints.")
-    resume: str | None = _where("--resume", metavar="auto|true|false", help=RESUME_HELP)
+    resume: Resume | None = _where("--resume", help=RESUME_HELP)
     require_all_rows: bool = _where("--require-all-rows", default=False, help=ALL_ROWS_HELP)
     stopping: str | None = _stop("--stopping", help=STOPPING_HELP)
     tol: float | None = _stop("--tol", help="Tolerance of the stopping rule. Default: the rule's own.")

@@ -12,7 +12,7 @@ import numpy as np
 
 from gadget_svm import algorithms, topologies
 from gadget_svm.cli.option_names import naming
-from gadget_svm.cli.output import check_format, place
+from gadget_svm.cli.output import place
 from gadget_svm.cli.train import TrainRequest
 from gadget_svm.core.lookup import lookup
 from gadget_svm.data.catalog import ENTRIES
@@ -20,7 +20,7 @@ from gadget_svm.data.files import require_file
 from gadget_svm.data.partition import SCHEMES
 from gadget_svm.estimator import GadgetSVC
 from gadget_svm.estimator.problem import checked_nodes
-from gadget_svm.estimator.validation import DEFAULT_LAM, ENGINES, MAX_SEED, check_parameters
+from gadget_svm.estimator.validation import DEFAULT_LAM, MAX_SEED, check_parameters
 from gadget_svm.faults import FaultContext, make_faults, wrap_all
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.simulation.engine import UNCERTIFIABLE
@@ -38,7 +38,6 @@ RAY_OPTIONS = ("address", "actors", "checkpoint_dir", "resume")
 CONVERTED = {"n_nodes", "lam", "algorithm", "fit_intercept", "stopping", "engine_options", "faults"}
 PASSED_ON = GadgetSVC().get_params().keys() & {each.name for each in fields(TrainRequest)} - CONVERTED
 """Parameters of the estimator that have an option with the same value."""
-SCALINGS = dict.fromkeys(("none", "deviation", "max-abs"))
 WORDS: dict[str, Any] = {"true": True, "false": False, "none": None}
 MANY_NODES = 1_000_000
 """Nodes that faults may name where the number of nodes is not known yet."""
@@ -138,8 +137,7 @@ def engine_options_of(request: TrainRequest) -> dict[str, Any] | None:
     found = dict(_named_value("--engine-option", text, "actors=4") for text in request.engine_options or [])
     own = {name: getattr(request, name) for name in RAY_OPTIONS if getattr(request, name) is not None}
     if request.resume is not None:
-        with naming(f"--resume {request.resume}"):
-            own["resume"] = lookup("choice", request.resume.lower(), {"auto": "auto", "true": True, "false": False})
+        own["resume"] = WORDS.get(request.resume, "auto")
     for name in own:
         option = f"--{name.replace('_', '-')}"
         if request.engine != "ray":
@@ -164,13 +162,8 @@ def partition_of(request: TrainRequest) -> tuple[str, dict[str, Any]]:
 
 def check_request(request: TrainRequest) -> None:
     """Raise ValueError for any option that is wrong for all possible rows."""
-    with naming(f"--engine {request.engine}"):
-        lookup("engine", request.engine, ENGINES)
     with naming(f"--algorithm {request.algorithm}"):
         algorithms.resolve(request.algorithm)
-    check_format(request.format)
-    with naming(f"--scale {request.scale}"):
-        lookup("scaling", request.scale, SCALINGS)
     sizes = partition_of(request)[1].get("sizes", ())
     if sizes and request.n_nodes not in (None, len(sizes)):
         raise ValueError(
