@@ -268,7 +268,8 @@ def test_partitions_and_faults():
     assert np.bincount(divide(TrainRequest(["x"], partition="sizes:1,2,3"), y)).tolist() == [10, 20, 30]
     assert set(y[divide(TrainRequest(["x"], partition="sorted", n_nodes=2), y) == 0]) == {0}
     assert divide(TrainRequest(["x"], partition="label-skew:0.1", n_nodes=5), y).max() == 4
-    faults = make_faults(TrainRequest(["x"], drop=0.2, faults=['crash={"nodes": [3], "at": 100}']).fault_specs)
+    request = TrainRequest(["x"], drop=0.2, faults=['crash={"nodes": [3], "at": 100}'])
+    faults = make_faults([fault for _, fault in request.typed_faults])
     assert (faults[0].p, faults[1].at, list(faults[1].nodes)) == (0.2, 100, [3])
 
 

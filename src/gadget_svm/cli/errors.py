@@ -8,7 +8,6 @@ import re
 import signal
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import typer
@@ -52,7 +51,7 @@ class CommandGroup(TyperGroup):
         """Run the command; its errors become a line on stderr and an exit code."""
         try:
             with handled(raise_interrupt), warnings.catch_warnings():
-                warnings.showwarning = partial(_show_warning, warnings.showwarning, ctx)
+                warnings.showwarning = _shown_as_line(ctx, warnings.showwarning)
                 return super().invoke(ctx)
         except UsageError as error:
             raise _wrong_use(error, ctx) from None
@@ -101,25 +100,23 @@ def as_stdin(text: str) -> str:
     return re.sub(r"\S*/gadget[^/\s]*/stdin\b", "stdin", text)
 
 
-def print_error(error: BaseException | str, ctx: Any = None) -> None:
+def print_error(error: BaseException | str, ctx: Any = None, label: str = "error") -> None:
     """Print an error's sentence on one line, with the options of the context's command for Python names."""
-    _print_line("error", error, ctx)
-
-
-def _show_warning(
-    shown_by_python: Callable[..., None], ctx: Any, message: Warning, category: type, *where: Any, **more: Any
-) -> None:
-    """Print advice to the user like an error. Other warnings are for developers and keep their form."""
-    if category is UserWarning:
-        _print_line("warning", message, ctx)
-    else:
-        shown_by_python(message, category, *where, **more)
-
-
-def _print_line(label: str, error: BaseException | str, ctx: Any) -> None:
     text = as_stdin(" ".join(str(error).split()) or type(error).__name__)
     command, typed = (None, ()) if ctx is None else (ctx.command, ctx.meta.get(TYPED, ()))
     for word in typed:
         command = getattr(command, "commands", {}).get(word, command)
     about_data = type(error).__name__ == "DataFileError"  # compared by name: importing it would load numpy
     typer.echo(f"{label}: {in_options(text, command, typed, names=not about_data)}", err=True)
+
+
+def _shown_as_line(ctx: Any, shown_by_python: Callable[..., None]) -> Callable[..., None]:
+    """Return what prints advice to the user like an error. Warnings for developers keep their form."""
+
+    def show(message: Warning, category: type, *where: Any, **more: Any) -> None:
+        if category is UserWarning:
+            print_error(message, ctx, "warning")
+        else:
+            shown_by_python(message, category, *where, **more)
+
+    return show

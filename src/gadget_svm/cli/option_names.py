@@ -15,7 +15,7 @@ _NAME = re.compile(
     rf"""{_NOT_TYPED}(?<![\w'"/.-])(?P<engine>engine option )?(?P<name>[A-Za-z]\w*)"""
     rf"""(?:(?P<assigned>=)(?P<value>{_VALUE})?|(?![\w'"/=-]))"""
 )
-"""A name that may be a parameter's, alone or before "=VALUE": not in quotes or a path, and not typed behind an option."""
+"""A name that may be a parameter's, alone or before "=VALUE": not in quotes or a path, nor typed behind an option."""
 _REPEATED = re.compile(r"""^(--[\w-]+) (\S+): (?=\1 .*, got ['"]?\2['"]?$)""")
 """An option and its value in front of a sentence that names both."""
 

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import typer
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
@@ -39,20 +40,22 @@ def run_prediction(request: PredictRequest) -> None:
     """Predict with a trained model and, where rows have labels, print the accuracy."""
     _check(request)
     with from_stdin(request.data) as source:
-        if request.no_label and (request.label is not None or request.positive is not None):
-            raise ValueError("--no-label says that no column is a label: leave out --label and --positive, or it")
         model = load_model(model_file(request.model))
-        rows = labelled_rows(request, source, model)
+        rows = read_rows(request, source, model)
         X = fit_columns(rows, source, model, request.format)
         answers = (model if request.node is None else model.node(site_named(model, request.node))).predict(X)
+    found = {"model": model_name(model, request.node), "rows": len(answers), **scores(model, answers, rows.y)}
     text = "".join(f"{answer}\n" for answer in answers.tolist())
-    if request.out is not None and request.out != "-":
-        write_file(parse_location(request.out), text.encode())
+    if request.out is None:
+        output = {"predictions": answers.tolist()}
+    elif request.out != "-":
+        target = parse_location(request.out)
+        write_file(target, text.encode())
+        output = {"out": display_name(target)}
     if request.json:
-        typer.echo(json.dumps(as_object(request, model, answers, rows.y), allow_nan=False))
+        typer.echo(json.dumps(found | output, allow_nan=False))
         return
-    result = f"{len(answers):,} rows predicted" if rows.y is None else accuracy_sentence(model, answers, rows.y)
-    typer.echo(f"{result} by {model_name(model, request.node)}", err=request.out == "-")
+    typer.echo(f"{sentence(found, model)} by {found['model']}", err=request.out == "-")
     if request.out == "-":
         sys.stdout.write(text)
 
@@ -61,6 +64,8 @@ def _check(request: PredictRequest) -> None:
     """Check what can be checked before anything is read."""
     if request.json and request.out == "-":
         raise ValueError("--json and --out - both write to stdout: leave out --out, and the JSON has the predictions")
+    if request.no_label and (request.label is not None or request.positive is not None):
+        raise ValueError("--no-label says that no column is a label: leave out --label and --positive, or it")
     if request.out is not None and request.out != "-":
         target = parse_location(request.out)
         check_not_read(target, "--out", [parse_location(request.data), model_file(request.model)])
@@ -95,7 +100,7 @@ def model_name(model: GadgetSVC, node: str | None) -> str:
 # Rows
 
 
-def labelled_rows(request: PredictRequest, source: str, model: GadgetSVC) -> Rows:
+def read_rows(request: PredictRequest, source: str, model: GadgetSVC) -> Rows:
     """Read a named data set's test rows, or a file; without labels if its label column is a feature of the model."""
     if source in ENTRIES:
         chosen: dict[str, Any] = {} if request.positive is None else {"positive": request.positive}
@@ -111,8 +116,11 @@ def labelled_rows(request: PredictRequest, source: str, model: GadgetSVC) -> Row
     rows = Rows(X, raw.columns, y, raw.label, raw.guessed)
     if request.label is None and request.positive is None and lacks_label(rows, source, model, request.format):
         rows = Rows(*read_unlabelled(source, format=request.format))
-    if rows.guessed is not None and request.positive is None:
-        check_guessed_label(source, model, y)
+    if rows.guessed is not None and request.positive is None and no_label_is_known(model, y):
+        raise ValueError(
+            f"{source} has no header, and its last column ({_some(y)}) holds none of the model's classes "
+            f"({_some(model.classes_)}): --label 0 says that the label is in front, --no-label that there is none"
+        )
     warn_guessed_label(display_name(source), rows.guessed)
     return rows
 
@@ -157,55 +165,37 @@ def fit_columns(rows: Rows, source: str, model: GadgetSVC, format: str | None) -
 # Labels
 
 
-def unknown_labels(model: GadgetSVC, y: NDArray[Any]) -> tuple[list[str], bool]:
-    """Return the labels that are none of the model's classes, as text, and whether these are all."""
-    labels = {str(label) for label in y.tolist()}
-    unknown = sorted(labels - {str(label) for label in model.classes_.tolist()})
-    return unknown, len(unknown) == len(labels)
+def unknown_labels(model: GadgetSVC, y: NDArray[Any]) -> NDArray[Any]:
+    """Return the labels, as text, that are none of the model's classes."""
+    return np.setdiff1d(y.astype(str), model.classes_.astype(str))
 
 
-def _classes(model: GadgetSVC) -> str:
-    return ", ".join(sorted(map(str, model.classes_.tolist()))[:MAX_LABELS_IN_MESSAGE])
+def no_label_is_known(model: GadgetSVC, y: NDArray[Any]) -> bool:
+    """Return whether no row has one of the model's classes."""
+    return not np.isin(y.astype(str), model.classes_.astype(str)).any()
 
 
-def check_guessed_label(source: str, model: GadgetSVC, y: NDArray[Any]) -> None:
-    """Refuse a last column that was taken for the label, and holds none of the model's classes."""
-    unknown, all_unknown = unknown_labels(model, y)
-    if all_unknown:
-        raise ValueError(
-            f"{source} has no header, and its last column ({', '.join(unknown[:3])}, ...) holds none of the model's "
-            f"classes ({_classes(model)}): --label 0 says that the label is in front, --no-label that there is none"
-        )
+def scores(model: GadgetSVC, answers: NDArray[Any], y: NDArray[Any] | None) -> dict[str, Any]:
+    """Return the share of answers that are the label, compared as text; None without labels that the model knows."""
+    if y is None:
+        return {"accuracy": None, "unknown_labels": []}
+    accuracy = None if no_label_is_known(model, y) else float(np.mean(answers.astype(str) == y.astype(str)))
+    return {"accuracy": accuracy, "unknown_labels": unknown_labels(model, y).tolist()}
 
 
-def share_right(answers: NDArray[Any], y: NDArray[Any]) -> float:
-    """Return the share of answers that are the label, compared as text."""
-    return sum(str(a) == str(b) for a, b in zip(answers.tolist(), y.tolist(), strict=True)) / max(len(y), 1)
+def sentence(found: dict[str, Any], model: GadgetSVC) -> str:
+    """Return the number of rows and the accuracy in words."""
+    accuracy, unknown, rows = found["accuracy"], found["unknown_labels"], f"{found['rows']:,} rows"
+    if accuracy is not None:
+        note = f" (the model does not know the label {unknown[0]}, which counts as wrong)" if unknown else ""
+        return f"accuracy {percent(accuracy)} of {rows}{note}"
+    if not unknown:
+        return f"{rows} predicted"
+    return (
+        f"{rows} predicted; no accuracy, as their labels ({_some(unknown)}) are none of the model's "
+        f"({_some(model.classes_)}): --positive says which label is +1. Predicted"
+    )
 
 
-def accuracy_sentence(model: GadgetSVC, answers: NDArray[Any], y: NDArray[Any]) -> str:
-    """Return the accuracy in words, if the rows have labels that the model knows."""
-    unknown, all_unknown = unknown_labels(model, y)
-    if all_unknown:
-        return (
-            f"{len(y):,} rows predicted; no accuracy, as their labels ({', '.join(unknown[:MAX_LABELS_IN_MESSAGE])}) "
-            f"are none of the model's ({_classes(model)}): --positive says which label is +1. Predicted"
-        )
-    note = f" (the model does not know the label {unknown[0]}, which counts as wrong)" if unknown else ""
-    return f"accuracy {percent(share_right(answers, y))} of {len(y):,} rows{note}"
-
-
-def as_object(
-    request: PredictRequest, model: GadgetSVC, answers: NDArray[Any], y: NDArray[Any] | None
-) -> dict[str, Any]:
-    """Return the result for --json: ``accuracy`` is null without labels that the model knows."""
-    unknown, all_unknown = ([], True) if y is None else unknown_labels(model, y)
-    about = {
-        "model": model_name(model, request.node),
-        "rows": len(answers),
-        "accuracy": None if y is None or all_unknown else share_right(answers, y),
-        "unknown_labels": unknown,
-    }
-    if request.out is None:
-        return about | {"predictions": answers.tolist()}
-    return about | {"out": display_name(parse_location(request.out))}
+def _some(labels: Any) -> str:
+    return ", ".join(map(str, np.unique(labels)[:MAX_LABELS_IN_MESSAGE]))

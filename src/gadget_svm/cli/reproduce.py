@@ -10,26 +10,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gadget_svm.cli.errors import exit_code
-from gadget_svm.cli.options import local_path
+from gadget_svm.cli.options import local_path, option
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+RESULTS = Path("results")
 
 
 def reproduce(
     what: Annotated[str, typer.Argument(help="table1, table2, table3, table4, figures, network, or all.")] = "all",
     data: Annotated[
-        Path | None, typer.Option("--data", callback=local_path, help="The folder with the paper's data sets.")
+        Path | None, option("--data", check=local_path, help="The folder with the paper's data sets.")
     ] = None,
     nodes: Annotated[int, typer.Option(help="Number of nodes.", min=2)] = 10,
     trials: Annotated[int | None, typer.Option(help="Trials per experiment (5; with --quick 1).", min=1)] = None,
-    out: Annotated[Path, typer.Option(callback=local_path, help="The folder for tables, figures and the page.")] = Path(
-        "results"
-    ),
+    out: Annotated[Path, option("--out", check=local_path, help="A folder for tables, figures and page.")] = RESULTS,
     quick: Annotated[bool, typer.Option("--quick", help="One trial, fewer iterations: a few minutes for all.")] = False,
-    docs: Annotated[
-        Path | None, typer.Option(callback=local_path, help="Also write the report as this Markdown file.")
-    ] = None,
+    docs: Annotated[Path | None, option("--docs", check=local_path, help="Also write this Markdown file.")] = None,
 ) -> None:
     """Regenerate the paper's evaluation beside its published numbers. An interrupted run continues where it stopped."""
     from rich.console import Console
@@ -84,10 +82,13 @@ def _progress(console: "Console", total: int) -> Iterator[tuple[Callable[[str], 
     """Show a bar on a terminal; elsewhere a line for each piece that is computed."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    if not console.is_terminal:
-        yield partial(typer.echo, err=True), lambda: None
-        return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console) as bar:
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("reading data", total=total)
-        yield (lambda text: bar.update(task, description=text)), (lambda: bar.advance(task))
+
+        def tell(text: str) -> None:
+            bar.update(task, description=text)
+            if bar.disable:
+                typer.echo(text, err=True)
+
+        yield tell, partial(bar.advance, task)

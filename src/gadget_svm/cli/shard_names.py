@@ -41,8 +41,6 @@ def check_shards(request: "TrainRequest") -> None:
                 "name is meant"
             )
         check_file_name(shard)
-    if request.format is not None and request.engine == "ray":
-        raise ValueError(f"--format {request.format}: actors know a shard's format by its extension: rename the shards")
     if request.scale != "none" and request.engine == "ray":
         raise ValueError(
             f"--scale {request.scale}: the actors read the shards, and their rows are not scaled: scale the shards "
@@ -60,7 +58,7 @@ def check_shards(request: "TrainRequest") -> None:
 
 def check_file_name(name: str) -> None:
     """Refuse a folder, and a pattern that no shell has expanded."""
-    from glob import escape, iglob
+    from glob import iglob
     from pathlib import Path
     from urllib.parse import urlsplit
 
@@ -78,10 +76,8 @@ def check_file_name(name: str) -> None:
         raise IsADirectoryError(
             f"{path} is a folder: name the files in it, such as {path / '*.svm'}, and each is a node's shard"
         )
-    if escape(name) != name and not path.exists():
-        if next(iglob(name), None) is not None:  # noqa: PTH207 - a pattern may be absolute
-            raise ValueError(f"{name} is a pattern, which the shell expands: leave out the quotes around it")
-        raise FileNotFoundError(f"no file matches {name}: check the spelling, or give the path from {Path.cwd()}")
+    if not path.exists() and next(iglob(name), None) is not None:  # noqa: PTH207 - a pattern may be absolute
+        raise ValueError(f"{name} is a pattern, which the shell expands: leave out the quotes around it")
 
 
 def _check_distinct(shards: list[str]) -> None:

@@ -57,7 +57,7 @@ def parameters(request: TrainRequest, model: GadgetSVC) -> dict[str, Any]:
         "stopping": model.stopping_,
         "tol": None if model.stopping_ is None else stopping_rule(model.stopping_, model.tol).tol,  # type: ignore[union-attr]
         "engine_option": request.engine_options,
-        "faults": request.fault_specs,
+        "faults": [fault for _, fault in request.typed_faults],
         "settings": model.algorithm_.get_params(deep=False),
     }
     return {NAMES.get(name, name): getattr(request, name) for name in names} | filled

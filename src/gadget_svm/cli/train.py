@@ -142,11 +142,6 @@ class TrainRequest:
         dropped = [] if self.drop is None else [(f"--drop {self.drop:g}", f"loss={self.drop}")]
         return dropped + [(f"--fault {text}", text) for text in self.faults or []]
 
-    @property
-    def fault_specs(self) -> list[str]:
-        """All faults as the estimator takes them."""
-        return [spec for _, spec in self.typed_faults]
-
 
 @command_for(TrainRequest)
 def train(request: TrainRequest) -> None:

@@ -47,7 +47,7 @@ def rows_of(request: TrainRequest, source: str, stderr: Console) -> "TrainingRow
     check_shards(request)
     test = None if request.test is None else read_raw(request.test, request.label, request.format)
     if request.engine == "ray":
-        return TrainingRows(request, remote=True, test=test)
+        return TrainingRows(request, test)
     stack = stack_shards(request.shards, request.label, request.format)
     note = f"read from {display_name(request.shards[0])} to {display_name(request.shards[-1])}"
     return TrainingRows(request).with_rows(_dataset(request, stack.X, stack.y, stack.agreed(), test, note), stack.sites)
@@ -100,16 +100,6 @@ def describe_data(data: Dataset) -> dict[str, Any]:
     }
 
 
-def scale_of(kind: str, data: Dataset, intercept: bool) -> Scale | None:
-    """Compute the scale from the training rows; None for the kind "none"."""
-    if kind == "none":
-        return None
-    scale = common_scale(kind, [statistics(kind, "all", data.X)], shifts=intercept)
-    if not np.isfinite(scale.divisor).all():
-        raise ValueError(f"--scale {kind}: the squares of the features overflow: use --scale max-abs")
-    return scale
-
-
 @dataclass
 class TrainingRows:
     """Rows to learn from, in this process or with the actors of a cluster.
@@ -131,7 +121,6 @@ class TrainingRows:
     """
 
     request: TrainRequest
-    remote: bool = False
     test: RawTable | None = None
     data: Dataset = field(init=False)
     sites: NDArray[Any] | None = field(init=False, default=None)
@@ -142,24 +131,15 @@ class TrainingRows:
     def with_rows(self, data: Dataset, sites: NDArray[Any] | None) -> "TrainingRows":
         """Take rows, scaled as requested; sparse rows stay sparse."""
         require_classes(data.y, CHOOSE)
-        self.scale = scale_of(self.request.scale, data, wants_intercept(self.request))
-        if self.scale is not None:
-            X_test = None if data.X_test is None else self.scale.apply(data.X_test)
-            data = replace(data, X=self.scale.apply(data.X), X_test=X_test)
-        self.data, self.sites = data, sites
+        self.data, self.sites, kind = data, sites, self.request.scale
+        if kind == "none":
+            return self
+        self.scale = common_scale(kind, [statistics(kind, "all", data.X)], shifts=wants_intercept(self.request))
+        if not np.isfinite(self.scale.divisor).all():
+            raise ValueError(f"--scale {kind}: the squares of the features overflow: use --scale max-abs")
+        X_test = None if data.X_test is None else self.scale.apply(data.X_test)
+        self.data = replace(data, X=self.scale.apply(data.X), X_test=X_test)
         return self
-
-    @property
-    def lam(self) -> float | None:
-        """The data set's own regularisation weight."""
-        return None if self.remote else self.data.lam
-
-    @property
-    def n_nodes(self) -> int | None:
-        """The number of shards or sites; None if the estimator divides the rows."""
-        if self.remote:
-            return len(self.request.shards)
-        return None if self.sites is None else int(self.sites.max()) + 1
 
     @property
     def n_rows(self) -> int:
@@ -176,25 +156,26 @@ class TrainingRows:
         """Return the number of rows of each node."""
         if self.sizes is not None:
             return self.sizes
-        if self.sites is not None:
-            return np.bincount(self.sites, minlength=n_nodes)
-        return self.n_rows // n_nodes + (np.arange(n_nodes) < self.n_rows % n_nodes)
+        return np.bincount(np.arange(self.n_rows) % n_nodes if self.sites is None else self.sites)
 
     def fit(self, model: GadgetSVC, ready: Callable[[], None]) -> None:
         """Train the model; ``ready`` is called once the rows are known, before anything is learned."""
 
-        def start(agreed: Agreed | None = None) -> None:
-            if agreed is not None:
-                X = csr_matrix((0, agreed.features))
-                self.data = _dataset(self.request, X, agreed.labels, agreed, self.test, "read by the actors")
-                self.sizes = agreed.rows
+        def start() -> None:
             lam = lam_of(model, self.n_rows)
             self.evaluation = Evaluation.of(self.data, lam, model.fit_intercept, model.n_jobs, model.multi_class)
             ready()
 
-        if self.remote:
+        def agreed(known: Agreed) -> None:
+            nothing = csr_matrix((0, known.features))
+            self.data = _dataset(self.request, nothing, known.labels, known, self.test, "read by the actors")
+            self.sizes = known.rows
+            start()
+
+        request = self.request
+        if request.shards and request.engine == "ray":
             model.fit_shards(
-                self.request.shards, label=self.request.label, positive=self.request.positive, agreed=start
+                request.shards, label=request.label, positive=request.positive, format=request.format, agreed=agreed
             )
         else:
             start()

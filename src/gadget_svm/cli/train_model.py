@@ -4,6 +4,7 @@ The modules that use the values check them; an error names the option as typed.
 """
 
 import json
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,14 +29,13 @@ from gadget_svm.simulation.stopping import stopping_rule
 
 if TYPE_CHECKING:
     from gadget_svm.algorithms import Algorithm
-    from gadget_svm.cli.train_data import TrainingRows
     from gadget_svm.core.network import Network
 
 ALGORITHM_OPTIONS = ("gossip", "gossip_rounds", "local_steps", "batch_size", "average", "project")
 """Parameters of algorithms that have an option of their own."""
 RAY_OPTIONS = ("address", "actors", "checkpoint_dir", "resume")
 """Engine options that have an option of their own."""
-CONVERTED = {"n_nodes", "lam", "algorithm", "fit_intercept", "stopping", "engine_options", "faults"}
+CONVERTED = {"lam", "algorithm", "fit_intercept", "stopping", "engine_options", "faults"}
 PASSED_ON = GadgetSVC().get_params().keys() & {each.name for each in fields(TrainRequest)} - CONVERTED
 """Parameters of the estimator that have an option with the same value."""
 WORDS: dict[str, Any] = {"true": True, "false": False, "none": None}
@@ -45,19 +45,18 @@ MAX_NODES_BUILT = 1_000
 """Larger networks are not built for a check: it would take longer than reading most files."""
 
 
-def make_model(request: TrainRequest, rows: "TrainingRows | None" = None) -> GadgetSVC:
-    """Return the estimator that the request describes, for rows that may have a lam and a number of nodes."""
+def make_model(request: TrainRequest) -> GadgetSVC:
+    """Return the estimator that the request describes."""
     if request.lam is not None and request.C is not None:
         raise ValueError("--lam and --C both set the regularisation: give one of them")
-    own_lam = None if rows is None or request.C is not None else rows.lam
+    entry = ENTRIES.get(request.name)
     return GadgetSVC(
-        n_nodes=request.n_nodes if rows is None or rows.n_nodes is None else rows.n_nodes,
-        lam=lam_or_default(request.lam, own_lam),
+        lam=lam_or_default(request.lam, None if entry is None or request.C is not None else entry.lam),
         algorithm=make_algorithm(request),
         fit_intercept=wants_intercept(request),
         stopping=stopping_of(request),
         engine_options=engine_options_of(request),
-        faults=request.fault_specs or None,
+        faults=[fault for _, fault in request.typed_faults] or None,
         **{name: getattr(request, name) for name in PASSED_ON},
     )
 
@@ -119,16 +118,11 @@ def _value(text: str) -> Any:
     """Parse the text as a number, true, false, none or a JSON object; otherwise return it unchanged."""
     if text.lower() in WORDS:
         return WORDS[text.lower()]
+    for parse in (json.loads, int, float):
+        with suppress(ValueError):
+            return parse(text)
     if text.startswith("{"):
-        try:
-            return json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ValueError(f'{text} is not JSON ({error}): write for example resources={{"fast": 1}}') from None
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
+        raise ValueError(f'{text} is not JSON: write for example resources={{"fast": 1}}')
     return text
 
 

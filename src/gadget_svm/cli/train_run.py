@@ -48,7 +48,7 @@ def run_training(request: TrainRequest, reference: Reference | None = None) -> i
     with Interruption() as interruption:
         interruption.stops_cleanly = False  # nothing is learned yet
         with (
-            warnings_only_if(not request.quiet),
+            log_level(logging.ERROR if request.quiet else logging.NOTSET),
             from_stdin(request.name) as source,
             redirect_stdout(sys.stderr),  # Ray prints lost actors; stdout is for results
         ):
@@ -58,15 +58,15 @@ def run_training(request: TrainRequest, reference: Reference | None = None) -> i
 
 
 @contextmanager
-def warnings_only_if(wanted: bool) -> Iterator[None]:
-    """Silence the package's remarks about data and compilation unless they are wanted."""
+def log_level(level: int) -> Iterator[None]:
+    """Set the level of the package's remarks about data and compilation."""
     log = logging.getLogger("gadget_svm")
-    level = log.level
-    log.setLevel(level if wanted else logging.ERROR)
+    before = log.level
+    log.setLevel(level)
     try:
         yield
     finally:
-        log.setLevel(level)
+        log.setLevel(before)
 
 
 def _train(
@@ -74,7 +74,7 @@ def _train(
 ) -> tuple[GadgetSVC, Summary]:
     """Load, train, save, evaluate: the model is on disk before anything is measured."""
     rows = rows_of(request, source, stderr)
-    model = make_model(request, rows)
+    model = make_model(request)
     _fit(model, rows, stderr, interruption)
     if (out := place(request.out)) is not None:
         save_model(rows.savable(model), join(out, MODEL))
