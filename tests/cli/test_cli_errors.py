@@ -48,7 +48,7 @@ def test_cluster_failure_is_one_line(train_file, monkeypatch):
         (["predict", "nowhere.safetensors", "FILE"], "no model file"),
         (["topology", "stra"], "Did you mean 'star'?"),
         (["predict", "nowhere", "FILE", "--format", "xml"], "--format xml: 'xml' is not one of 'svmlight', 'csv',"),
-        (["predict", "nowhere", "FILE", "--out", "memory://x"], "--out memory://x is lost"),
+        (["predict", "nowhere", "FILE", "--out", "memory://x"], "--out memory://x: it is lost"),
         (["topology", "ring", "--gamma", "0"], "--gamma"),
         (["topology", "ring", "--seed", "-1"], "--seed -1: "),
         (["peer", "demo", "--seed", "-1"], "--seed -1: "),
@@ -97,8 +97,8 @@ WRONG_OPTIONS = [
     ("--resume maybe", "error: --resume maybe: 'maybe' is not one of 'auto', 'true', 'false'"),
     ("--resume maybe --engine ray --checkpoint-dir x", "error: --resume maybe: 'maybe' is not one of"),
     ("--engine-option resume=maybe --engine ray", "error: --engine-option resume must be True, False or 'auto'"),
-    ("--out memory://x", "error: --out memory://x is lost when this command ends"),
-    ("--report memory://x", "error: --report memory://x is lost when this command ends"),
+    ("--out memory://x", "error: --out memory://x/model.safetensors: it is lost when this command ends"),
+    ("--report memory://x", "error: --report memory://x: it is lost when this command ends"),
     ("--fault los=0.1", "--fault los=0.1"),
     ('--fault crash={"nodes":[12]} --nodes 5', "no node 12"),
     ("--partition evn", "--partition evn"),
@@ -223,7 +223,7 @@ def test_input_is_not_overwritten(trained, tmp_path):
     ):
         found = gadget(*command)
         assert found.exit_code == 2
-        assert "is also what this command reads" in found.stderr
+        assert "this command reads it" in found.stderr
         assert rows.read_bytes() == content
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from gadget_svm import GadgetSVC, load_model
 from gadget_svm.cli import train_run
+from gadget_svm.cli.file_ranges import expand_ranges
 from gadget_svm.cli.progress import Interruption
-from gadget_svm.cli.shard_names import expand_ranges
 from gadget_svm.cli.train import TrainRequest
 from gadget_svm.estimator.remote_shards import Shards, remote_problem
 from support.cli_kit import gadget

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from gadget_svm.cli.option_names import naming
 from gadget_svm.core.temp_folders import Scratch
-from gadget_svm.data.uris import Location, check_writable, join, parse_location, scheme_of, write_file
+from gadget_svm.data.uris import Location, check_writable, display_name, join, parse_location, scheme_of, write_file
 from gadget_svm.report import require_plotly
 from gadget_svm.report.formatting import count, describe_losses, number, percent, size
 from gadget_svm.report.lost_nodes import live_nodes, table_entry
@@ -38,37 +38,32 @@ def place(given: str | None) -> Location | None:
 def check_targets(out: Location | None, report: Location | None, read: Sequence[Location | None] = ()) -> None:
     """Check --out and --report before anything is computed; ``read`` are the files of this command."""
     if out is not None:
-        check_target(join(out, MODEL), "--out", out)
-        for name in (MODEL, HISTORY, SUMMARY):
-            check_not_read(join(out, name), "--out", read)
+        check_target(join(out, MODEL), "--out", read)
     if report is not None:
-        check_not_read(report, "--report", read)
         require_plotly()
         if isinstance(report, Path) and report.is_dir():
             raise IsADirectoryError(f"--report {report} is a folder: name a file, such as report.html, in it")
-        check_target(report, "--report")
+        check_target(report, "--report", read)
 
 
-def check_target(target: Location, option: str, typed: Location | None = None) -> None:
-    """Raise an error if a file cannot be written. Leaves no trace: a folder is made when there is a file to write."""
-    if scheme_of(str(target)) == "memory":
-        lost = f"{option} {typed or target} is lost when this command ends"
-        raise ValueError(f"{lost}: give a path, or a URI such as s3://bucket/name")
-    with naming(option):
+def check_target(target: Location, option: str, read: Iterable[Location | None] = ()) -> None:
+    """Raise an error if a file cannot be written, or is one that this command reads.
+
+    Leaves no trace: a folder is made when there is a file to write.
+    """
+    with naming(f"{option} {display_name(target)}"):
         if not isinstance(target, Path):
+            if scheme_of(target) == "memory":
+                raise ValueError("it is lost when this command ends: give a path, or a URI such as s3://bucket/name")
             check_writable(target)
             return
+        if any(isinstance(place, Path) and place.resolve() == target.resolve() for place in read):
+            raise ValueError("this command reads it, and it would be lost: name another file")
         nearest = next(place for place in (target.parent, *target.absolute().parents) if place.exists())
         if not nearest.is_dir():
             raise NotADirectoryError(f"{nearest} is a file, not a folder: name another place")
         if not os.access(nearest, os.W_OK | os.X_OK):
             raise PermissionError(f"{nearest} may not be written to: name another place")
-
-
-def check_not_read(target: Location, option: str, read: Iterable[Location | None]) -> None:
-    """Refuse to overwrite a file that this command reads."""
-    if isinstance(target, Path) and any(isinstance(p, Path) and p.resolve() == target.resolve() for p in read):
-        raise ValueError(f"{option} {target} is also what this command reads, and would be lost: name another file")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import typer
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from gadget_svm.cli.output import MODEL, check_not_read, check_target, from_stdin
+from gadget_svm.cli.output import MODEL, check_target, from_stdin
 from gadget_svm.cli.predict import PredictRequest
 from gadget_svm.data import load_dataset
 from gadget_svm.data.catalog import ENTRIES
@@ -68,8 +68,7 @@ def _check(request: PredictRequest) -> None:
         raise ValueError("--no-label says that no column is a label: leave out --label and --positive, or it")
     if request.out is not None and request.out != "-":
         target = parse_location(request.out)
-        check_not_read(target, "--out", [parse_location(request.data), model_file(request.model)])
-        check_target(target, "--out")
+        check_target(target, "--out", [parse_location(request.data), model_file(request.model)])
 
 
 def model_file(given: str) -> Location:
@@ -103,8 +102,8 @@ def model_name(model: GadgetSVC, node: str | None) -> str:
 def read_rows(request: PredictRequest, source: str, model: GadgetSVC) -> Rows:
     """Read a named data set's test rows, or a file; without labels if its label column is a feature of the model."""
     if source in ENTRIES:
-        chosen: dict[str, Any] = {} if request.positive is None else {"positive": request.positive}
-        known = load_dataset(source, label=request.label, data_dir=request.data_dir, **chosen)
+        positive = ... if request.positive is None else request.positive  # else the paper's
+        known = load_dataset(source, label=request.label, data_dir=request.data_dir, positive=positive)
         return Rows(known.X_test, None, None if request.no_label else known.y_test)
     if isinstance(place := parse_location(source), Path) and not place.is_file():
         load_dataset(source)  # raises the error for a missing name or file

@@ -2,26 +2,33 @@
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TransferSpeedColumn,
+)
 
 from gadget_svm.cli.signals import handled, raise_interrupt
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rich.console import Console
 
 Record = dict[str, Any]
 
 
 @contextmanager
-def show_progress(console: "Console", max_iter: int, max_seconds: float | None) -> Iterator["Callable[[Record], None]"]:
+def show_progress(console: Console, max_iter: int, max_seconds: float | None) -> Iterator[Callable[[Record], None]]:
     """Yield what shows a record of the history: a bar on a terminal, else a line when it is due."""
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
     if not console.is_terminal or console.quiet:
         yield Lines(console).record
         return
@@ -41,7 +48,7 @@ def show_progress(console: "Console", max_iter: int, max_seconds: float | None) 
 class Lines:
     """Print a line when the iterations have grown fourfold, or five seconds have passed."""
 
-    def __init__(self, console: "Console") -> None:
+    def __init__(self, console: Console) -> None:
         self.console, self.shown, self.at = console, 0, time.monotonic()
 
     def record(self, record: Record) -> None:
@@ -94,11 +101,25 @@ class Interruption:
 
 
 @contextmanager
-def download_bar(console: "Console", name: str) -> Iterator["Callable[[int, int | None], None]"]:
+def download_bar(console: Console, name: str) -> Iterator[Callable[[int, int | None], None]]:
     """Show a bar for downloads, which appears with the first bytes; silent where there is no terminal."""
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
     columns = (TextColumn(f"fetching {name}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=None, visible=False)
         yield lambda done, total: bar.update(task, completed=done, total=total, visible=True)
+
+
+@contextmanager
+def steps_bar(total: int) -> Iterator[tuple[Callable[[str], None], Callable[[], None]]]:
+    """Yield what names the step under way, and what counts it as done: a bar on a terminal, else a line per name."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=total)
+
+        def tell(text: str) -> None:
+            bar.update(task, description=text)
+            if bar.disable:
+                typer.echo(text, err=True)
+
+        yield tell, partial(bar.advance, task)

@@ -1,19 +1,13 @@
 """`gadget reproduce`: run the paper's evaluation cell by cell under a progress bar, then write every file."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from gadget_svm.cli.errors import exit_code
 from gadget_svm.cli.options import local_path, option
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 RESULTS = Path("results")
 
@@ -30,8 +24,7 @@ def reproduce(
     docs: Annotated[Path | None, option("--docs", check=local_path, help="Also write this Markdown file.")] = None,
 ) -> None:
     """Regenerate the paper's evaluation beside its published numbers. An interrupted run continues where it stopped."""
-    from rich.console import Console
-
+    from gadget_svm.cli.progress import steps_bar
     from gadget_svm.core.lookup import lookup
     from gadget_svm.reproduction.page import write_all
     from gadget_svm.reproduction.reproduce import PARTS, Reproduction
@@ -49,7 +42,7 @@ def reproduce(
                 "none of the paper's data sets was found: name their folder with --data or GADGET_DATA, or download "
                 "one with, for example, `gadget data fetch adult`"
             )
-        with _progress(Console(stderr=True), sum(1 for _ in run.steps(parts))) as (tell, advance):
+        with steps_bar(sum(1 for _ in run.steps(parts))) as (tell, advance):
             run.report_progress = tell
             for step in run.steps(parts):
                 step()
@@ -75,20 +68,3 @@ def _check_packages(parts: Any) -> None:
         pyplot()
     if {"table2", "table3"} & set(parts) and find_spec("clarabel") is None:
         raise ImportError("SVM-Perf needs a QP solver, clarabel: pip install 'gadget-svm[paper]'")
-
-
-@contextmanager
-def _progress(console: "Console", total: int) -> Iterator[tuple[Callable[[str], None], Callable[[], None]]]:
-    """Show a bar on a terminal; elsewhere a line for each piece that is computed."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("reading data", total=total)
-
-        def tell(text: str) -> None:
-            bar.update(task, description=text)
-            if bar.disable:
-                typer.echo(text, err=True)
-
-        yield tell, partial(bar.advance, task)

@@ -1,38 +1,17 @@
-"""The names of shards on the command line, one per node: expands ranges and refuses wrong names before the start."""
+"""Checks of the names of data files and shards, before anything is read."""
 
-import re
-from typing import TYPE_CHECKING
+from glob import iglob
+from pathlib import Path
+from urllib.parse import urlsplit
 
-if TYPE_CHECKING:
-    from gadget_svm.cli.train import TrainRequest
-
-RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
-MAX_SHARDS = 100_000
-
-
-def expand_ranges(typed: list[str]) -> list[str]:
-    """Expand part-{0..9}.svm as bash does: other shells may not, and a cluster job runs without a shell."""
-    return [name for each in typed for name in _expanded(each)]
+from gadget_svm.cli.train import TrainRequest
+from gadget_svm.data.catalog import ENTRIES
+from gadget_svm.data.uris import display_name, scheme_of
+from gadget_svm.estimator.shards import shard_names
 
 
-def _expanded(name: str) -> list[str]:
-    found = RANGE.search(name)
-    if found is None:
-        return [name]
-    first, last = found[1], found[2]
-    step = 1 if int(first) <= int(last) else -1
-    numbers = range(int(first), int(last) + step, step)
-    if len(numbers) > MAX_SHARDS:
-        raise ValueError(f"{name} means {len(numbers):,} names: no more than {MAX_SHARDS:,} are possible")
-    padded = any(len(end) > 1 and end.startswith("0") for end in (first, last))
-    width = max(len(first), len(last)) if padded else 0
-    return expand_ranges([f"{name[: found.start()]}{number:0{width}}{name[found.end() :]}" for number in numbers])
-
-
-def check_shards(request: "TrainRequest") -> None:
+def check_shards(request: TrainRequest) -> None:
     """Refuse names that are no shards, duplicates, and options that divide rows. A file need not be on this machine."""
-    from gadget_svm.data.catalog import ENTRIES
-
     shards, count = request.shards, len(request.shards)
     for shard in shards:
         if shard in ENTRIES:
@@ -58,12 +37,6 @@ def check_shards(request: "TrainRequest") -> None:
 
 def check_file_name(name: str) -> None:
     """Refuse a folder, and a pattern that no shell has expanded."""
-    from glob import iglob
-    from pathlib import Path
-    from urllib.parse import urlsplit
-
-    from gadget_svm.data.uris import display_name, scheme_of
-
     if scheme := scheme_of(name):
         if "*" in urlsplit(name).path:
             raise ValueError(
@@ -81,11 +54,6 @@ def check_file_name(name: str) -> None:
 
 
 def _check_distinct(shards: list[str]) -> None:
-    from pathlib import Path
-
-    from gadget_svm.data.uris import display_name, scheme_of
-    from gadget_svm.estimator.shards import shard_names
-
     seen: dict[str, str] = {}
     for shard, name in zip(shards, shard_names(shards), strict=True):
         place = name if scheme_of(name) else str(Path(name).resolve())  # a file: URI may name a link

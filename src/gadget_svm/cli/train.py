@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from gadget_svm.cli.file_ranges import expand_ranges
 from gadget_svm.cli.options import DATA, DataDir, Format, Label, Positive, command_for, option_field
-from gadget_svm.cli.shard_names import expand_ranges
 
 _data, _network, _learning = (partial(option_field, panel=panel) for panel in (DATA, "Network", "Algorithm"))
 _where, _stop = partial(option_field, panel="Where it runs"), partial(option_field, panel="When to stop")
