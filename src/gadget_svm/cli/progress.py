@@ -9,21 +9,13 @@ from types import FrameType
 from typing import Any, Self
 
 import typer
+from rich import progress as bars
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TransferSpeedColumn,
-)
 
 from gadget_svm.cli.signals import handled, raise_interrupt
 
 Record = dict[str, Any]
+TEXT = bars.TextColumn("{task.description}")
 
 
 @contextmanager
@@ -33,8 +25,8 @@ def show_progress(console: Console, max_iter: int, max_seconds: float | None) ->
         yield Lines(console).record
         return
     # records get rarer during a training: the spinner and the elapsed time move in between
-    columns = (SpinnerColumn(), BarColumn(bar_width=16), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console) as bar:
+    columns = bars.SpinnerColumn(), bars.BarColumn(bar_width=16), bars.TimeElapsedColumn(), TEXT
+    with bars.Progress(*columns, console=console) as bar:
         task = bar.add_task("starting (the first run on a machine compiles for some seconds)", total=1.0)
 
         def show(record: Record) -> None:
@@ -103,8 +95,8 @@ class Interruption:
 @contextmanager
 def download_bar(console: Console, name: str) -> Iterator[Callable[[int, int | None], None]]:
     """Show a bar for downloads, which appears with the first bytes; silent where there is no terminal."""
-    columns = (TextColumn(f"fetching {name}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+    columns = (bars.TextColumn(f"fetching {name}"), bars.BarColumn(), bars.DownloadColumn(), bars.TransferSpeedColumn())
+    with bars.Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=None, visible=False)
         yield lambda done, total: bar.update(task, completed=done, total=total, visible=True)
 
@@ -112,9 +104,9 @@ def download_bar(console: Console, name: str) -> Iterator[Callable[[int, int | N
 @contextmanager
 def steps_bar(total: int) -> Iterator[tuple[Callable[[str], None], Callable[[], None]]]:
     """Yield what names the step under way, and what counts it as done: a bar on a terminal, else a line per name."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = TEXT, bars.BarColumn(), bars.MofNCompleteColumn(), bars.TimeElapsedColumn()
     console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+    with bars.Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=total)
 
         def tell(text: str) -> None:

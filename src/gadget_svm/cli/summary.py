@@ -13,7 +13,6 @@ from gadget_svm.estimator import GadgetSVC
 from gadget_svm.estimator.advice import FAR_APART
 from gadget_svm.report.formatting import at_most
 from gadget_svm.report.lost_nodes import lost_nodes, mark_lost
-from gadget_svm.simulation.stopping import stopping_rule
 
 Summary = dict[str, Any]
 NAMES = {"n_nodes": "nodes", "fit_intercept": "intercept", "n_jobs": "jobs", "random_state": "seed"}
@@ -55,7 +54,7 @@ def parameters(request: TrainRequest, model: GadgetSVC) -> dict[str, Any]:
         "lam": model.lam_,
         "intercept": model.fit_intercept,
         "stopping": model.stopping_,
-        "tol": None if model.stopping_ is None else stopping_rule(model.stopping_, model.tol).tol,  # type: ignore[union-attr]
+        "tol": model.tol_,
         "engine_option": request.engine_options,
         "faults": [fault for _, fault in request.typed_faults],
         "settings": model.algorithm_.get_params(deep=False),
@@ -81,8 +80,7 @@ def why_stopped(model: GadgetSVC) -> str:
     seen = f"last saw {model.movement_:.3g} and " if math.isfinite(model.movement_) else ""
     seen += f"got no certificate, as {model.certificate_note_}, and " if model.certificate_note_ else ""
     return (
-        f"stopped at --max-iter {n:,}, not converged: the rule {rule!r} {seen}waits for "
-        f"{stopping_rule(rule, model.tol).tol:g}. "  # type: ignore[union-attr]
+        f"stopped at --max-iter {n:,}, not converged: the rule {rule!r} {seen}waits for {model.tol_:g}. "
         "The models are kept as they are; a larger --max-iter takes them further"
     )
 

@@ -17,15 +17,7 @@ _faults, _output = partial(option_field, panel="Faults"), partial(option_field, 
 Engine = StrEnum("Engine", "local ray")
 MultiClass = StrEnum("MultiClass", "ovr ovo")
 Resume = StrEnum("Resume", "auto true false")
-
-
-class Scaling(StrEnum):
-    """Statistics of the training rows by which features are divided."""
-
-    NONE = "none"
-    DEVIATION = "deviation"
-    MAX_ABS = "max-abs"
-
+Scaling = StrEnum("Scaling", {"none": "none", "deviation": "deviation", "max_abs": "max-abs"})
 
 PAIR = "NAME=VALUE"
 SCALE_HELP = "How features are scaled, by statistics of the training rows. The saved model takes unscaled rows."
@@ -77,8 +69,10 @@ class TrainRequest:
     partition: str = _data(
         "--partition", default="even", help="Division of rows: even, sorted, label-skew:0.1 or sizes:1,2."
     )
-    scale: Scaling = _data("--scale", default=Scaling.NONE, help=SCALE_HELP)
-    n_nodes: int | None = _network("--nodes", "-n", help="Number of nodes. Default: min(10, rows), or one per shard.")
+    scale: Scaling = _data("--scale", default=Scaling.none, help=SCALE_HELP)
+    n_nodes: int | None = _network(
+        "--nodes", "-n", min=1, help="Number of nodes. Default: min(10, rows), or one per shard."
+    )
     topology: str = _network("--topology", "-t", default="random-regular", help=TOPOLOGY_HELP)
     lam: float | None = _learning("--lam", "--lambda", help="Regularisation weight. Default: the paper's, else 1e-4.")
     C: float | None = _learning("--C", help="The weight of the losses, as LinearSVC's C; replaces --lam.")

@@ -20,7 +20,6 @@ from gadget_svm.data.catalog import ENTRIES
 from gadget_svm.data.files import require_file
 from gadget_svm.data.partition import SCHEMES
 from gadget_svm.estimator import GadgetSVC
-from gadget_svm.estimator.problem import checked_nodes
 from gadget_svm.estimator.validation import DEFAULT_LAM, MAX_SEED, check_parameters
 from gadget_svm.faults import FaultContext, make_faults, wrap_all
 from gadget_svm.kernels import ThreadTeam
@@ -164,8 +163,6 @@ def check_request(request: TrainRequest) -> None:
             f"--partition {request.partition}: that is {len(sizes)} nodes, and --nodes is {request.n_nodes}: leave out "
             "--nodes"
         )
-    if request.n_nodes is not None:
-        checked_nodes(request.n_nodes)
     n_nodes = request.n_nodes or len(request.shards) or len(sizes)
     for typed, fault in request.typed_faults:
         with naming(typed):

@@ -11,17 +11,8 @@ from typing import Any
 from rich.console import Console
 from sklearn.exceptions import ConvergenceWarning
 
+from gadget_svm.cli import output
 from gadget_svm.cli.errors import ROWS_LOST, TERMINATED, print_error
-from gadget_svm.cli.output import (
-    MODEL,
-    check_targets,
-    from_stdin,
-    place,
-    save_history,
-    save_summary,
-    say,
-    show_training,
-)  # fmt: skip
 from gadget_svm.cli.progress import Interruption, show_progress
 from gadget_svm.cli.summary import Summary, plain, summarise
 from gadget_svm.cli.train import TrainRequest
@@ -42,18 +33,34 @@ Reference = Callable[[TrainingRows, GadgetSVC], dict[str, Any]]
 def run_training(request: TrainRequest, reference: Reference | None = None) -> int:
     """Train, write and show; return the exit code. ``reference`` measures another method on the same rows."""
     stderr = Console(stderr=True, quiet=request.quiet)
-    read = [place(path) for path in (*request.data, request.test)]
-    check_targets(place(request.out), place(request.report), read)
+    out, report = output.place(request.out), output.place(request.report)
+    output.check_targets(out, report, [output.place(path) for path in (*request.data, request.test)])
     check_request(request)
     with Interruption() as interruption:
         interruption.stops_cleanly = False  # nothing is learned yet
         with (
             log_level(logging.ERROR if request.quiet else logging.NOTSET),
-            from_stdin(request.name) as source,
+            output.from_stdin(request.name) as source,
             redirect_stdout(sys.stderr),  # Ray prints lost actors; stdout is for results
         ):
-            model, summary = _train(request, source, stderr, reference, interruption)
-        _show(request, model, summary, stderr, interruption.exit_code)  # also if the first signal arrives only now
+            rows, model = rows_of(request, source, stderr), make_model(request)
+            _fit(model, rows, stderr, interruption)
+            history = plain(model.history_)
+            if out is not None:  # the model is on disk before anything is measured
+                save_model(rows.savable(model), join(out, output.MODEL))
+                output.save_history(out, history)
+            summary = summarise(request, rows, model)
+            if reference is not None:
+                summary["reference"] = plain(reference(rows, model))
+        if out is not None:
+            output.save_summary(out, summary)
+        if report is not None:
+            write_report(report, summary=summary, history=history, network=model.network_)
+        if request.json:
+            print(json.dumps({**summary, "history": history}, allow_nan=False))
+        else:
+            output.show_training(Console(), summary, history)
+        _say_where(request, model, stderr, interruption.exit_code)  # also if the first signal arrives only now
     return interruption.exit_code or check_lost_rows(request, summary)
 
 
@@ -67,22 +74,6 @@ def log_level(level: int) -> Iterator[None]:
         yield
     finally:
         log.setLevel(before)
-
-
-def _train(
-    request: TrainRequest, source: str, stderr: Console, reference: Reference | None, interruption: Interruption
-) -> tuple[GadgetSVC, Summary]:
-    """Load, train, save, evaluate: the model is on disk before anything is measured."""
-    rows = rows_of(request, source, stderr)
-    model = make_model(request)
-    _fit(model, rows, stderr, interruption)
-    if (out := place(request.out)) is not None:
-        save_model(rows.savable(model), join(out, MODEL))
-        save_history(out, plain(model.history_))
-    summary = summarise(request, rows, model)
-    if reference is not None:
-        summary["reference"] = plain(reference(rows, model))
-    return model, summary
 
 
 def _fit(model: GadgetSVC, rows: TrainingRows, stderr: Console, interruption: Interruption) -> None:
@@ -115,35 +106,27 @@ def _announce(rows: TrainingRows, model: GadgetSVC, stderr: Console) -> None:
     about = rows.about
     size = f"{about['rows']:,} rows, {about['features']:,} features"
     regularisation = f"lam {model.lam:g}" if model.C is None else f"C {model.C:g}"
-    say(stderr, f"{about['name']}: {size}, {regularisation} ({about['note']})")
+    output.say(stderr, f"{about['name']}: {size}, {regularisation} ({about['note']})")
     if model.algorithm.get_params().get("gossip") == "auto" and any(f.loses for f in make_faults(model.faults)):
-        say(
+        output.say(
             stderr,
             "Messages get lost, so the nodes gossip by running sums, which recover from losses (--gossip push-sum "
             "uses the paper's protocol).",
         )
 
 
-def _show(request: TrainRequest, model: GadgetSVC, summary: Summary, stderr: Console, exit_code: int) -> None:
-    """Write summary and report; print JSON or a table; say where the files are."""
-    out, report, history = place(request.out), place(request.report), plain(model.history_)
-    if out is not None:
-        save_summary(out, summary)
-    if report is not None:
-        write_report(report, summary=summary, history=history, network=model.network_)
-    if request.json:
-        print(json.dumps({**summary, "history": history}, allow_nan=False))
-    else:
-        show_training(Console(), summary, history)
-    model_file = None if out is None else display_name(join(out, MODEL))
+def _say_where(request: TrainRequest, model: GadgetSVC, stderr: Console, exit_code: int) -> None:
+    """Say where model and report are, and whether the training was interrupted."""
+    out, report = output.place(request.out), output.place(request.report)
+    model_file = None if out is None else display_name(join(out, output.MODEL))
     if model.stopped_by_ == "interrupted":
         what = "terminated" if exit_code == TERMINATED else "interrupted"
         kept = f"kept in {model_file}" if model_file else "not kept, as no --out DIR was given"
-        say(stderr, f"{what} at iteration {model.n_iter_:,}: the models so far are {kept}")
+        output.say(stderr, f"{what} at iteration {model.n_iter_:,}: the models so far are {kept}")
     elif model_file:
-        say(stderr, f"The model is in {model_file}.")
+        output.say(stderr, f"The model is in {model_file}.")
     if report is not None:
-        say(stderr, f"The report is {display_name(report)}.")
+        output.say(stderr, f"The report is {display_name(report)}.")
 
 
 def check_lost_rows(request: TrainRequest, summary: Summary) -> int:
