@@ -14,26 +14,21 @@ from gadget_svm.cli.output import MODEL, check_target, from_stdin
 from gadget_svm.cli.predict import PredictRequest
 from gadget_svm.data import load_dataset
 from gadget_svm.data.catalog import ENTRIES
-from gadget_svm.data.files import without_compression_suffix
-from gadget_svm.data.formats import align_tables, read_raw, read_unlabelled, warn_guessed_label
-from gadget_svm.data.tables import binarize_labels
+from gadget_svm.data.formats import align_tables, read_raw, warn_guessed_label
+from gadget_svm.data.tables import LabelColumn, NoLabel, RawTable, binarize_labels
 from gadget_svm.data.uris import Location, display_name, join, parse_location, write_file
 from gadget_svm.estimator import GadgetSVC, load_model
 from gadget_svm.report.formatting import percent
 
-DENSE_EXTENSIONS = (".csv", ".tsv", ".parquet", ".pq", ".npz")
-"""Files that hold every column: one that is narrower than the model has other columns."""
 MAX_LABELS_IN_MESSAGE = 5
 
 
 class Rows(NamedTuple):
-    """Rows to predict, and their labels where they are known."""
+    """Rows to predict, their labels where they are known, and the table of the file they are from."""
 
     X: Any
-    columns: tuple[str, ...] | None  # the names, where there are some
-    y: NDArray[Any] | None = None
-    label: str | None = None  # the name of the column of y
-    guessed: int | None = None  # its number, if neither header nor option names it
+    y: NDArray[Any] | None
+    table: RawTable | None = None
 
 
 def run_prediction(request: PredictRequest) -> None:
@@ -42,7 +37,7 @@ def run_prediction(request: PredictRequest) -> None:
     with from_stdin(request.data) as source:
         model = load_model(model_file(request.model))
         rows = read_rows(request, source, model)
-        X = fit_columns(rows, source, model, request.format)
+        X = fit_columns(rows, source, model)
         answers = (model if request.node is None else model.node(site_named(model, request.node))).predict(X)
     found = {"model": model_name(model, request.node), "rows": len(answers), **scores(model, answers, rows.y)}
     text = "".join(f"{answer}\n" for answer in answers.tolist())
@@ -104,59 +99,58 @@ def read_rows(request: PredictRequest, source: str, model: GadgetSVC) -> Rows:
     if source in ENTRIES:
         positive = ... if request.positive is None else request.positive  # else the paper's
         known = load_dataset(source, label=request.label, data_dir=request.data_dir, positive=positive)
-        return Rows(known.X_test, None, None if request.no_label else known.y_test)
+        return Rows(known.X_test, None if request.no_label else known.y_test)
     if isinstance(place := parse_location(source), Path) and not place.is_file():
         load_dataset(source)  # raises the error for a missing name or file
+    X, y, table = _read_file(request, source, NoLabel.NONE if request.no_label else request.label)
     if request.no_label:
-        return Rows(*read_unlabelled(source, zero_based=request.zero_based, format=request.format))
-    raw = read_raw(source, request.label, request.format)
-    [(X, y)] = align_tables([display_name(source)], [raw], None, request.zero_based)
+        return Rows(X, None, table)
+    if request.label is None and request.positive is None and label_is_feature(X, table, model):
+        X, _, table = _read_file(request, source, NoLabel.NONE)
+        return Rows(X, None, table)
     y = binarize_labels(y, request.positive)
-    rows = Rows(X, raw.columns, y, raw.label, raw.guessed)
-    if request.label is None and request.positive is None and lacks_label(rows, source, model, request.format):
-        rows = Rows(*read_unlabelled(source, format=request.format))
-    if rows.guessed is not None and request.positive is None and no_label_is_known(model, y):
+    if table.guessed is not None and request.positive is None and no_label_is_known(model, y):
         raise ValueError(
             f"{source} has no header, and its last column ({_some(y)}) holds none of the model's classes "
             f"({_some(model.classes_)}): --label 0 says that the label is in front, --no-label that there is none"
         )
-    warn_guessed_label(display_name(source), rows.guessed)
-    return rows
+    warn_guessed_label(display_name(source), table.guessed)
+    return Rows(X, y, table)
 
 
-def lacks_label(rows: Rows, source: str, model: GadgetSVC, format: str | None) -> bool:
+def _read_file(request: PredictRequest, source: str, label: LabelColumn) -> tuple[Any, NDArray[Any], RawTable]:
+    table = read_raw(source, label, request.format)
+    [(X, y)] = align_tables([display_name(source)], [table], None, request.zero_based)
+    return X, y, table
+
+
+def label_is_feature(X: Any, table: RawTable, model: GadgetSVC) -> bool:
     """Return whether the column that was taken for the label of a table is a feature of the model."""
-    if not is_dense(source, format):
+    if table.sparse_text:
         return False
     wanted = getattr(model, "feature_names_in_", None)
-    if wanted is not None and rows.columns is not None:
-        return rows.label in wanted.tolist()
-    return bool(rows.X.shape[1] == model.n_features_in_ - 1)
+    if wanted is not None and table.columns is not None:
+        return table.label in wanted.tolist()
+    return bool(X.shape[1] == model.n_features_in_ - 1)
 
 
-def is_dense(source: str, format: str | None) -> bool:
-    """Return whether a file's width is that of its rows; svmlight leaves out features that do not occur."""
-    if format is not None:
-        return format != "svmlight"
-    return without_compression_suffix(Path(display_name(source))).suffix.lower() in DENSE_EXTENSIONS
-
-
-def fit_columns(rows: Rows, source: str, model: GadgetSVC, format: str | None) -> Any:
+def fit_columns(rows: Rows, source: str, model: GadgetSVC) -> Any:
     """Return the rows with the model's columns: matched by name, else by position; narrow svmlight is padded."""
     X, width = rows.X, model.n_features_in_
+    names = None if rows.table is None else rows.table.columns
     if hasattr(model, "feature_names_in_"):
         wanted = model.feature_names_in_.tolist()
         del model.feature_names_in_  # matched here: scikit-learn would warn that a matrix has no names
-        if rows.columns is not None and list(rows.columns) != wanted:
-            position = {column: i for i, column in enumerate(rows.columns)}
-            missing = [column for column in wanted if column not in position]
+        if names is not None:
+            missing = [column for column in wanted if column not in names]
             if missing:
                 raise ValueError(
                     f"{source} has no column {missing[0]!r}, which the model was trained on: is it the right file?"
                 )
+            position = {column: i for i, column in enumerate(names)}
             X = X[:, [position[column] for column in wanted]]
-    dense = source in ENTRIES or is_dense(source, format)
-    if X.shape[1] > width or (X.shape[1] < width and dense):
+    may_lack_columns = rows.table is not None and rows.table.sparse_text
+    if X.shape[1] > width or (X.shape[1] < width and not may_lack_columns):
         raise ValueError(f"{source} has {X.shape[1]} features, the model was trained on {width}: is it the right file?")
     return csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], width))
 
