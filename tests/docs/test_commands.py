@@ -27,7 +27,9 @@ def unknown_words(words):
         command = getattr(command, "commands", {}).get(word, command)
     known = {name for each in command.params for name in (*each.opts, *each.secondary_opts)} | {"-h"}
     typed = [word.partition("=")[0] for word in words[1:] if re.match(r"--?[a-zA-Z]", word)]
-    no_command = words[1:2] if getattr(command, "commands", {}) and not {"-h", "--install-completion"} & set(typed) else []
+    no_command = (
+        words[1:2] if getattr(command, "commands", {}) and not {"-h", "--install-completion"} & set(typed) else []
+    )
     return no_command + [name for name in typed if name not in known]
 
 

@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import typer
@@ -23,23 +23,15 @@ from gadget_svm.report.formatting import percent
 MAX_LABELS_IN_MESSAGE = 5
 
 
-class Rows(NamedTuple):
-    """Rows to predict, their labels where they are known, and the table of the file they are from."""
-
-    X: Any
-    y: NDArray[Any] | None
-    table: RawTable | None = None
-
-
 def run_prediction(request: PredictRequest) -> None:
     """Predict with a trained model and, where rows have labels, print the accuracy."""
     _check(request)
     with from_stdin(request.data) as source:
         model = load_model(model_file(request.model))
-        rows = read_rows(request, source, model)
-        X = fit_columns(rows, source, model)
+        rows, y, table = read_rows(request, source, model)
+        X = fit_columns(rows, table, source, model)
         answers = (model if request.node is None else model.node(site_named(model, request.node))).predict(X)
-    found = {"model": model_name(model, request.node), "rows": len(answers), **scores(model, answers, rows.y)}
+    found = {"model": model_name(model, request.node), "rows": len(answers), **scores(model, answers, y)}
     text = "".join(f"{answer}\n" for answer in answers.tolist())
     if request.out is None:
         output = {"predictions": answers.tolist()}
@@ -94,20 +86,25 @@ def model_name(model: GadgetSVC, node: str | None) -> str:
 # Rows
 
 
-def read_rows(request: PredictRequest, source: str, model: GadgetSVC) -> Rows:
-    """Read a named data set's test rows, or a file; without labels if its label column is a feature of the model."""
+def read_rows(
+    request: PredictRequest, source: str, model: GadgetSVC
+) -> tuple[Any, NDArray[Any] | None, RawTable | None]:
+    """Read a named data set's test rows, or a file; without labels if its label column is a feature of the model.
+
+    Returns the rows, their labels where they are known, and the table of the file they are from.
+    """
     if source in ENTRIES:
         positive = ... if request.positive is None else request.positive  # else the paper's
         known = load_dataset(source, label=request.label, data_dir=request.data_dir, positive=positive)
-        return Rows(known.X_test, None if request.no_label else known.y_test)
+        return known.X_test, None if request.no_label else known.y_test, None
     if isinstance(place := parse_location(source), Path) and not place.is_file():
         load_dataset(source)  # raises the error for a missing name or file
     X, y, table = _read_file(request, source, NoLabel.NONE if request.no_label else request.label)
     if request.no_label:
-        return Rows(X, None, table)
+        return X, None, table
     if request.label is None and request.positive is None and label_is_feature(X, table, model):
         X, _, table = _read_file(request, source, NoLabel.NONE)
-        return Rows(X, None, table)
+        return X, None, table
     y = binarize_labels(y, request.positive)
     if table.guessed is not None and request.positive is None and no_label_is_known(model, y):
         raise ValueError(
@@ -115,7 +112,7 @@ def read_rows(request: PredictRequest, source: str, model: GadgetSVC) -> Rows:
             f"({_some(model.classes_)}): --label 0 says that the label is in front, --no-label that there is none"
         )
     warn_guessed_label(display_name(source), table.guessed)
-    return Rows(X, y, table)
+    return X, y, table
 
 
 def _read_file(request: PredictRequest, source: str, label: LabelColumn) -> tuple[Any, NDArray[Any], RawTable]:
@@ -134,10 +131,9 @@ def label_is_feature(X: Any, table: RawTable, model: GadgetSVC) -> bool:
     return bool(X.shape[1] == model.n_features_in_ - 1)
 
 
-def fit_columns(rows: Rows, source: str, model: GadgetSVC) -> Any:
+def fit_columns(X: Any, table: RawTable | None, source: str, model: GadgetSVC) -> Any:
     """Return the rows with the model's columns: matched by name, else by position; narrow svmlight is padded."""
-    X, width = rows.X, model.n_features_in_
-    names = None if rows.table is None else rows.table.columns
+    width, names = model.n_features_in_, None if table is None else table.columns
     if hasattr(model, "feature_names_in_"):
         wanted = model.feature_names_in_.tolist()
         del model.feature_names_in_  # matched here: scikit-learn would warn that a matrix has no names
@@ -149,7 +145,7 @@ def fit_columns(rows: Rows, source: str, model: GadgetSVC) -> Any:
                 )
             position = {column: i for i, column in enumerate(names)}
             X = X[:, [position[column] for column in wanted]]
-    may_lack_columns = rows.table is not None and rows.table.sparse_text
+    may_lack_columns = table is not None and table.sparse_text
     if X.shape[1] > width or (X.shape[1] < width and not may_lack_columns):
         raise ValueError(f"{source} has {X.shape[1]} features, the model was trained on {width}: is it the right file?")
     return csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], width))

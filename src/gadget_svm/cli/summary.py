@@ -1,7 +1,6 @@
 """The summary of a training: one plain object for people, JSON and the report, with the reason why it ended."""
 
 import math
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,13 @@ LEFT_OUT = {
     "engine_options", *ALGORITHM_OPTIONS,
 }  # fmt: skip
 """Options that are no parameters of the run, or that the summary has in another form."""
+WHY_GOSSIP = {
+    "diffusion": "On this graph one neighbour per round starves some nodes, so every node sent to all its neighbours "
+    "(diffusion); --gossip push-sum uses one.",
+    "running-sum": "Messages got lost, so the nodes gossiped by running sums, which recover from losses; --gossip "
+    "push-sum uses the paper's protocol.",
+}
+"""Why gossip="auto" did not take the paper's protocol."""
 
 
 def summarise(request: TrainRequest, rows: TrainingRows, model: GadgetSVC) -> Summary:
@@ -47,8 +53,8 @@ def summarise(request: TrainRequest, rows: TrainingRows, model: GadgetSVC) -> Su
 
 def parameters(request: TrainRequest, model: GadgetSVC) -> dict[str, Any]:
     """Return the options with every default filled in, and all parameters of the algorithm."""
-    names = [each.name for each in fields(request) if each.name not in LEFT_OUT]
-    filled = {
+    given = {NAMES.get(name, name): value for name, value in vars(request).items() if name not in LEFT_OUT}
+    return given | {
         "nodes": len(model.node_coef_),
         "topology": model.network_.name,
         "lam": model.lam_,
@@ -59,7 +65,6 @@ def parameters(request: TrainRequest, model: GadgetSVC) -> dict[str, Any]:
         "faults": [fault for _, fault in request.typed_faults],
         "settings": model.algorithm_.get_params(deep=False),
     }
-    return {NAMES.get(name, name): getattr(request, name) for name in names} | filled
 
 
 def why_stopped(model: GadgetSVC) -> str:
@@ -87,12 +92,8 @@ def why_stopped(model: GadgetSVC) -> str:
 
 def hints(model: GadgetSVC) -> list[str]:
     """Return advice about how the nodes gossiped, and how far apart they ended."""
-    found, settings = [], model.algorithm_.get_params(deep=False)
-    if model.gossip_ == "diffusion" and settings.get("gossip") == "auto":
-        found.append(
-            "On this graph one neighbour per round starves some nodes, so every node sent to all its neighbours "
-            "(diffusion); --gossip push-sum uses one."
-        )
+    settings = model.algorithm_.get_params(deep=False)
+    found = [WHY_GOSSIP[model.gossip_]] if settings.get("gossip") == "auto" and model.gossip_ in WHY_GOSSIP else []
     if model.history_[-1]["disagreement"] > FAR_APART:
         gossip_options = "--gossip diffusion --rounds 5 --local-steps 1, or " * ("gossip_rounds" in settings)
         found.append(

@@ -20,7 +20,6 @@ from gadget_svm.cli.train_data import TrainingRows, rows_of
 from gadget_svm.cli.train_model import check_request, make_model
 from gadget_svm.data.uris import display_name, join
 from gadget_svm.estimator import GadgetSVC, save_model
-from gadget_svm.faults import make_faults
 from gadget_svm.report import write_report
 from gadget_svm.report.lost_nodes import lost_nodes
 from gadget_svm.simulation.observers import Observer, View
@@ -107,12 +106,6 @@ def _announce(rows: TrainingRows, model: GadgetSVC, stderr: Console) -> None:
     size = f"{about['rows']:,} rows, {about['features']:,} features"
     regularisation = f"lam {model.lam:g}" if model.C is None else f"C {model.C:g}"
     output.say(stderr, f"{about['name']}: {size}, {regularisation} ({about['note']})")
-    if model.algorithm.get_params().get("gossip") == "auto" and any(f.loses for f in make_faults(model.faults)):
-        output.say(
-            stderr,
-            "Messages get lost, so the nodes gossip by running sums, which recover from losses (--gossip push-sum "
-            "uses the paper's protocol).",
-        )
 
 
 def _say_where(request: TrainRequest, model: GadgetSVC, stderr: Console, exit_code: int) -> None:
