@@ -14,6 +14,7 @@ from gadget_svm.cli.progress import Interruption
 from gadget_svm.cli.train import TrainRequest
 from gadget_svm.estimator.remote_shards import Shards, remote_problem
 from support.cli_kit import gadget
+from support.threaded_actors import Stage
 
 LAM = 0.05
 QUICK = ("--lam", LAM, "--max-iter", 40, "--stopping", "none")
@@ -258,9 +259,9 @@ def cluster():
 RAY = ("--engine", "ray", "--engine-option", "actors=2")
 
 
-@pytest.mark.usefixtures("cluster")
 def test_ray_same_bits(toy, parts, tmp_path, monkeypatch):
-    """What takes the rows is left out; all else is as when they are read here."""
+    """What takes the rows is left out; all else is as when they are read here. The actors are threads."""
+    Stage(monkeypatch, toy)
     write_svm(tmp_path / "test.svm", toy.X[:20], toy.y[:20])
     told = ("--test", "test.svm", "--lam", LAM, "--tol", 0.02)
     here = trained(*parts, *told, "--out", "here")
