@@ -116,7 +116,7 @@ WRONG_OPTIONS = [
     ("--engine ray --resume true", "--checkpoint-dir"),
     ("--engine ray --actors 2 --engine-option actors=3", "--actors and --engine-option actors"),
     ("--C -1", "error: --C must be"),
-    ("--C 1 --lambda 1", "error: --lambda and --C both"),
+    ("--C 1 --lambda 1", "error: --lambda 1.0 and --C 1.0 both set the regularisation: give one of them"),
     ("--multi-class all", "error: --multi-class all: 'all' is not one of 'ovr', 'ovo'"),
     ("--engine-option blcks=1", "--engine-option"),
     ("-t torus:3x3 -n 10", "error: -t torus:3x3"),

@@ -46,8 +46,6 @@ MAX_NODES_BUILT = 1_000
 
 def make_model(request: TrainRequest) -> GadgetSVC:
     """Return the estimator that the request describes."""
-    if request.lam is not None and request.C is not None:
-        raise ValueError("--lam and --C both set the regularisation: give one of them")
     entry = ENTRIES.get(request.name)
     return GadgetSVC(
         lam=lam_or_default(request.lam, None if entry is None or request.C is not None else entry.lam),
