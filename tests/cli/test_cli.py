@@ -51,9 +51,14 @@ def test_topology_as_table_and_json():
 
 
 def test_data_list_and_version(tmp_path, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    listed = gadget("data", "list", "--data-dir", tmp_path).stdout
+    monkeypatch.setenv("COLUMNS", "80")
+    folder = tmp_path / ("long-name-" * 10) / "adult"
+    folder.mkdir(parents=True)
+    for name in ("a9a", "a9a.t"):
+        write_rows(folder / name)
+    listed = gadget("data", "list", "--data-dir", folder.parent).stdout
     assert all(name in listed for name in ("digits", "adult", "ccat", "gisette", "3.07e-05"))
+    assert f"adult: found in {folder}\n" in listed, "a path stays in one line"
     assert gadget("--version").stdout.startswith("gadget-svm 0.")
 
 

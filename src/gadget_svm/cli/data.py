@@ -22,11 +22,10 @@ def list_data(data_dir: DataDir = None, json: Json = False) -> None:
     if json:
         typer.echo(dumps([plain(asdict(listing)) for listing in listings]))
         return
-    rows = (
-        (each.name, "{:,} + {:,}".format(*each.rows), f"{each.features:,}", number(each.lam), each.status)
-        for each in listings
-    )
-    print_table(("name", "rows", "features", "lambda"), rows, text="where", plain=True, box=None)
+    rows = ((each.name, "{:,} + {:,}".format(*each.rows), f"{each.features:,}", number(each.lam)) for each in listings)
+    print_table(("name", "rows", "features", "lambda"), rows, plain=True)
+    for each in listings:  # not in the table, which would break paths
+        typer.echo(f"{each.name}: {each.status}")
 
 
 @data_app.command("path")

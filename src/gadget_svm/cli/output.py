@@ -23,7 +23,6 @@ from gadget_svm.report.lost_nodes import live_nodes, table_entry
 
 MODEL, HISTORY, SUMMARY = "model.safetensors", "history.jsonl", "summary.json"
 MAX_NODES_SHOWN = 20
-MAX_TABLE_WIDTH = 1000
 Row = dict[str, Any]
 
 
@@ -103,21 +102,19 @@ def say(console: Console, text: str) -> None:
 def make_table(columns: Iterable[str], title: str | None = None, plain: bool = False, **options: Any) -> Table:
     """Return a table whose first column is left-aligned and whose others are right-aligned."""
     if plain:
-        options = {"box": box.SIMPLE_HEAD, "pad_edge": False} | options
+        options |= {"box": box.SIMPLE_HEAD, "pad_edge": False}
     table = Table(title=title, title_justify="left", **options)
     for i, column in enumerate(columns):
         table.add_column(column, justify="right" if i else "left", no_wrap=plain)
     return table
 
 
-def print_table(columns: Iterable[str], rows: Iterable[Iterable[str]], text: str | None = None, **options: Any) -> None:
-    """Print a table on stdout, as wide as its cells: paths stay whole. ``text`` is a last, left-aligned column."""
+def print_table(columns: Iterable[str], rows: Iterable[Iterable[str]], **options: Any) -> None:
+    """Print a table on stdout."""
     table = make_table(columns, **options)
-    if text is not None:
-        table.add_column(text, no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    Console(width=MAX_TABLE_WIDTH).print(table)
+    Console().print(table)
 
 
 def show_training(console: Console, summary: Row, history: Sequence[Row] = ()) -> None:
