@@ -119,7 +119,7 @@ def test_target_checked_before_training(rows, monkeypatch):
     def full(*_):
         raise OSError("access denied")
 
-    monkeypatch.setattr(uris, "_remote_file", full)
+    monkeypatch.setattr(uris, "_file_system", full)
     result = gadget("train", "rows.svm", *QUICK, "--out", "bucket://runs")
     assert (result.exit_code, "iteration" in result.stderr) == (1, False)
     assert "cannot be written: access denied" in result.stderr

@@ -104,6 +104,15 @@ def _signs(y: Labels, positive: str | float) -> Labels:
         return np.full(len(y), -1)
 
 
+def is_number(text: str) -> bool:
+    """Return whether numpy reads this text as a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "_" not in text
+
+
 def stack_blocks(blocks: Iterable[NDArray[Any]]) -> Csr:
     """Stack dense blocks of rows into one CSR matrix. Only one block is dense at any time."""
     from scipy.sparse import csr_matrix, vstack
@@ -120,6 +129,8 @@ def require_rows(name: Path | str, X: Csr) -> None:
 
 def checked_table(name: Path | str, X: Csr, y: Labels, n_features: int) -> tuple[Csr, Labels]:
     """Return a checked table: ``n_features`` wide, float64, sorted, finite, with 32-bit indices if they fit."""
+    from scipy.sparse import csr_matrix
+
     if n_features == 0:
         raise DataFileError(f"{name} has no features: every row is empty")
     if X.shape[1] > n_features:
@@ -129,23 +140,15 @@ def checked_table(name: Path | str, X: Csr, y: Labels, n_features: int) -> tuple
         )
     if len(y) != X.shape[0]:
         raise DataFileError(f"{name} has {X.shape[0]} rows and {len(y)} labels: every row needs one label")
-    table = _compact(X, n_features)
+    data = X.data.astype(np.float64, copy=False)
+    table: Csr = csr_matrix((data, X.indices, X.indptr), shape=(X.shape[0], n_features))  # with the shortest indices
+    table.sum_duplicates()  # also sorts
+    table.eliminate_zeros()
     finite = np.isfinite(table.data)
     if not finite.all():
         row = int(np.searchsorted(table.indptr, np.argmin(finite), side="right"))
         raise DataFileError(f"{name}, row {row}: a value is NaN or infinite; replace it or drop the row")
     return table, normalize_labels(name, y)
-
-
-def _compact(X: Csr, n_features: int) -> Csr:
-    from scipy.sparse import csr_matrix
-
-    index = np.int32 if max(X.nnz, n_features) <= np.iinfo(np.int32).max else np.int64
-    arrays: Any = (X.data.astype(np.float64, copy=False), X.indices.astype(index), X.indptr.astype(index))
-    table: Csr = csr_matrix(arrays, shape=(X.shape[0], n_features))
-    table.sum_duplicates()  # also sorts
-    table.eliminate_zeros()
-    return table
 
 
 def normalize_labels(name: Path | str, y: Labels) -> Labels:
