@@ -202,7 +202,7 @@ def _file_system(uri: str, name: str) -> tuple[Any, str]:
         from pyarrow import ArrowException, fs
     except ImportError as error:
         raise ImportError(
-            f"{name}: {scheme}:// takes pyarrow: pip install 'gadget-svm[remote]', for engine='ray' where the actors are"
+            f"{name}: {scheme}:// takes pyarrow: pip install 'gadget-svm[remote]', on Ray where the actors are"
         ) from error
     limit = ""
     if scheme in ("gs", "gcs") and "retry_limit_seconds" not in uri:

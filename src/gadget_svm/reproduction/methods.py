@@ -17,7 +17,7 @@ from gadget_svm.core.types import Floats
 from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.reproduction import baselines
-from gadget_svm.reproduction.baselines import Baseline, Pegasos
+from gadget_svm.reproduction.baselines import Fit, pegasos
 from gadget_svm.reproduction.trials import Trial
 from gadget_svm.simulation.distances import distances
 from gadget_svm.simulation.engine import LocalRuntime
@@ -101,19 +101,19 @@ def _network_record(trial: Trial, runtime: LocalRuntime, spent: float) -> Result
     }  # fmt: skip
 
 
-def run_shards(trial: Trial, baseline: Baseline) -> Result:
+def run_shards(trial: Trial, baseline: Callable[..., Fit], **options: Any) -> Result:
     """A baseline on every node's shard by itself, without communication, as the paper runs its Table 3."""
-    fits = [baseline.fit(*trial.shard(i), trial.lam, seed=trial.seed * 1000 + i) for i in range(trial.n_nodes)]
-    return _fits_record(trial, fits)
+    seeds = [trial.seed * 1000 + i for i in range(trial.n_nodes)]
+    return _fits_record(trial, [baseline(*trial.shard(i), trial.lam, seed, **options) for i, seed in enumerate(seeds)])
 
 
-def run_central(trial: Trial, baseline: Baseline) -> Result:
+def run_central(trial: Trial, baseline: Callable[..., Fit], **options: Any) -> Result:
     """A baseline on all rows in one place."""
-    fit = baseline.fit(trial.data.X, trial.data.y, trial.lam, seed=trial.seed)
+    fit = baseline(trial.data.X, trial.data.y, trial.lam, trial.seed, **options)
     return _fits_record(trial, [fit]) | {"trace": fit.trace}
 
 
-def _fits_record(trial: Trial, fits: list[Any]) -> Result:
+def _fits_record(trial: Trial, fits: list[Fit]) -> Result:
     models = np.array([fit.w for fit in fits])
     return _record(trial, models, models) | {
         "seconds": [fit.seconds for fit in fits], "iterations": [fit.iterations for fit in fits],
@@ -145,17 +145,17 @@ METHODS: dict[str, Callable[[Trial, Budget], Result]] = {
         trial, algorithms.TwoPushSum(gossip_rounds=3), max(2, b.iterations // 5)
     ),
     "mom-dsvm": lambda trial, b: run_to_gap(trial, "mom-dsvm", b.admm_gap, b.admm_iterations),
-    "pegasos": lambda trial, b: run_central(trial, Pegasos(b.iterations)),
-    "pegasos-trace": lambda trial, b: run_central(trial, Pegasos(b.iterations, evaluate=trial.evaluate)),
-    "pegasos-equal": lambda trial, b: run_central(trial, Pegasos(b.iterations * trial.n_nodes)),
-    "pegasos-last": lambda trial, b: run_central(trial, Pegasos(b.iterations, average=False)),
-    "svm-perf-all": lambda trial, b: run_central(trial, baselines.SvmPerf(max_seconds=20 * b.perf_seconds)),
+    "pegasos": lambda trial, b: run_central(trial, pegasos, iterations=b.iterations),
+    "pegasos-trace": lambda trial, b: run_central(trial, pegasos, iterations=b.iterations, evaluate=trial.evaluate_all),
+    "pegasos-equal": lambda trial, b: run_central(trial, pegasos, iterations=b.iterations * trial.n_nodes),
+    "pegasos-last": lambda trial, b: run_central(trial, pegasos, iterations=b.iterations, average=False),
+    "svm-perf-all": lambda trial, b: run_central(trial, baselines.svm_perf, max_seconds=20 * b.perf_seconds),
     "optimum": lambda trial, b: run_optimum(trial, 1e-4 if b.perf_seconds >= 1 else 1e-2),
-    "liblinear": lambda trial, _: run_central(trial, baselines.Liblinear()),
-    "local-only": lambda trial, b: run_shards(trial, Pegasos(b.iterations)),
-    "svm-perf": lambda trial, b: run_shards(trial, baselines.SvmPerf(max_seconds=b.perf_seconds)),
-    "svm-sgd": lambda trial, b: run_shards(trial, baselines.SvmSgd(b.epochs)),
-    "authors-program": lambda trial, _: run_shards(trial, baselines.AuthorsProgram()),
+    "liblinear": lambda trial, _: run_central(trial, baselines.liblinear),
+    "local-only": lambda trial, b: run_shards(trial, pegasos, iterations=b.iterations),
+    "svm-perf": lambda trial, b: run_shards(trial, baselines.svm_perf, max_seconds=b.perf_seconds),
+    "svm-sgd": lambda trial, b: run_shards(trial, baselines.svm_sgd, epochs=b.epochs),
+    "authors-program": lambda trial, _: run_shards(trial, baselines.authors_program),
     "loading": lambda trial, _: trial.loading_seconds(),
 }
 """What is run for a row of a table or a line of a figure, by name. "gadget" has persistent mass."""

@@ -86,13 +86,8 @@ class Trial:
         own = [100 * float(right[order[start[i] : start[i + 1]], i].mean()) for i in range(self.n_nodes)]
         return own, whole
 
-    def evaluate(self, w: Floats) -> tuple[float, float]:
-        """Objective on all training rows and zero-one error on all test rows of one model."""
-        (objective,), (error,) = self.evaluate_all(w[None])
-        return objective, error
-
     def evaluate_all(self, models: Floats) -> tuple[list[float], list[float]]:
-        """The same for every node's model."""
+        """Objective on all training rows and zero-one error on all test rows of every model."""
         return self.objectives(models), [1 - whole / 100 for whole in self.accuracies(models)[1]]
 
     def loading_seconds(self) -> dict[str, float]:
