@@ -52,8 +52,8 @@ def draw_figures(run: Reproduction, parts: Sequence[str], rows: dict[str, list[R
     """Draw the figures of the parts, each as PNG and PDF."""
     drawings = []
     for name, data in run.sets.items() if "figures" in parts else ():
-        traces = {method: run.result((name, f"{method}-trace", 0))["trace"] for method in ("gadget", "pegasos")}
-        optimum = float(run.result((name, "liblinear", 0))["objective"][0])
+        traces = {method: run.result(name, f"{method}-trace")["trace"] for method in ("gadget", "pegasos")}
+        optimum = float(run.result(name, "liblinear")["objective"][0])
         title = f"{run.label(name)}: {data.X.shape[0]:,} x {data.X.shape[1]:,}, lambda {run.lam(name):g}"
         path = figures.curves(run.out / "figures" / f"{name}.png", title, traces, optimum)
         drawings.append((f"{run.label(name)}: {TEXTS['figures']['curves']}", path))

@@ -17,7 +17,7 @@ from gadget_svm.report.machine import machine
 from gadget_svm.reproduction.headings import AS_PRINTED, PERSISTENT, READINGS
 from gadget_svm.reproduction.methods import METHODS, Budget
 from gadget_svm.reproduction.network_study import Setup, run_setup, setups, study_row, trials_of
-from gadget_svm.reproduction.published_numbers import GISETTE_LAMBDA, PUBLISHED, SETS, SPEEDUP
+from gadget_svm.reproduction.published_numbers import GISETTE_LAMBDA, PUBLISHED, SETS, SPEEDUP, Figure
 from gadget_svm.reproduction.store import Result, Store, code_digest
 from gadget_svm.reproduction.tables import Row, better, summarise
 from gadget_svm.reproduction.trials import Trial, fingerprint, majority_percent
@@ -64,8 +64,6 @@ FEWER_ITERATIONS = {"ccat": 3000}
 LEAST_ROWS = 1000
 """A data set with fewer rows is a sample, and is left out."""
 
-Cell = tuple[str, str, int]  # data set, method, trial
-
 
 @dataclass
 class Reproduction:
@@ -110,37 +108,25 @@ class Reproduction:
         """The data sets on this machine; ``missing`` says how to get the others."""
         from gadget_svm.data import DataFileError, load_dataset
         from gadget_svm.data.catalog import ENTRIES
-        from gadget_svm.data.datasets import data_folders
-
-        data_folders(self.data_dir)  # refuses a missing folder once, not once per data set
-        found = {}
-        for name in (*SETS, "gisette"):
-            if elsewhere := self._elsewhere(name):
-                self.missing[name] = elsewhere
-                continue
-            try:
-                data = load_dataset(name, data_dir=self.data_dir, download=False)
-            except DataFileError as error:
-                self.missing[name] = str(error)
-            except FileNotFoundError:
-                self.missing[name] = f"not found; `gadget data fetch {name}` gets it, from {ENTRIES[name].page}"
-            else:
-                if data.X.shape[0] >= LEAST_ROWS:
-                    found[name] = data
-                    continue
-                self.missing[name] = (
-                    f"only a sample of {data.X.shape[0]} rows is here; `gadget data fetch {name}` gets all"
-                )
-        return found
-
-    def _elsewhere(self, name: str) -> str | None:
-        """Return the reason for leaving out a data set that is not in the given folder but in another one."""
         from gadget_svm.data.datasets import find_dataset
 
-        folder = find_dataset(name, self.data_dir)
-        if self.data_dir is None or folder is None or folder.resolve().is_relative_to(self.data_dir.resolve()):
-            return None
-        return f"not in {self.data_dir}; there is one in {folder}, which is used if no folder is given"
+        found = {}
+        for name in (*SETS, "gisette"):
+            folder, fetch = find_dataset(name, self.data_dir), f"`gadget data fetch {name}` gets it"
+            if folder is None:
+                self.missing[name] = f"not found; {fetch}, from {ENTRIES[name].page}"
+            elif self.data_dir and not folder.resolve().is_relative_to(self.data_dir.resolve()):
+                self.missing[name] = f"not in {self.data_dir}; there is one in {folder}, for a run without a folder"
+            else:
+                try:
+                    found[name] = load_dataset(name, data_dir=self.data_dir, download=False)
+                except DataFileError as error:
+                    self.missing[name] = str(error)
+                else:
+                    if (rows := found[name].X.shape[0]) < LEAST_ROWS:
+                        self.missing[name] = f"only a sample of {rows} rows is here; {fetch}"
+                        del found[name]
+        return found
 
     def label(self, name: str) -> str:
         """The name of a data set in tables and figures: a subset of the paper's is marked."""
@@ -161,26 +147,24 @@ class Reproduction:
         """Every piece of work that the parts need, once."""
         methods = dict.fromkeys(method for part in parts for method in METHODS_OF.get(part, ()))
         for name in self.sets:
-            yield from (partial(self.result, cell) for method in methods for cell in self.cells(name, method))
+            yield from (partial(self.result, name, method, i) for method in methods for i in self._trials(method))
         if "network" in parts:
             yield from (partial(self._network, setup, i) for setup in self._setups for i in self._repeats(setup))
 
-    def cells(self, name: str, method: str) -> list[Cell]:
-        """All trials of a method."""
-        return [(name, method, trial) for trial in range(1 if method in ONCE else self.trials)]
+    def _trials(self, method: str) -> range:
+        return range(1 if method in ONCE else self.trials)
 
     def results(self, name: str, method: str) -> list[Result]:
         """The records of all trials of a method."""
-        return [self.result(cell) for cell in self.cells(name, method)]
+        return [self.result(name, method, trial) for trial in self._trials(method)]
 
-    def result(self, cell: Cell) -> Result:
+    def result(self, name: str, method: str, trial: int = 0) -> Result:
         """The record of one trial of a method."""
-        name, method, number = cell
         budget = self.budget(name)
         return self._stored(
-            name, method, f"{name}, {method}, trial {number + 1}",
-            lambda: METHODS[method](Trial(self.sets[name], self.lam(name), self.nodes, number), budget),
-            nodes=self.nodes, trial=number, budget=asdict(budget),
+            name, method, f"{name}, {method}, trial {trial + 1}",
+            lambda: METHODS[method](Trial(self.sets[name], self.lam(name), self.nodes, trial), budget),
+            nodes=self.nodes, trial=trial, budget=asdict(budget),
         )  # fmt: skip
 
     def _network(self, setup: Setup, trial: int) -> Result:
@@ -260,25 +244,30 @@ class Reproduction:
 
     def _row(self, name: str, line: Line, table: str) -> Row:
         """A line of Table 2 or 3, with its gap: how far the objective is above the certified optimum, in per cent."""
-        row = self._summary(name, line, table)
-        optimum = self.result((name, "optimum", 0))["bound"]
+        row, optimum = self._summary(name, line, table), self.result(name, "optimum")["bound"]
         return row | {"optimum": optimum, "gap_percent": 100 * (row["objective_mean"] / optimum - 1)}
 
     def _summary(self, name: str, line: Line, table: str) -> Row:
-        printed = PUBLISHED.get((table, name, line.published))
-        row = summarise(self.label(name), line.label, self.results(name, line.method), printed, line.last)
-        return row | {"majority": majority_percent(self.sets[name])}
+        """A line of a table: our figures, the paper's, and the share of the majority class."""
+        ours = summarise(self.results(name, line.method), line.last)
+        printed = {
+            f"paper_{key}": value
+            for key, value in PUBLISHED.get((table, name, line.published), Figure())._asdict().items()
+        }
+        return {"dataset": self.label(name), "method": line.label, **ours, **printed,
+                "majority": majority_percent(self.sets[name])}  # fmt: skip
 
     def _table4(self, name: str) -> list[Row]:
         """With loading: every node reads its own file, the centre reads all rows; the paper's speed-up factor."""
-        rows = [self._summary(name, line, "table4") for line in TABLE4]
-        for row, place in zip(rows, ("nodes", "central"), strict=True):
-            load = self.result((name, "loading", 0))[place]
-            row |= {"load_seconds": load, "total_seconds": load + row["seconds_mean"]}
-        factor = rows[0]["total_seconds"] / rows[1]["total_seconds"]
-        rows[0] |= {"speedup": factor, "paper_speedup": SPEEDUP.get(name)}
-        rows[1] |= {"speedup": None, "paper_speedup": None}
-        return rows
+        load = self.result(name, "loading")
+        mine, central = (self._summary(name, line, "table4") for line in TABLE4)
+        for row, place in ((mine, "nodes"), (central, "central")):
+            row |= {"load_seconds": load[place], "total_seconds": load[place] + row["seconds_mean"]}
+        factor = mine["total_seconds"] / central["total_seconds"]
+        return [
+            mine | {"speedup": factor, "paper_speedup": SPEEDUP.get(name)},
+            central | {"speedup": None, "paper_speedup": None},
+        ]
 
     def _network_rows(self) -> list[Row]:
         """The study of networks, on Adult if it is on this machine, else on the first data set found."""

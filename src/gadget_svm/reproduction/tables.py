@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from gadget_svm.reproduction.published_numbers import Figure
-
 Row = dict[str, Any]
 
 
@@ -125,19 +123,11 @@ def mean(per_trial: Sequence[Sequence[float]]) -> float:
     return float(np.mean([np.mean(values) for values in per_trial]))
 
 
-def summarise(
-    dataset: str, method: str, results: Sequence[dict[str, Any]], paper: Figure | None = None, last: bool = False
-) -> Row:
-    """One row: means over nodes and trials, their deviations, and the published figures.
-
-    ``last`` takes the last iterates instead of the averaged ones.
-    """
+def summarise(results: Sequence[dict[str, Any]], last: bool = False) -> Row:
+    """Return means over nodes and trials, and deviations; ``last`` takes the last iterates, not the averaged ones."""
     end = "_last" if last else ""
     own, seconds = [r[f"own{end}"] for r in results], [r["seconds"] for r in results]
-    published = dict(zip(Figure._fields, paper or [None] * len(Figure._fields), strict=True))
     return {
-        "dataset": dataset,
-        "method": method,
         "accuracy_mean": mean(own),
         "accuracy_sd": spread(own),
         "accuracy_whole_mean": mean([r[f"whole{end}"] for r in results]),
@@ -147,7 +137,6 @@ def summarise(
         "iterations_mean": mean([r["iterations"] for r in results]),
         "epsilon": max(r["epsilon"] for r in results),
         "messages": mean([[r["messages"]] for r in results]),
-        **{f"paper_{name}": value for name, value in published.items()},
     }
 
 
