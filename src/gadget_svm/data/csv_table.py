@@ -26,8 +26,8 @@ _MISSING = ("", "na", "n/a", "null", "none", "?")
 Row = tuple[int, list[str]]  # line number, cells
 
 
-class CsvLayout(NamedTuple):
-    """The layout of a table, known from its first rows. ``label`` is ``width`` in a table without labels."""
+class CsvHeader(NamedTuple):
+    """The form of a table, as its first rows show it. ``label`` is ``width`` in a table without labels."""
 
     separator: str
     header_lines: int
@@ -43,15 +43,15 @@ def read_csv(path: Path, label: LabelColumn = None) -> RawTable:
             line = text.readline()
             separator = max(",;\t", key=line.count)
             head = list(islice(_rows(chain([line], text), separator), 2))
-        layout, guessed = _find_layout(path, separator, head, label)
+        header, guessed = _find_header(path, separator, head, label)
         try:
-            X, y = _read_cells(path, layout)
+            X, y = _read_cells(path, header)
         except ValueError as error:
-            raise _describe_error(path, layout, error) from error
+            raise _describe_error(path, header, error) from error
     except csv.Error as error:
         raise DataFileError(f"{path}: {error}; is it comma-separated text?") from error
-    names, k = layout.names, layout.label
-    if k == layout.width:
+    names, k = header.names, header.label
+    if k == header.width:
         return RawTable(X, np.zeros(X.shape[0]), tuple(names) if names else None)
     columns = tuple(names[:k] + names[k + 1 :]) if names else None
     return RawTable(X, y, columns, label=names[k] if names else None, guessed=guessed)
@@ -74,8 +74,8 @@ def _rows(lines: Iterable[str], separator: str) -> Iterator[Row]:
             yield reader.line_num, [cell.strip() for cell in cells]
 
 
-def _find_layout(path: Path, separator: str, head: list[Row], label: LabelColumn) -> tuple[CsvLayout, int | None]:
-    """Return the layout, and the number of the label column if it was guessed without a name."""
+def _find_header(path: Path, separator: str, head: list[Row], label: LabelColumn) -> tuple[CsvHeader, int | None]:
+    """Return the header, and the number of the label column if it was guessed without a name."""
     if not head:
         raise DataFileError(f"{path} is empty: it has no rows")
     first = head[0][1]
@@ -88,7 +88,7 @@ def _find_layout(path: Path, separator: str, head: list[Row], label: LabelColumn
             "(pandas: to_csv(..., index=False)), if it is a feature, name it"
         )
     guessed = k if label is None and names is None and is_number(first[k]) else None
-    return CsvLayout(separator, line, names, width, k), guessed
+    return CsvHeader(separator, line, names, width, k), guessed
 
 
 def _has_header(first: list[str], second: list[str]) -> bool:
@@ -122,7 +122,7 @@ def label_column(path: Path, label: LabelColumn, names: Sequence[str] | None, wi
     return number % width
 
 
-def _read_cells(path: Path, layout: CsvLayout) -> tuple[Csr, NDArray[np.str_]]:
+def _read_cells(path: Path, header: CsvHeader) -> tuple[Csr, NDArray[np.str_]]:
     """Return the features and the label cells."""
     number_of: dict[str, int] = {}  # the labels, in the order in which they occur
     numbers: list[NDArray[np.float64]] = []
@@ -135,37 +135,37 @@ def _read_cells(path: Path, layout: CsvLayout) -> tuple[Csr, NDArray[np.str_]]:
     def blocks(lines: Iterator[str]) -> Iterator[NDArray[np.float64]]:
         for first in lines:
             block = np.loadtxt(
-                chain([first], lines), delimiter=layout.separator, quotechar='"', comments=None, ndmin=2,
-                converters={layout.label: encode} if layout.label < layout.width else None, encoding="utf-8",
-                max_rows=max(1, CELLS_PER_BLOCK // layout.width),
+                chain([first], lines), delimiter=header.separator, quotechar='"', comments=None, ndmin=2,
+                converters={header.label: encode} if header.label < header.width else None, encoding="utf-8",
+                max_rows=max(1, CELLS_PER_BLOCK // header.width),
             )  # fmt: skip
-            if block.shape[1] != layout.width:
-                raise ValueError(f"{block.shape[1]} columns where {layout.width} were expected")
-            numbers.append(block[:, layout.label : layout.label + 1])
-            yield np.delete(block, slice(layout.label, layout.label + 1), axis=1)
+            if block.shape[1] != header.width:
+                raise ValueError(f"{block.shape[1]} columns where {header.width} were expected")
+            numbers.append(block[:, header.label : header.label + 1])
+            yield np.delete(block, slice(header.label, header.label + 1), axis=1)
 
     with _open_text(path) as text:
-        blank = f'{layout.separator}" \t\r\n'
-        X = stack_blocks(blocks(line for line in islice(text, layout.header_lines, None) if line.strip(blank)))
+        blank = f'{header.separator}" \t\r\n'
+        X = stack_blocks(blocks(line for line in islice(text, header.header_lines, None) if line.strip(blank)))
     labels = np.array(list(number_of), dtype=str)
     return X, labels[np.concatenate(numbers).astype(int).ravel()] if numbers else labels
 
 
-def _describe_error(path: Path, layout: CsvLayout, error: ValueError) -> DataFileError:
+def _describe_error(path: Path, header: CsvHeader, error: ValueError) -> DataFileError:
     """Return the error that names the first cell or line that cannot be read."""
     with _open_text(path) as text:
-        for line, cells in islice(_rows(text, layout.separator), 1 if layout.names else 0, None):
-            if len(cells) != layout.width:
+        for line, cells in islice(_rows(text, header.separator), 1 if header.names else 0, None):
+            if len(cells) != header.width:
                 return DataFileError(
-                    f"{path}, line {line}: {len(cells)} columns where {layout.width} were expected; correct the "
+                    f"{path}, line {line}: {len(cells)} columns where {header.width} were expected; correct the "
                     "line, or fetch or copy the file again if it was cut off"
                 )
             for j, cell in enumerate(cells):
-                if j == layout.label and not cell:
+                if j == header.label and not cell:
                     return DataFileError(f"{path}, line {line}: the label is missing; fill it in or drop the row")
-                if j != layout.label and not is_number(cell):
-                    label = layout.names[j] if layout.names else j
-                    called = repr(label) if layout.names else f"number {j}"
+                if j != header.label and not is_number(cell):
+                    label = header.names[j] if header.names else j
+                    called = repr(label) if header.names else f"number {j}"
                     return DataFileError(
                         f"{path}, line {line}, column {called}: {cell!r} is not a number; encode the column as "
                         f"numbers, drop it, or, if it is the label, say label={label}"

@@ -161,12 +161,11 @@ def read_files(
     """Read as `read_tables` does, and return more."""
     names = [display_name(path) for path in paths]
     raws = [read_raw(path, label, format) for path in paths]
-    from_zero = [bool((raw.X.indices == 0).any()) for raw in raws if raw.sparse_text]
     tables = align_tables(names, raws, n_features, zero_based)
     for name, raw, (_, y) in zip(names, raws, tables, strict=True):
         _require_class_labels(name, raw, y)
     warn_guessed_label(names[0], raws[0].guessed)
-    return Files(tables, raws[0].columns, any(from_zero) if from_zero else None)
+    return Files(tables, raws[0].columns, ids_from_zero(raws))
 
 
 def read_unlabelled(
@@ -254,12 +253,16 @@ def _number_from_zero(
     names: Sequence[Location], raws: Sequence[RawTable], zero_based: bool | None
 ) -> Sequence[RawTable]:
     """Number the features of svmlight from 0. All files are checked together, because a test file may lack an id 0."""
-    has_zero = [raw.sparse_text and bool((raw.X.indices == 0).any()) for raw in raws]
-    if zero_based is False and any(has_zero):
-        raise DataFileError(f"{names[has_zero.index(True)]} has a feature id 0, ids from 1 were expected")
-    if zero_based or any(has_zero):
-        return raws
-    return [_shifted(raw) if raw.sparse_text else raw for raw in raws]
+    from_zero = ids_from_zero(raws)
+    if zero_based is False and from_zero:
+        name = next(name for name, raw in zip(names, raws, strict=True) if raw.has_id_zero())
+        raise DataFileError(f"{name} has a feature id 0, ids from 1 were expected")
+    return raws if zero_based or from_zero else [_shifted(raw) if raw.sparse_text else raw for raw in raws]
+
+
+def ids_from_zero(raws: Sequence[RawTable]) -> bool | None:
+    """Return whether the ids of svmlight start at 0; None if no table is svmlight."""
+    return any(raw.has_id_zero() for raw in raws) if any(raw.sparse_text for raw in raws) else None
 
 
 def _shifted(raw: RawTable) -> RawTable:

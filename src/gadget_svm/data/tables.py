@@ -55,6 +55,10 @@ class RawTable:
     label: str | None = None
     guessed: int | None = None
 
+    def has_id_zero(self) -> bool:
+        """Return whether this is svmlight in which an id 0 occurs."""
+        return self.sparse_text and bool((self.X.indices == 0).any())
+
 
 class TrainTest(NamedTuple):
     """Training rows and, if there are any, test rows."""

@@ -4,7 +4,7 @@ Owns how the shards agree on width, numbering, classes and costs, as if they had
 through the driver, only widths, labels and counts.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,13 +19,13 @@ from gadget_svm.cluster.driver import RayRuntime, even_bounds
 from gadget_svm.cluster.options import RayOptions
 from gadget_svm.core.rows import NO_PAIRS, Rows, Shares
 from gadget_svm.core.types import Flags, Floats, Ints
-from gadget_svm.data.formats import align_tables, read_raw, warn_guessed_label
+from gadget_svm.data.formats import align_tables, ids_from_zero, read_raw, warn_guessed_label
 from gadget_svm.data.parquet import read_arrow_table
 from gadget_svm.data.partition import partition_by_site
 from gadget_svm.data.tables import RawTable, binarize_labels, normalize_labels
 from gadget_svm.data.uris import display_name
 from gadget_svm.estimator.problem import MAX_KEPT_SHARE, Lengths, as_csr, pairs_of, row_weights
-from gadget_svm.estimator.shards import Agreed, warn_of_kinds
+from gadget_svm.estimator.shards import DataSummary, is_dataset, shard_names, warn_of_kinds
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.simulation.runtime import Evaluator
 
@@ -37,14 +37,10 @@ DATASET_TIMEOUT_S = 600
 class ShardSummary(NamedTuple):
     """The facts about a shard that the driver needs: no rows."""
 
+    table: RawTable  # one empty row, or one with an id 0 if that occurs; for `align_tables`
     rows: int
-    width: int
-    sparse_text: bool
-    from_zero: bool  # whether an id 0 occurs
-    columns: tuple[str, ...] | None
     labels: NDArray[Any]  # each once
-    counts: Ints
-    guessed: int | None  # the number of the column that was taken as the label, where it has no name
+    counts: Ints  # of the rows of each label
     lengths: list[Lengths]  # of the rows of each label
 
 
@@ -77,7 +73,7 @@ class Shards:
             pairs = zip(self.names, self.tables, strict=True)
             self._raws = [_from_tables(name, parts, self.label) for name, parts in pairs]
         else:
-            self._raws = [_with_short_indices(read_raw(name, self.label)) for name in self.names]
+            self._raws = [read_raw(name, self.label) for name in self.names]
         return [_summary(display_name(name), raw) for name, raw in zip(self.names, self._raws, strict=True)]
 
     def convert(self, common: CommonFormat) -> tuple[Flags, Floats]:
@@ -121,14 +117,6 @@ class Shards:
         return self._rows
 
 
-def _with_short_indices(raw: RawTable) -> RawTable:
-    """Return the table with 32 bits per index where they are enough: readers of text take 64."""
-    X = raw.X
-    if max(X.nnz, X.shape[1]) >= 2**31:
-        return raw
-    return replace(raw, X=sp.csr_matrix((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), X.shape))
-
-
 def _stack(tables: list[sp.csr_matrix]) -> sp.csr_matrix:
     """Stack the tables and empty the list: each is freed as soon as it is copied, and a single one is not copied."""
     if len(tables) == 1:
@@ -161,25 +149,11 @@ def _summary(name: str, raw: RawTable) -> ShardSummary:
     tidy = normalize_labels(Path(name), raw.y)
     labels, counts = np.unique(tidy, return_counts=True)
     squares = np.asarray(raw.X.multiply(raw.X).sum(axis=1)).ravel()
-    from_zero = raw.sparse_text and bool((raw.X.indices == 0).any())
-    return ShardSummary(
-        raw.X.shape[0], raw.X.shape[1], raw.sparse_text, from_zero, raw.columns, labels, counts, raw.guessed,
-        [Lengths.of(squares[tidy == label]) for label in labels],
-    )  # fmt: skip
-
-
-def agreed_width(names: Sequence[str], summaries: Sequence[ShardSummary]) -> tuple[int, bool]:
-    """Return the common width, and whether svmlight ids count from 1: `align_tables` decides, from one-row tables."""
-    stand_ins = [_stand_in(summary) for summary in summaries]
-    tables = align_tables([Path(name) for name in names], stand_ins, None, None)
-    return int(tables[0][0].shape[1]), not any(summary.from_zero for summary in summaries)
-
-
-def _stand_in(summary: ShardSummary) -> RawTable:
-    X = sp.csr_matrix((min(summary.rows, 1), summary.width))
-    if summary.from_zero:
-        X = sp.csr_matrix(([1.0], ([0], [0])), shape=X.shape)
-    return RawTable(X, np.zeros(X.shape[0]), summary.columns, summary.sparse_text)
+    first = sp.csr_matrix((min(len(tidy), 1), raw.X.shape[1]))
+    if raw.has_id_zero():
+        first[0, 0] = 1.0
+    lengths = [Lengths.of(squares[tidy == label]) for label in labels]
+    return ShardSummary(replace(raw, X=first, y=np.zeros(first.shape[0])), len(tidy), labels, counts, lengths)
 
 
 @dataclass(frozen=True)
@@ -208,13 +182,15 @@ class RemoteProblem:
 
 def remote_problem(
     runtime: RayRuntime, class_weight: Any, intercept: bool, positive: str | None = None, multi_class: str = "ovr"
-) -> tuple[RemoteProblem, NDArray[Any], Agreed]:
-    """Return the problem that the actors' shards make up, its classes, and what the shards agreed on."""
+) -> tuple[RemoteProblem, NDArray[Any], DataSummary]:
+    """Return the problem that the actors' shards make up, its classes, and what is known of all shards."""
     from sklearn.utils.multiclass import check_classification_targets  # here, as actors do without scikit-learn
 
     names, summaries = runtime.names, [summary for part in runtime.ask("summarize") for summary in part]
-    width, shift = agreed_width(names, summaries)
-    warn_guessed_label(names[0], summaries[0].guessed)
+    tables = [replace(summary.table, X=summary.table.X.copy()) for summary in summaries]  # Ray's are read-only
+    width = int(align_tables([Path(name) for name in names], tables, None, None)[0][0].shape[1])
+    zero_based = ids_from_zero(tables)
+    warn_guessed_label(names[0], tables[0].guessed)
     warn_of_kinds(names, [summary.labels for summary in summaries])
     labels, number = np.unique(np.concatenate([summary.labels for summary in summaries]), return_inverse=True)
     signs = binarize_labels(labels, positive)
@@ -229,9 +205,9 @@ def remote_problem(
     weight = None if weight is None else weight[np.cumsum(counts) - 1]
     pairs = pairs_of(len(classes), multi_class)
     lengths = [length for summary in summaries for length in summary.lengths]
-    counted = [length for length, c in zip(lengths, merged[number], strict=True) if weight is None or weight[c] > 0]
-    unit = Lengths(*np.sum(counted, axis=0)).intercept_unit() if intercept else 0.0
-    common = CommonFormat(width, shift, labels, weight, unit, None if positive is None else merged, pairs)
+    positive_weight = np.ones(len(number), bool) if weight is None else weight[merged[number]] > 0
+    unit = Lengths(*np.array(lengths)[positive_weight].sum(axis=0)).intercept_unit() if intercept else 0.0
+    common = CommonFormat(width, not zero_based, labels, weight, unit, None if positive is None else merged, pairs)
     found = runtime.ask("convert", common)
     used, sizes = np.logical_or.reduce([part[0] for part in found]), np.concatenate([part[1] for part in found])
     if weight is not None and not sizes.all():
@@ -242,29 +218,30 @@ def remote_problem(
         len(pairs) or (1 if len(classes) == 2 else len(classes)), used,
     )  # fmt: skip
     rows = np.array([summary.rows for summary in summaries], dtype=np.int64)
-    zero_based = not shift if any(summary.sparse_text for summary in summaries) else None
-    return problem, classes, Agreed(rows, width, zero_based, summaries[0].columns, labels)
+    return problem, classes, DataSummary(rows, width, zero_based, tables[0].columns, labels)
 
 
-def start_files(names: list[str], options: dict[str, Any], label: str | None = None) -> RayRuntime:
-    """Return a runtime whose actors will read these shards, one per node."""
-    return _start(lambda _: names, lambda first, last: Shards(names[first:last], label=label), options)
+def start(shards: Any, nodes: int | None, label: str | None, options: dict[str, Any]) -> RayRuntime:
+    """Connect, and return a runtime whose actors will read these shards, one per node.
 
-
-def start_dataset(dataset: Any, nodes: int | None, label: str | None, options: dict[str, Any]) -> RayRuntime:
-    """Return a runtime whose actors will take the parts of a Ray Dataset: its rows in order, shared out evenly."""
+    The rows of a Ray Dataset are split evenly over the ``nodes``, in order.
+    """
     tables: list[list[Any]] = []
-
-    def share_out(cluster: Cluster) -> list[str]:
-        what = "share out the Dataset's rows (its tasks need CPUs beside what else runs on the cluster)"
-        limit = cluster.options.start_timeout
-        tables.extend(call_within(limit, what, lambda: _tables(cluster.ray, dataset, nodes)))
-        return [f"part {i} of the dataset" for i in range(len(tables))]
-
-    def source(first: int, last: int) -> Shards:
-        return Shards([f"part {i} of the dataset" for i in range(first, last)], tables[first:last], label)
-
-    return _start(share_out, source, options)
+    names = [] if is_dataset(shards) else shard_names(shards)
+    cluster = Cluster(RayOptions.of(options))
+    try:
+        if is_dataset(shards):
+            what = "share out the Dataset's rows (its tasks need CPUs beside what else runs on the cluster)"
+            tables = call_within(cluster.options.start_timeout, what, lambda: _tables(cluster.ray, shards, nodes))
+            names = [f"part {i} of the dataset" for i in range(len(tables))]
+        bounds = even_bounds(len(names), cluster.actors(len(names)))
+        sources = [Shards(names[a:b], tables[a:b], label) for a, b in pairwise(bounds.tolist())]
+        runtime = RayRuntime(cluster, bounds, sources)
+    except BaseException:
+        cluster.close()
+        raise
+    runtime.names = [display_name(name) for name in names]
+    return runtime
 
 
 def _tables(ray: Any, dataset: Any, nodes: int | None) -> list[list[Any]]:
@@ -279,19 +256,3 @@ def _tables(ray: Any, dataset: Any, nodes: int | None) -> list[list[Any]]:
     refs = [ref for part in tables for ref in part]
     ray.wait(refs, num_returns=len(refs), fetch_local=False)
     return tables
-
-
-def _start(
-    names: Callable[[Cluster], list[str]], source: Callable[[int, int], Shards], options: dict[str, Any]
-) -> RayRuntime:
-    """Connect, find out the shards' names, and create actors for them."""
-    cluster = Cluster(RayOptions.of(options))
-    try:
-        found = names(cluster)
-        bounds = even_bounds(len(found), cluster.actors(len(found)))
-        runtime = RayRuntime(cluster, bounds, [source(*pair) for pair in pairwise(bounds.tolist())])
-        runtime.names = [display_name(name) for name in found]
-        return runtime
-    except BaseException:
-        cluster.close()
-        raise

@@ -27,7 +27,7 @@ from gadget_svm.estimator.advice import warn_after_fit
 from gadget_svm.estimator.fitting import Fitted, NodeState, Plan, TrainingProblem, fit_network
 from gadget_svm.estimator.inputs import check_batch, make_problem, validate_rows
 from gadget_svm.estimator.problem import checked_nodes, one_per_row, share_batch, share_rows
-from gadget_svm.estimator.shards import Agreed, are_places, is_dataset, require_list, shard_names, stack_shards
+from gadget_svm.estimator.shards import DataSummary, are_places, is_dataset, require_list, stack_shards
 from gadget_svm.estimator.sites import in_names, name_shards, node_names, node_number
 from gadget_svm.estimator.validation import MAX_SEED, check_parameters, default_stopping, lam_of
 from gadget_svm.faults import make_faults
@@ -329,7 +329,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         positive: str | None = None,
         sites: Sequence[Hashable] | None = None,
         format: str | None = None,
-        agreed: Callable[[Agreed], None] | None = None,
+        on_summary: Callable[[DataSummary], None] | None = None,
     ) -> Self:
         """Train from one (X, y) pair, or one data file, per node.
 
@@ -347,8 +347,8 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
             The nodes' labels, one per shard; None: 0, 1, ... Nodes come in the sorted order of their labels.
         format : str or None, default None
             The format of files that are read here (svmlight, csv, tsv, parquet or npz); None: by their ending.
-        agreed : callable or None, default None
-            Called with an `Agreed`, what is known of the shards, before the training.
+        on_summary : callable or None, default None
+            Called with the `DataSummary` of the shards before the training starts.
 
         Returns
         -------
@@ -359,16 +359,16 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if is_dataset(shards):
             if sites is not None:
                 raise ValueError("a Ray Dataset is split by position: leave sites out")
-            return self._fit_remote(shards, label, positive, agreed)
+            return self._fit_remote(shards, label, positive, on_summary)
         shards, names = name_shards(list(shards), sites, topologies.labels_of(self.topology))
         if self.engine == "ray" and are_places(shards):
             if format is not None:
                 raise ValueError(f"format={format!r}: actors know a file's format by its ending: rename the files")
-            return self._fit_remote(shards, label, positive, agreed, names)
+            return self._fit_remote(shards, label, positive, on_summary, names)
         stack = stack_shards(shards, label, format)
         y = binarize_labels(stack.y, positive)
-        if agreed is not None:
-            agreed(stack.agreed())
+        if on_summary is not None:
+            on_summary(stack.summary)
         owners: Any = stack.sites if sites is None else [names[i] for i in stack.sites.tolist()]
         return self.fit(stack.X, y, sites=owners)
 
@@ -377,7 +377,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         shards: Any,
         label: str | None = None,
         positive: str | None = None,
-        agreed: Callable[[Agreed], None] | None = None,
+        on_summary: Callable[[DataSummary], None] | None = None,
         names: list[Hashable] | None = None,
     ) -> Self:
         """Train from shards that the actors of a cluster read."""
@@ -386,15 +386,12 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         from gadget_svm.estimator import remote_shards
 
         options = dict(self.engine_options or {})
-        if is_dataset(shards):
-            runtime = remote_shards.start_dataset(shards, self._n_nodes(), label, options)
-        else:
-            runtime = remote_shards.start_files(shard_names(shards), options, label)
+        runtime = remote_shards.start(shards, self._n_nodes(), label, options)
         try:
             params = self.class_weight, self.fit_intercept, positive, self.multi_class
-            problem, self.classes_, known = remote_shards.remote_problem(runtime, *params)
-            if agreed is not None:
-                agreed(known)
+            problem, self.classes_, summary = remote_shards.remote_problem(runtime, *params)
+            if on_summary is not None:
+                on_summary(summary)
             self.n_features_in_ = problem.X.shape[1] - bool(self.fit_intercept)
             self.__dict__.pop("feature_names_in_", None)
             self._reset()
@@ -448,13 +445,13 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         i = node_number(self.sites_, site)
-        alone = copy(self)
-        alone.coef_, alone.intercept_ = np.atleast_2d(self.node_coef_[i]), np.atleast_1d(self.node_intercept_[i])
+        single = copy(self)
+        single.coef_, single.intercept_ = np.atleast_2d(self.node_coef_[i]), np.atleast_1d(self.node_intercept_[i])
         for name in ("node_coef_", "node_intercept_", "node_last_coef_", "node_last_intercept_", "sites_"):
             if name in self.__dict__:  # a model read from a file has no last iterates
-                setattr(alone, name, getattr(self, name)[i : i + 1])
-        alone.__dict__.pop("_state", None)
-        return alone
+                setattr(single, name, getattr(self, name)[i : i + 1])
+        single.__dict__.pop("_state", None)
+        return single
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; ``algorithm__NAME`` is a parameter of the algorithm, if that is an object."""
