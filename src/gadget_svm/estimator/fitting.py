@@ -25,7 +25,7 @@ from gadget_svm.simulation.trainer import Outcome, Schedule, add_events, certifi
 
 if TYPE_CHECKING:
     from gadget_svm.cluster.driver import RayRuntime
-    from gadget_svm.estimator.remote_shards import RemoteProblem
+    from gadget_svm.estimator.remote_fit import RemoteProblem
 
 TrainingProblem: TypeAlias = "Problem | RemoteProblem"
 """Both have rows (here, or at the actors of ``runtime``), shares, a width, an objective and ``occurring``."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gadget_svm.estimator.svc import GadgetSVC
 
 
-class TrainingRows(NamedTuple):
+class ValidatedRows(NamedTuple):
     """Validated rows."""
 
     X: sp.csr_matrix  # with the constant feature, if there is an intercept
@@ -39,7 +39,7 @@ class TrainingRows(NamedTuple):
 
 def validate_rows(
     model: "GadgetSVC", X: Any, y: Any, sample_weight: Any, *, reset: bool, classes: ArrayLike | None = None
-) -> TrainingRows:
+) -> ValidatedRows:
     """Check rows, labels and weights; with ``reset`` sets ``classes_`` and the features of the model."""
     require_one_kind(y, "y")
     X, y = validate_data(model, X, y, accept_sparse="csr", dtype=np.float64, reset=reset, accept_large_sparse=True)
@@ -61,10 +61,10 @@ def validate_rows(
             f"the largest weight, sample weight times class weight, is {times.max():.3g}; beyond 1e150 or below "
             "1e-150 sums of squares overflow: divide all weights by their mean, which changes nothing with lam"
         )
-    return TrainingRows(as_csr(X, model.fit_intercept), label, times)
+    return ValidatedRows(as_csr(X, model.fit_intercept), label, times)
 
 
-def make_problem(model: "GadgetSVC", rows: TrainingRows, shares: Shares) -> Problem:
+def make_problem(model: "GadgetSVC", rows: ValidatedRows, shares: Shares) -> Problem:
     """The problem that the nodes solve: one output; or one per class, or per pair of classes."""
     classes, (X, label, times) = len(model.classes_), rows
     pairs = pairs_of(classes, model.multi_class)

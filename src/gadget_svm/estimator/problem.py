@@ -142,17 +142,13 @@ def as_csr(X: Any, intercept: bool) -> sp.csr_matrix:
     """
     sparse: Any = X if sp.issparse(X) else _sparse(np.asarray(X, dtype=np.float64))
     csr = sp.csr_matrix(sparse, dtype=np.float64)
-    kind: Any = np.int32 if csr.nnz + csr.shape[0] < 2**31 else np.int64
-    if csr.indices.dtype != kind or csr.indptr.dtype != kind:
-        csr = sp.csr_matrix((csr.data, csr.indices.astype(kind), csr.indptr.astype(kind)), shape=csr.shape)
-    if not csr.has_canonical_format:  # a feature that occurs twice would count as two in |x|^2
-        csr = csr.copy()
+    csr = sp.csr_matrix((csr.data, csr.indices, csr.indptr), shape=csr.shape)  # this chooses the shortest indices
+    parts = (csr.data, csr.indices, csr.indptr)
+    if not (csr.has_canonical_format and all(part.flags.writeable and part.flags.c_contiguous for part in parts)):
+        csr = csr.copy()  # a feature that occurs twice would count as two; a memory map compiles kernels again
         csr.sum_duplicates()
     if csr.nnz and max(csr.data.max(), -csr.data.min()) > 1e150:
         raise ValueError("features beyond 1e150 overflow when squared: scale them, for example with StandardScaler")
-    parts = (csr.data, csr.indices, csr.indptr)
-    if not all(part.flags.writeable and part.flags.c_contiguous for part in parts):
-        csr = csr.copy()  # kernels would be compiled again for a memory map
     return _with_constant(csr) if intercept else csr
 
 
@@ -168,13 +164,9 @@ def _sparse(X: Floats) -> sp.csr_matrix:
 
 def _with_constant(csr: sp.csr_matrix) -> sp.csr_matrix:
     """The rows with a 1 appended."""
-    rows, columns = csr.shape
-    indptr: Any = csr.indptr + np.arange(rows + 1, dtype=csr.indptr.dtype)
-    given = np.ones(indptr[-1], dtype=np.bool_)
-    given[indptr[1:] - 1] = False
-    data, indices = np.ones(len(given)), np.full(len(given), columns, dtype=csr.indices.dtype)
-    data[given], indices[given] = csr.data, csr.indices
-    return sp.csr_matrix((data, indices, indptr), shape=(rows, columns + 1))
+    (rows, columns), ends = csr.shape, csr.indptr[1:]
+    data, indices = np.insert(csr.data, ends, 1.0), np.insert(csr.indices, ends, columns)
+    return sp.csr_matrix((data, indices, csr.indptr + np.arange(rows + 1)), shape=(rows, columns + 1))
 
 
 def row_weights(
