@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from gadget_svm.core.state_file import write_atomically
 from gadget_svm.core.temp_folders import Scratch
 from gadget_svm.data.files import DataFileError
 
@@ -171,12 +172,7 @@ def _write_local(target: Path, content: bytes) -> None:
         return
     target = target.resolve()  # the target of a link is written, and the link stays
     target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(target.name + ".part")
-    try:
-        part.write_bytes(content)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    write_atomically(target, content)
 
 
 def _message(error: Exception, uri: str, name: str) -> str:

@@ -6,13 +6,14 @@ again.
 
 import hashlib
 import json
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from gadget_svm.core.state_file import write_atomically
 
 Result = dict[str, Any]
 SOURCES = (
@@ -39,9 +40,7 @@ class Store:
                 return dict(stored["result"])
         result = compute()
         self.folder.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(f".{os.getpid()}.part")
-        part.write_text(json.dumps({"key": key, "result": result}))
-        part.replace(path)
+        write_atomically(path, json.dumps({"key": key, "result": result}).encode())
         return dict(json.loads(json.dumps(result)))  # as it will be read the next time
 
 
