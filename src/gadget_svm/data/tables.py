@@ -70,19 +70,18 @@ class TrainTest(NamedTuple):
 
     def binarized(self, positive: str | float | None) -> TrainTest:
         """Return the same rows with the labels of `binarize_labels`. The test rows may lack the label."""
-        if positive is None:
-            return self
-        y_test = None if self.y_test is None else _signs(self.y_test, positive)
+        y_test = None if self.y_test is None else binarize_labels(self.y_test, positive, required=False)
         return self._replace(y=binarize_labels(self.y, positive), y_test=y_test)
 
 
-def binarize_labels(y: Labels, positive: str | float | None) -> Labels:
+def binarize_labels(y: Labels, positive: str | float | None, required: bool = True) -> Labels:
     """Return +1 for the label ``positive`` and -1 for all others; "0" and 0 are the same label.
 
     Parameters
     ----------
     y : the labels.
     positive : the label that becomes +1. None returns ``y`` unchanged.
+    required : whether a row must have this label. Default: True.
 
     Raises
     ------
@@ -91,21 +90,15 @@ def binarize_labels(y: Labels, positive: str | float | None) -> Labels:
     """
     if positive is None:
         return y
-    signs = _signs(y, positive)
-    if not (signs > 0).any():
+    try:
+        signs = np.where(y == (str(positive) if y.dtype.kind == "U" else float(positive)), 1, -1)
+    except ValueError:  # the labels are numbers and `positive` is not
+        signs = np.full(len(y), -1)
+    if required and not (signs > 0).any():
         labels = np.unique(y).tolist()
         known = ", ".join(map(str, labels[:20])) + (", ..." if len(labels) > 20 else "")
         raise ValueError(f"no row has the label {positive!r}. The labels are: {known}.")
     return signs
-
-
-def _signs(y: Labels, positive: str | float) -> Labels:
-    if y.dtype.kind == "U":
-        return np.where(y == str(positive), 1, -1)
-    try:
-        return np.where(y == float(positive), 1, -1)
-    except ValueError:  # the labels are numbers and `positive` is not
-        return np.full(len(y), -1)
 
 
 def is_number(text: str) -> bool:

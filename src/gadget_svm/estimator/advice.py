@@ -39,7 +39,7 @@ def warn_after_fit(model: "GadgetSVC", X: sp.csr_matrix | None = None) -> None:
     from sklearn.exceptions import ConvergenceWarning  # on use: actors run without scikit-learn
 
     if model.stopping is not None and not model.converged_ and model.stopped_by_ != "interrupted":
-        warn(not_converged(model, X, model._mass_left), ConvergenceWarning)
+        warn(not_converged(model, X), ConvergenceWarning)
     elif lost := mass_advice(model._mass_left):
         warn(lost)
     if X is not None and (rest := rest_advice(model, X)):
@@ -52,7 +52,8 @@ def mass_advice(mass_left: float | None) -> str:
         return ""
     return (
         f"lost messages took {_percent(1 - mass_left)} of the gossip protocol's mass with them, so the nodes no longer "
-        "compute averages: use Gadget(gossip='running-sum'), which recovers from losses, or algorithm='pdmm'"
+        "compute averages: use Gadget(gossip='running-sum', gossip_rounds=1), which recovers from losses, or "
+        "algorithm='pdmm'"
     )
 
 
@@ -100,21 +101,17 @@ def rest_advice(model: "GadgetSVC", X: sp.csr_matrix) -> str:
     )
 
 
-def not_converged(model: "GadgetSVC", X: sp.csr_matrix | None, mass_left: float | None) -> str:
+def not_converged(model: "GadgetSVC", X: sp.csr_matrix | None) -> str:
     """What happened, and what would help, in a fit that ended before its stopping rule was met."""
-    limit = str(model.stopped_by_)  # "max_iter" or "max_seconds"
-    apart = model.history_[-1]["disagreement"]
+    limit, apart = str(model.stopped_by_), model.history_[-1]["disagreement"]  # the limit is max_iter or max_seconds
     far = f"; the nodes differ by {_percent(apart)} of the average's length" if apart > FAR_APART else ""
-    reached = f"{limit}={getattr(model, limit)}"
-    what_happened = f"stopped at {reached} before stopping={model.stopping_!r} was met{_last_value(model)}{far}"
+    reached = f"{limit}={getattr(model, limit)} before stopping={model.stopping_!r} was met"
+    what_happened = f"stopped at {reached}{_last_value(model)}{far}"
     if X is not None and model.fit_intercept:
         X = X[:, :-1]  # without the constant
-    causes = [
-        text for text in (mass_advice(mass_left), _no_certificate(model), scale_advice(X), edge_advice(model)) if text
-    ]
-    if not causes:
-        causes = [f"raise {limit} or tol"]
-    return f"{what_happened}. The models so far are kept. To get further: {'; '.join(causes)}"
+    found = mass_advice(model._mass_left), _no_certificate(model), scale_advice(X), edge_advice(model)
+    advice = "; ".join(filter(None, found)) or f"raise {limit} or tol"
+    return f"{what_happened}. The models so far are kept. To get further: {advice}"
 
 
 def _last_value(model: "GadgetSVC") -> str:

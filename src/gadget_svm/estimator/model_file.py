@@ -14,6 +14,8 @@ from gadget_svm.data.uris import local_copy, parse_location, write_file
 from gadget_svm.estimator.svc import GadgetSVC
 
 KIND, VERSION = "model", 2
+PLAIN = bool | int | float | str
+"""What JSON holds, apart from lists and objects."""
 ARRAYS = ("coef_", "intercept_", "node_coef_", "node_intercept_")
 OPTIONAL_ARRAYS = ("output_gap_bounds_", "certified_nodes_")
 SCALARS = (
@@ -57,12 +59,11 @@ def save_model(model: GadgetSVC, path: str | Path) -> Path | str:
         "classes_dtype": "str" if classes.dtype.kind in "OUS" else str(classes.dtype),
         "sites": [_label(site) for site in model.sites_],
         "feature_names": [str(name) for name in model.__dict__.get("feature_names_in_", [])],
-        "params": {name: _plain(value) for name, value in model.get_params(deep=False).items() if _is_plain(value)},
+        "params": _plain_params(model),
         "algorithm": None,
     }
     if _kinds().get(algorithm.__name__) is algorithm:
-        params = {name: _plain(value) for name, value in model.algorithm.get_params().items() if _is_plain(value)}
-        about["algorithm"] = {"kind": algorithm.__name__, "params": params}
+        about["algorithm"] = {"kind": algorithm.__name__, "params": _plain_params(model.algorithm)}
     present = {name: np.asarray(value) for name, value in arrays.items() if value is not None}
     write_file(target, encode_state(KIND, VERSION, present, about))
     return target
@@ -111,15 +112,12 @@ def _restored(arrays: dict[str, Any], about: dict[str, Any]) -> GadgetSVC:
     if about["algorithm"] is not None:
         kind = lookup("algorithm in the model file", about["algorithm"]["kind"], _kinds())
         model.set_params(algorithm=kind(**about["algorithm"]["params"]))
-    for name in ARRAYS:
-        setattr(model, name, arrays[name])
-    for name in OPTIONAL_ARRAYS:
-        setattr(model, name, arrays.get(name))
-    for name in SCALARS:
-        setattr(model, name, about[name])
-    model.classes_ = np.array(
-        about["classes"], dtype=None if about["classes_dtype"] == "str" else about["classes_dtype"]
+    vars(model).update(
+        {name: arrays[name] for name in ARRAYS}
+        | {name: arrays.get(name) for name in OPTIONAL_ARRAYS}
+        | {name: about[name] for name in SCALARS}
     )
+    model.classes_ = np.array(about["classes"], dtype=about["classes_dtype"])
     model.sites_ = [_hashable(site) for site in about["sites"]]
     model.n_features_in_, model.history_ = model.coef_.shape[1], []
     if about["feature_names"]:
@@ -138,9 +136,10 @@ def _kinds() -> dict[str, Any]:
     return kinds
 
 
-def _is_plain(value: Any) -> bool:
-    """Whether JSON can hold it. A graph, a rule or observers given as objects are left out."""
-    return value is None or isinstance(value, bool | int | float | str | np.generic)
+def _plain_params(part: Any) -> dict[str, Any]:
+    """The parameters that JSON can hold. A graph, a rule or observers given as objects are left out."""
+    params = {name: _plain(value) for name, value in part.get_params(deep=False).items()}
+    return {name: value for name, value in params.items() if value is None or isinstance(value, PLAIN)}
 
 
 def _plain(value: Any) -> Any:
@@ -152,7 +151,7 @@ def _label(site: Any) -> Any:
     if isinstance(site, tuple):
         return [_label(part) for part in site]
     value = _plain(site)
-    return value if isinstance(value, bool | int | float | str) else str(value)
+    return value if isinstance(value, PLAIN) else str(value)
 
 
 def _hashable(site: Any) -> Any:

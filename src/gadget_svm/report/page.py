@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from datetime import datetime
 from html import escape
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from gadget_svm import __version__
 from gadget_svm.core.network import Network
 from gadget_svm.data.uris import parse_location, write_file
 from gadget_svm.report import curves, graph
@@ -213,9 +213,5 @@ def _flat(facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 def origin() -> str:
     """Return the version, time and machine."""
-    try:
-        made_by = f"gadget-svm {version('gadget-svm')}"
-    except PackageNotFoundError:  # run from a checkout that is not installed
-        made_by = "gadget-svm"
     when = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
-    return f"Written by {made_by} on {when}; {machine()}."
+    return f"Written by gadget-svm {__version__} on {when}; {machine()}."
