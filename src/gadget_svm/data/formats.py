@@ -21,7 +21,7 @@ from gadget_svm.data.svmlight import looks_like_svmlight, read_svmlight
 from gadget_svm.data.tables import Csr, LabelColumn, Labels, NoLabel, RawTable, checked_table, require_rows
 from gadget_svm.data.uris import Location, display_name, local_copy, parse_location
 
-__all__ = ["DataFileError", "read_files", "read_table", "read_tables", "read_unlabelled"]
+__all__ = ["DataFileError", "read_files", "read_table", "read_unlabelled"]
 
 LOG = logging.getLogger("gadget_svm.data")
 
@@ -90,57 +90,15 @@ def read_table(
     >>> X.toarray().tolist(), y.tolist()
     ([[5.1, 3.5], [4.9, 0.0]], ['setosa', 'virginica'])
     """
-    return read_tables([path], label=label, n_features=n_features, zero_based=zero_based, format=format)[0]
-
-
-def read_tables(
-    paths: Sequence[str | PathLike[str]],
-    *,
-    label: str | int | None = None,
-    n_features: int | None = None,
-    zero_based: bool | None = None,
-    format: str | None = None,
-) -> list[tuple[Csr, Labels]]:
-    """Read several files of one data set, such as train and test: same width, same numbering of the features.
-
-    Parameters
-    ----------
-    paths : paths or URIs.
-    label, n_features, zero_based, format : as for `read_table`, for all files.
-
-    Returns
-    -------
-    list of (X, y)
-        One pair per file, as from `read_table`.
-
-    Raises
-    ------
-    DataFileError
-        As for `read_table`, and if the columns of the files differ.
-
-    Examples
-    --------
-    The test file lacks the feature 3, but gets a column for it:
-
-    >>> from pathlib import Path
-    >>> from tempfile import TemporaryDirectory
-    >>> from gadget_svm.data import read_tables
-    >>> with TemporaryDirectory() as folder:
-    ...     train, test = Path(folder, "train.svm"), Path(folder, "test.svm")
-    ...     _ = train.write_text("+1 1:0.5 3:2\\n-1 2:1\\n"), test.write_text("-1 1:1\\n")
-    ...     (X, y), (X_test, y_test) = read_tables([train, test])
-    >>> X.shape, X_test.toarray().tolist()
-    ((2, 3), [[1.0, 0.0, 0.0]])
-    """
-    return read_files(paths, label=label, n_features=n_features, zero_based=zero_based, format=format).tables
+    return read_files([path], label=label, n_features=n_features, zero_based=zero_based, format=format).tables[0]
 
 
 class Files(NamedTuple):
-    """Tables as from `read_tables`, and what is known of the files besides.
+    """Tables of one data set, and what is known of the files besides.
 
     Attributes
     ----------
-    tables : list of (X, y)
+    tables : a pair (X, y) per file, as from `read_table`.
     columns : the names of the features, if the first file has names.
     zero_based : whether the ids of svmlight start at 0; None if no file is svmlight.
     """
@@ -158,7 +116,36 @@ def read_files(
     zero_based: bool | None = None,
     format: str | None = None,
 ) -> Files:
-    """Read as `read_tables` does, and return more."""
+    """Read several files of one data set, such as train and test: same width, same numbering of the features.
+
+    Parameters
+    ----------
+    paths : paths or URIs.
+    label, n_features, zero_based, format : as for `read_table`, for all files.
+
+    Returns
+    -------
+    Files
+
+    Raises
+    ------
+    DataFileError
+        As for `read_table`, and if the columns of the files differ.
+
+    Examples
+    --------
+    The test file lacks the feature 3, but gets a column for it:
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from gadget_svm.data import read_files
+    >>> with TemporaryDirectory() as folder:
+    ...     train, test = Path(folder, "train.svm"), Path(folder, "test.svm")
+    ...     _ = train.write_text("+1 1:0.5 3:2\\n-1 2:1\\n"), test.write_text("-1 1:1\\n")
+    ...     (X, y), (X_test, y_test) = read_files([train, test]).tables
+    >>> X.shape, X_test.toarray().tolist()
+    ((2, 3), [[1.0, 0.0, 0.0]])
+    """
     names = [display_name(path) for path in paths]
     raws = [read_raw(path, label, format) for path in paths]
     tables = align_tables(names, raws, n_features, zero_based)

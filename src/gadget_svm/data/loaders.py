@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm.data.files import DataFileError, damage_reported, damaged, open_data_file
-from gadget_svm.data.formats import align_tables, read_table, read_tables
+from gadget_svm.data.formats import align_tables, read_files, read_table
 from gadget_svm.data.svmlight import parse_svmlight
 from gadget_svm.data.tables import Csr, Labels, RawTable, TrainTest, checked_table, stack_blocks
 
@@ -24,7 +24,7 @@ _TRAIN_SHARE = 0.67  # the paper's Webspam: 234500 of 350000 rows
 
 def svmlight_pair(paths: Paths, n_features: int) -> TrainTest:
     """Read a training and a test file with ids from 1."""
-    (X, y), (X_test, y_test) = read_tables(paths, n_features=n_features, zero_based=False)
+    (X, y), (X_test, y_test) = read_files(paths, n_features=n_features, zero_based=False).tables
     return TrainTest(X, y, X_test, y_test)
 
 
@@ -96,7 +96,7 @@ def _read_vectors(paths: Paths, positive: NDArray[np.int64], n_features: int) ->
     from scipy.sparse import vstack
 
     # the document id is in the place of svmlight's label
-    tables = read_tables(paths, n_features=n_features, zero_based=False)
+    tables = read_files(paths, n_features=n_features, zero_based=False).tables
     ids: NDArray[Any] = np.concatenate([y for _, y in tables])
     return vstack([X for X, _ in tables], format="csr"), np.where(np.isin(ids, positive), 1, -1)
 
