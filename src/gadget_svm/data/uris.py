@@ -24,7 +24,7 @@ Location = str | Path
 """A URI as text, or a local path."""
 LOCAL = ("", "file")
 WEB = ("http", "https")
-_SCHEME = r"([A-Za-z][A-Za-z0-9+.-]+)"  # of two letters at least: one letter is a drive
+_SCHEME = r"([A-Za-z][A-Za-z0-9+.-]+)"  # a single letter is a drive
 GS_RETRY_LIMIT_S = 15
 """How long pyarrow retries a bucket that does not answer. Its own limit is 15 minutes and ignores signals."""
 

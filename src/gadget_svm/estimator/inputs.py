@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class ValidatedRows(NamedTuple):
     """Validated rows."""
 
-    X: sp.csr_matrix  # with the constant feature, if there is an intercept
+    X: sp.csr_matrix  # includes the constant feature if there is an intercept
     label: NDArray[np.int32]  # class numbers
     times: Floats | None  # sample weight times class weight; None: all 1
 
@@ -33,7 +33,7 @@ class ValidatedRows(NamedTuple):
             )
 
     def weighted(self) -> sp.csr_matrix:
-        """The rows of positive weight."""
+        """Return the rows of positive weight."""
         return self.X if self.times is None or self.times.all() else self.X[self.times > 0]
 
 
@@ -65,7 +65,7 @@ def validate_rows(
 
 
 def make_problem(model: "GadgetSVC", rows: ValidatedRows, shares: Shares) -> Problem:
-    """The problem that the nodes solve: one output; or one per class, or per pair of classes."""
+    """Make the problem that the nodes solve: one output; or one per class, or per pair of classes."""
     classes, (X, label, times) = len(model.classes_), rows
     pairs = pairs_of(classes, model.multi_class)
     outputs = len(pairs) or (1 if classes == 2 else classes)

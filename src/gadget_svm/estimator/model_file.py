@@ -126,10 +126,10 @@ def _restored(arrays: dict[str, Any], about: dict[str, Any]) -> GadgetSVC:
 
 
 def _kinds() -> dict[str, Any]:
-    """The classes of known algorithms: a file names one of them, and no other code is called."""
+    """Return the classes of known algorithms by name. A model file can name no other code."""
     kinds = {}
     for name in ALGORITHMS:
-        with suppress(ImportError):  # of another package; a file that names its class is refused
+        with suppress(ImportError):  # a package that is missing; a file that names its class is refused
             kind = ALGORITHMS[name]
             if isinstance(kind, type):
                 kinds[kind.__name__] = kind
@@ -137,7 +137,7 @@ def _kinds() -> dict[str, Any]:
 
 
 def _plain_params(part: Any) -> dict[str, Any]:
-    """The parameters that JSON can hold. A graph, a rule or observers given as objects are left out."""
+    """Return the parameters that JSON can hold. A graph, a rule or observers given as objects are left out."""
     params = {name: _plain(value) for name, value in part.get_params(deep=False).items()}
     return {name: value for name, value in params.items() if value is None or isinstance(value, PLAIN)}
 
@@ -147,7 +147,7 @@ def _plain(value: Any) -> Any:
 
 
 def _label(site: Any) -> Any:
-    """The label of a node as JSON can hold it: numbers and texts as they are, tuples as lists, else as text."""
+    """Return a node's label as JSON can hold it: a tuple becomes a list, other objects become text."""
     if isinstance(site, tuple):
         return [_label(part) for part in site]
     value = _plain(site)

@@ -80,9 +80,9 @@ class Problem:
         return float(np.average(self.cost, weights=self.times))
 
     def occurring(self) -> "tuple[Problem, NDArray[np.intp]]":
-        """The problem without the features that no row has, and the numbers of those it keeps.
+        """Return the problem without the features that occur in no row, and the numbers of the features it keeps.
 
-        The problem itself if few features would be left out.
+        If few features would be left out, it keeps all.
         """
         rows, width = self.X.shape
         if rows and np.diff(self.X.indptr).max() == width:  # one row has them all
@@ -96,7 +96,7 @@ class Problem:
         return replace(self, X=sp.csr_matrix(narrow, shape=(rows, len(used)))), used
 
     def objective(self, lam: float, team: ThreadTeam) -> Objective:
-        """Measures models on all rows."""
+        """Return the function that measures models on all rows."""
         times = np.ones(len(self.label)) if self.times is None else self.times
         return Objective(self.X, self.label, self.cost, times, lam, self.n_outputs, team, self.pairs)
 
@@ -113,12 +113,12 @@ class Lengths(NamedTuple):
 
     @classmethod
     def of(cls, squares: Floats) -> "Lengths":
-        """The lengths of rows with these |x|^2."""
+        """Return the sums for rows with these |x|^2."""
         squares = squares[squares > 0]
         return cls(len(squares), 0.5 * float(np.log2(squares).sum()))
 
     def intercept_unit(self) -> float:
-        """The unit of the constant feature: a share of the rows' geometric mean, which a few long rows hardly change.
+        """Return the unit of the constant feature, a share of the geometric mean of |x|. Long rows hardly change it.
 
         It is a power of two: it does not depend on the order of summation and causes no rounding error.
         """
@@ -126,7 +126,7 @@ class Lengths(NamedTuple):
 
 
 def pairs_of(n_classes: int, multi_class: str) -> NDArray[np.int32]:
-    """The two classes of every output, one against one, in the order of scikit-learn's OneVsOneClassifier.
+    """Return the two classes of every output, one against one, in the order of scikit-learn's OneVsOneClassifier.
 
     The later class of a pair is +1. Empty for one against the rest, and for two classes.
     """
@@ -136,7 +136,7 @@ def pairs_of(n_classes: int, multi_class: str) -> NDArray[np.int32]:
 
 
 def as_csr(X: Any, intercept: bool) -> sp.csr_matrix:
-    """X as float64 CSR with 32-bit indices where they fit, and a column of ones if there is an intercept.
+    """Return X as float64 CSR with 32-bit indices where they fit, and with a column of ones for an intercept.
 
     CSR rows are used without a copy, and copied once if there is an intercept.
     """
@@ -153,7 +153,7 @@ def as_csr(X: Any, intercept: bool) -> sp.csr_matrix:
 
 
 def _sparse(X: Floats) -> sp.csr_matrix:
-    """Dense rows as CSR. scipy converts through COO, which takes ten times as long."""
+    """Convert dense rows to CSR. scipy converts through COO, which takes ten times as long."""
     X = np.atleast_2d(X)
     nonzero = X != 0
     indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(nonzero, axis=1))])
@@ -163,7 +163,7 @@ def _sparse(X: Floats) -> sp.csr_matrix:
 
 
 def _with_constant(csr: sp.csr_matrix) -> sp.csr_matrix:
-    """The rows with a 1 appended."""
+    """Append a 1 to every row."""
     (rows, columns), ends = csr.shape, csr.indptr[1:]
     data, indices = np.insert(csr.data, ends, 1.0), np.insert(csr.indices, ends, columns)
     return sp.csr_matrix((data, indices, csr.indptr + np.arange(rows + 1)), shape=(rows, columns + 1))
@@ -172,7 +172,7 @@ def _with_constant(csr: sp.csr_matrix) -> sp.csr_matrix:
 def row_weights(
     class_weight: Any, classes: NDArray[Any], label: NDArray[np.int32], times: Floats | None
 ) -> Floats | None:
-    """s_r c_r of every row: its sample weight times the weight of its class; None if there are neither.
+    """Return s_r c_r of every row, its sample weight times the weight of its class; None if there are neither.
 
     "balanced" is scikit-learn's: sum of all s_r / (number of classes * sum of s_r in the class).
     """
@@ -247,7 +247,7 @@ def one_per_row(sites: Any, label: NDArray[np.int32]) -> Any:
 
 
 def _available(label: NDArray[np.int32], times: Floats | None) -> int:
-    """How many rows can be assigned: copies of a row count where weights are whole numbers."""
+    """Count the rows that can be assigned. Weights that are whole numbers count as copies."""
     if times is None:
         return len(label)
     positive = times[times > 0]

@@ -66,14 +66,14 @@ class RemoteProblem:
     """A problem whose rows are with the actors of ``runtime``."""
 
     runtime: RayRuntime
-    X: sp.csr_matrix  # of the width of the rows, and empty
-    shares: Shares  # every node's rows as one, of their total weight
+    X: sp.csr_matrix  # no rows; its width is the number of features
+    shares: Shares  # one row per node, which has the total weight of the node's rows
     n_outputs: int
     used: Flags
     mean_cost: float = 1.0
 
     def occurring(self) -> "tuple[RemoteProblem, NDArray[np.intp]]":
-        """As `Problem.occurring`, at the actors."""
+        """Do what `Problem.occurring` does, at the actors."""
         used = np.flatnonzero(self.used)
         if len(used) > MAX_KEPT_SHARE * len(self.used):
             return self, np.arange(len(self.used))

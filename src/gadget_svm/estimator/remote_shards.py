@@ -31,9 +31,9 @@ class ShardSummary(NamedTuple):
 
     table: RawTable  # one empty row, or one with an id 0 if that occurs; for `align_tables`
     rows: int
-    labels: NDArray[Any]  # each once
-    counts: Ints  # of the rows of each label
-    lengths: list[Lengths]  # of the rows of each label
+    labels: NDArray[Any]  # the distinct labels
+    counts: Ints  # how many rows have each label
+    lengths: list[Lengths]  # how long the rows of each label are
 
 
 class CommonFormat(NamedTuple):
@@ -41,11 +41,11 @@ class CommonFormat(NamedTuple):
 
     width: int
     shift: bool  # whether svmlight ids count from 1
-    classes: NDArray[Any]  # the labels, each once
-    weight: Floats | None  # of a row of each class; None: every row counts once
-    intercept_unit: float  # see `Rows`; 0: no intercept
-    merged: Ints | None = None  # if several labels are one class: the class of every label
-    pairs: NDArray[np.int32] = NO_PAIRS  # of classes, one against one
+    classes: NDArray[Any]  # the distinct labels
+    weight: Floats | None  # the weight of each class's rows; None: every row counts once
+    intercept_unit: float  # see `Rows`; 0 if there is no intercept
+    merged: Ints | None = None  # the class of every label, if several labels are one class
+    pairs: NDArray[np.int32] = NO_PAIRS  # the two classes of every output, one against one
 
 
 @dataclass
@@ -53,8 +53,8 @@ class Shards:
     """The shards of one actor's nodes. The object is sent to the actor, and reads there."""
 
     names: list[str]
-    tables: list[list[Any]] = field(default_factory=list)  # of a Ray Dataset: parts of every node's table
-    label: str | None = None  # its column
+    tables: list[list[Any]] = field(default_factory=list)  # for a Ray Dataset: the parts of every node's table
+    label: str | None = None  # the column with the labels
     _raws: list[RawTable] = field(default_factory=list)
     _width: int = 0
     _rows: Rows | None = None

@@ -35,12 +35,12 @@ def reset(model: "GadgetSVC") -> None:
 
 
 def requested_nodes(model: "GadgetSVC") -> int | None:
-    """The number of nodes requested, else that of the given graph."""
+    """Return the number of nodes that was requested, else the number that the given graph has."""
     return topologies.nodes_of(model.topology) if model.n_nodes is None else model.n_nodes
 
 
 def sites_of_batches(model: "GadgetSVC", sites: ArrayLike | None) -> list[Hashable]:
-    """The nodes of a network that learns batch by batch: as requested, else 10, or the sites of the first batch."""
+    """Name the nodes of a network that learns in batches: as requested, else 10, or the sites of the first batch."""
     requested, labels = requested_nodes(model), topologies.labels_of(model.topology)
     names = node_names(10 if requested is None else checked_nodes(requested), labels)
     return names if sites is None else labels or partition_by_site(sites)[1]  # a batch need not have all the labels

@@ -115,17 +115,17 @@ def require_list(shards: Any) -> None:
 
 
 def are_places(shards: Any) -> bool:
-    """Whether all of these are paths or URIs."""
+    """Return whether all of these are paths or URIs."""
     return isinstance(shards, list | tuple) and len(shards) > 0 and all(isinstance(s, str | PathLike) for s in shards)
 
 
 def is_dataset(X: Any) -> bool:
-    """Whether this is a Ray Dataset; found out without importing Ray."""
+    """Return whether this is a Ray Dataset, without importing Ray."""
     return type(X).__module__.startswith("ray.data")
 
 
 def shard_names(shards: Iterable[Any]) -> list[str]:
-    """The checked paths and URIs of shards; relative paths become absolute, as actors have other folders."""
+    """Check the paths and URIs of shards. Relative paths become absolute, as actors run in other folders."""
     return [_checked(fspath(shard)) for shard in shards]
 
 

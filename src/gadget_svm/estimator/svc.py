@@ -371,10 +371,10 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def decision_function(self, X: Any) -> Floats:
-        """Signed distances (times |w|) of the rows: one per row for two classes, else one per row and class.
+        """Return signed distances (times |w|): one per row for two classes, else one per row and class.
 
-        With multi_class="ovo" the votes of the outputs, plus a part below one half of their summed distances, as in
-        scikit-learn's OneVsOneClassifier.
+        With multi_class="ovo" these are the votes of the outputs, plus less than one half for their summed distances,
+        as in scikit-learn's OneVsOneClassifier.
 
         Parameters
         ----------
@@ -391,7 +391,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return votes
 
     def node(self, site: Hashable) -> "GadgetSVC":
-        """The model of one node: it predicts, scores and can be saved like any other, but not trained further.
+        """Return the model of one node. It predicts, scores and can be saved like any other, but not trained further.
 
         Parameters
         ----------

@@ -201,7 +201,7 @@ def facts_table(facts: dict[str, Any]) -> str:
 
 
 def _flat(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """Pairs of name and text; what is not set is left out."""
+    """Return pairs of name and text; what is not set is left out."""
     pairs: list[tuple[str, str]] = []
     for name, value in facts.items():
         if isinstance(value, dict):

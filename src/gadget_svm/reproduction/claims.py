@@ -8,7 +8,7 @@ from gadget_svm.reproduction.headings import READINGS
 from gadget_svm.reproduction.tables import Row
 
 Rows = dict[str, list[Row]]
-Methods = dict[str, Row]  # of one data set
+Methods = dict[str, Row]  # the rows of one data set, by method
 Verdict = tuple[bool, str]  # on one data set: whether a claim holds, and the figures
 
 
@@ -55,7 +55,7 @@ def _sets(table: list[Row]) -> dict[str, Methods]:
 
 
 def _as_accurate(mine: Row, *others: Row) -> Verdict:
-    """At most one per cent below each of the others."""
+    """Judge whether a method is at most one per cent less accurate than each of the others."""
     holds = all(mine["accuracy_mean"] >= other["accuracy_mean"] - 1 for other in others)
     return holds, f"{_accuracy(mine)} against {' and '.join(map(_accuracy, others))} %"
 
@@ -100,13 +100,13 @@ def _perf_takes_longer(mine: Row, m: Methods) -> Verdict:
 
 
 def _within(row: Row, promise: float) -> Verdict:
-    """The objective is at most ``promise`` above the certified optimum."""
+    """Judge whether the objective is at most ``promise`` above the certified optimum."""
     excess = row["objective_mean"] - row["optimum"]
     return excess <= promise, f"{excess:.3g} above, {promise:.3g} promised"
 
 
 def _admm_promise(row: Row, _: Methods) -> Verdict:
-    """The own multipliers and the certified optimum have to agree."""
+    """Judge by MoM-DSVM's own multipliers and by the certified optimum; both have to agree."""
     gap, proven = row["worst_gap_percent"], row["proven_percent"]
     bound = f"at most {proven:.2g} % by its own proof" if math.isfinite(proven) else "without proof"
     holds = max(gap, proven) <= row["promise_percent"]
@@ -176,7 +176,7 @@ CLAIMS = (
 
 
 def authors_program(rows: Rows) -> str:
-    """The origin of the published 77 % on Adult."""
+    """Say where the published 77 % on Adult come from."""
     row = _sets(rows["table2"]).get("adult", {}).get("authors' program")
     return "" if row is None else (
         f"**The published {row['paper_accuracy']:.2f} % on Adult is the accuracy of an unfinished run**: a program that "
@@ -200,13 +200,13 @@ def equals_majority(rows: Rows) -> str:
 
 
 def network_findings(rows: Rows) -> str:
-    """What the study of networks shows, in words."""
+    """Say what the study of networks shows."""
     study = rows.get("network", [])
     if not study:
         return ""
 
     def worst(kind: str, gossip: str) -> str:
-        """The worst node at the highest level."""
+        """Return the accuracy of the worst node at the highest level."""
         row = max((r for r in study if (r["study"], r["gossip"]) == (kind, gossip)), key=lambda r: r["level"])
         equal = f"{row['accuracy_min']:.2f}" == f"{row['majority']:.2f}"
         return f"{row['accuracy_min']:.2f} %{' (the share of the majority class)' if equal else ''}"

@@ -129,22 +129,22 @@ class Reproduction:
         return found
 
     def label(self, name: str) -> str:
-        """The name of a data set in tables and figures: a subset of the paper's is marked."""
+        """Return the name of a data set in tables and figures. A subset of the paper's data is marked."""
         return f"{name} (subset)" if "subset" in self.sets[name].note else name
 
     def lam(self, name: str) -> float:
-        """The paper's lambda; Gisette's is ours."""
+        """Return the paper's lambda; Gisette's is ours."""
         return float(self.sets[name].lam or GISETTE_LAMBDA)
 
     def budget(self, name: str) -> Budget:
-        """How much work a method may do."""
+        """Return how much work a method may do."""
         iterations = FEWER_ITERATIONS.get(name, 10_000)
         return Budget(iterations // 10, 50, 2, 0.15) if self.quick else Budget(iterations)
 
     # Results: computed, or read from the store
 
     def steps(self, parts: Sequence[str]) -> Iterator[Callable[[], Result]]:
-        """Every piece of work that the parts need, once."""
+        """Yield every piece of work that the parts need, once."""
         methods = dict.fromkeys(method for part in parts for method in METHODS_OF.get(part, ()))
         for name in self.sets:
             yield from (partial(self.result, name, method, i) for method in methods for i in self._trials(method))
@@ -155,11 +155,11 @@ class Reproduction:
         return range(1 if method in ONCE else self.trials)
 
     def results(self, name: str, method: str) -> list[Result]:
-        """The records of all trials of a method."""
+        """Return the records of all trials of a method."""
         return [self.result(name, method, trial) for trial in self._trials(method)]
 
     def result(self, name: str, method: str, trial: int = 0) -> Result:
-        """The record of one trial of a method."""
+        """Return the record of one trial of a method: stored, or computed now."""
         budget = self.budget(name)
         return self._stored(
             name, method, f"{name}, {method}, trial {trial + 1}",
@@ -179,7 +179,7 @@ class Reproduction:
         )  # fmt: skip
 
     def _stored(self, name: str, method: str, label: str, compute: Callable[[], Result], **key: Any) -> Result:
-        """A stored result. Its key has the rows, the code, and the machine that the seconds are of."""
+        """Return a result, stored or computed now. Its key has the rows, the code, and the machine that was timed."""
 
         def work() -> Result:
             self.report_progress(label)
@@ -195,14 +195,14 @@ class Reproduction:
     # Rows of the tables
 
     def rows(self, part: str) -> list[Row]:
-        """The rows of a part of the evaluation."""
+        """Return the rows of a part of the evaluation."""
         if part == "network":
             return self._network_rows()
         assemble = {"table1": self._table1, "table2": self._table2, "table3": self._table3, "table4": self._table4}
         return [row for name in self.sets for row in assemble[part](name)]
 
     def _table1(self, name: str) -> list[Row]:
-        """The data set, as loaded."""
+        """Describe the data set, as loaded."""
         d = self.sets[name]
         return [
             {"dataset": self.label(name), "train": d.X.shape[0], "test": d.X_test.shape[0], "features": d.X.shape[1],
@@ -211,7 +211,7 @@ class Reproduction:
         ]  # fmt: skip
 
     def _table2(self, name: str) -> list[Row]:
-        """GADGET in both readings against centralised Pegasos; "wins" is the paper's lexicographic comparison."""
+        """Compare GADGET in both readings with centralised Pegasos; "wins" is the paper's lexicographic comparison."""
         rows = {line.label: self._row(name, line, "table2") for line in TABLE2}
         for label, row in rows.items():
             row["promise"] = self._promise(name, row)
@@ -220,7 +220,7 @@ class Reproduction:
         return list(rows.values())
 
     def _promise(self, name: str, row: Row) -> float | None:
-        """How far above the optimum the method promises to end: by its epsilon, or by Pegasos' theorem."""
+        """Return how far above the optimum a method promises to end: by its epsilon, or by Pegasos' theorem."""
         if row["method"].startswith("svm-perf"):
             return float(row["epsilon"])
         if not row["method"].startswith("pegasos"):
@@ -230,7 +230,7 @@ class Reproduction:
         return corrected_bound(longest + math.sqrt(lam), lam, T, np.zeros(T))
 
     def _table3(self, name: str) -> list[Row]:
-        """GADGET against the others: each on every node's shard, or over the same network."""
+        """Compare GADGET with the others, each on every node's shard, or over the same network."""
         rows = []
         for line in TABLE3:
             results = self.results(name, line.method)
@@ -243,12 +243,12 @@ class Reproduction:
         return rows
 
     def _row(self, name: str, line: Line, table: str) -> Row:
-        """A line of Table 2 or 3, with its gap: how far the objective is above the certified optimum, in per cent."""
+        """Return a line of Table 2 or 3, and how far its objective is above the certified optimum, in per cent."""
         row, optimum = self._summary(name, line, table), self.result(name, "optimum")["bound"]
         return row | {"optimum": optimum, "gap_percent": 100 * (row["objective_mean"] / optimum - 1)}
 
     def _summary(self, name: str, line: Line, table: str) -> Row:
-        """A line of a table: our figures, the paper's, and the share of the majority class."""
+        """Return a line of a table: our figures, the paper's, and the share of the majority class."""
         ours = summarise(self.results(name, line.method), line.last)
         printed = {
             f"paper_{key}": value
@@ -258,7 +258,7 @@ class Reproduction:
                 "majority": majority_percent(self.sets[name])}  # fmt: skip
 
     def _table4(self, name: str) -> list[Row]:
-        """With loading: every node reads its own file, the centre reads all rows; the paper's speed-up factor."""
+        """Add the time to load (every node reads its own file, the centre all rows) and the paper's speed-up factor."""
         load = self.result(name, "loading")
         mine, central = (self._summary(name, line, "table4") for line in TABLE4)
         for row, place in ((mine, "nodes"), (central, "central")):
@@ -270,7 +270,7 @@ class Reproduction:
         ]
 
     def _network_rows(self) -> list[Row]:
-        """The study of networks, on Adult if it is on this machine, else on the first data set found."""
+        """Study networks on Adult if it is on this machine, else on the first data set found."""
         fixed = {"dataset": self.label(self._studied), "majority": majority_percent(self.sets[self._studied])}
         return [
             fixed | study_row(setup, [self._network(setup, i) for i in self._repeats(setup)]) for setup in self._setups

@@ -26,5 +26,5 @@ class Fit:
 
 
 def one_node(n_rows: int) -> Shares:
-    """All rows at a single node."""
+    """Assign all rows to a single node."""
     return Shares(np.arange(n_rows), np.array([0, n_rows]), np.empty(0))

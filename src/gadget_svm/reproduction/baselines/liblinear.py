@@ -19,7 +19,7 @@ MAX_PASSES = 10_000
 
 
 def liblinear(X: Any, y: Floats, lam: float, seed: int = 0, *, tol: float = 1e-4) -> Fit:
-    """LinearSVC with the hinge loss and C = 1/(lam N), to its own tolerance; an iteration is a pass over the rows."""
+    """Train LinearSVC with the hinge loss and C = 1/(lam N) to its own tolerance. An iteration is a pass over rows."""
     model = LinearSVC(
         loss="hinge", C=1.0 / (lam * X.shape[0]), fit_intercept=False, tol=tol, max_iter=MAX_PASSES, random_state=seed,
         dual=True,

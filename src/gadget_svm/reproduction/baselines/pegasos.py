@@ -33,7 +33,7 @@ def pegasos(
     X: Any, y: Floats, lam: float, seed: int = 0, *, iterations: int = 10_000, average: bool = True,
     evaluate: Callable[[Floats], tuple[list[float], list[float]]] | None = None,
 ) -> Fit:  # fmt: skip
-    """One example a step; the answer is the mean of the iterates, or the last one.
+    """Take one example a step; the answer is the mean of the iterates, or the last one.
 
     ``evaluate`` returns objective and error of a model; its values at geometric steps are the trace.
     """

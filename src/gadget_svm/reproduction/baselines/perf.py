@@ -28,7 +28,7 @@ def svm_perf(
     """
     load_solver()  # before the time is measured
     planes, b, gram = list[Floats](), np.empty(0), np.empty((0, 0))
-    idle = np.empty(0, dtype=np.int64)  # of each plane: solutions since it last mattered
+    idle = np.empty(0, dtype=np.int64)  # for each plane, the number of solutions since it last mattered
     w: Floats = np.zeros(X.shape[1])
     bound, iteration, started = 0.0, 0, time.perf_counter()
     with threadpool_limits(limits=1, user_api="blas"):  # two threads for one short product mostly wait
@@ -90,7 +90,9 @@ def solve(gram: Floats, b: Floats, lam: float, epsilon: float) -> Solution:
             f"svm-perf: the QP of {m} planes with lam {lam:g} ended as {answer.status}, {gap:.2g} from its optimum "
             f"where {0.1 * epsilon:.2g} is needed: raise epsilon, or scale the rows to a length of about one"
         )
-    active = beta > xi - (b - pull)  # of weight and slack one is zero; an interior-point solver leaves both above it
+    active = beta > xi - (
+        b - pull
+    )  # at the optimum, weight or slack is zero; an interior-point solver leaves both above zero
     return Solution(beta, active, float(b @ beta) - ridge)
 
 
