@@ -3,7 +3,7 @@
 The driver, `remote_fit`, gets a summary of each shard, and sends the format that all of them are brought into.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,12 +17,10 @@ from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.data.formats import align_tables, read_raw
 from gadget_svm.data.parquet import read_arrow_table
 from gadget_svm.data.partition import partition_by_site
-from gadget_svm.data.tables import RawTable, normalize_labels
+from gadget_svm.data.tables import Labels, RawTable, normalize_labels
 from gadget_svm.data.uris import display_name
 from gadget_svm.estimator.problem import Lengths, as_csr
 
-PIECE_ENTRIES = 2**20
-"""Entries of rows that are indexed together: numpy makes a copy of the indices in 64 bits."""
 DATASET_TIMEOUT_S = 600
 
 
@@ -56,7 +54,6 @@ class Shards:
     tables: list[list[Any]] = field(default_factory=list)  # for a Ray Dataset: the parts of every node's table
     label: str | None = None  # the column with the labels
     _raws: list[RawTable] = field(default_factory=list)
-    _width: int = 0
     _rows: Rows | None = None
 
     def summarize(self) -> list[ShardSummary]:
@@ -73,59 +70,37 @@ class Shards:
 
         Returns which features occur, and the weight of every node's rows.
         """
-        tables, labels = [], [common.classes[:0]]
-        for name in self.names:
-            X, y = align_tables([Path(display_name(name))], [self._raws.pop(0)], common.width, not common.shift)[0]
-            tables.append(as_csr(X, common.intercept_unit > 0))
-            labels.append(y)
-            del X
-        start = np.cumsum([len(y) for y in labels])
-        label = np.searchsorted(common.classes, np.concatenate(labels)).astype(np.int32)
+        pairs = [self._convert_next(name, common) for name in self.names]
+        X, y = sp.vstack([X for X, _ in pairs], format="csr"), np.concatenate([y for _, y in pairs])
+        start = np.cumsum([0, *(len(y) for _, y in pairs)])
+        del pairs
+        label = np.searchsorted(common.classes, y).astype(np.int32)
         label = label if common.merged is None else common.merged[label].astype(np.int32)
-        X = _stack(tables)
-        self._width = X.shape[1]
         shares = Shares(np.arange(len(label)), start, np.empty(0))
         if common.weight is not None:  # as `partition_by_site` does it
             owner = np.repeat(np.arange(len(self.names)), np.diff(start))
             shares = partition_by_site(owner, common.weight[label], list(range(len(self.names))))[0]
         self._rows = Rows.of(X, label, np.ones(len(label)), shares, common.pairs, common.intercept_unit)
-        used = np.zeros(self._width, dtype=np.bool_)
-        for some in _pieces(X.indices):
-            used[some] = True
+        used = np.zeros(X.shape[1], dtype=np.bool_)
+        used[X.indices] = True
         return used, shares.sizes
+
+    def _convert_next(self, name: str, common: CommonFormat) -> tuple[sp.csr_matrix, Labels]:
+        X, y = align_tables([Path(display_name(name))], [self._raws.pop(0)], common.width, not common.shift)[0]
+        return as_csr(X, common.intercept_unit > 0), y
 
     def keep_columns(self, used: Ints) -> None:
         """Leave out all other features."""
         indices = self.rows().indices
-        place = np.zeros(self._width, dtype=indices.dtype)
+        place = np.zeros(indices.max(initial=0) + 1, dtype=indices.dtype)
         place[used] = np.arange(len(used))
-        for some in _pieces(indices):
-            some[:] = place[some]
+        indices[:] = place[indices]
 
     def rows(self) -> Rows:
         """Return the rows as the kernels read them."""
         if self._rows is None:
             raise RuntimeError("convert the shards first")
         return self._rows
-
-
-def _stack(tables: list[sp.csr_matrix]) -> sp.csr_matrix:
-    """Stack the tables and empty the list: each is freed as soon as it is copied, and a single one is not copied."""
-    if len(tables) == 1:
-        return tables.pop()
-    (height, width), nnz = (sum(X.shape[0] for X in tables), tables[0].shape[1]), sum(X.nnz for X in tables)
-    kind = tables[0].indices.dtype if nnz < 2**31 else np.dtype(np.int64)
-    data, indices, ends = np.empty(nnz), np.empty(nnz, dtype=kind), [np.zeros(1, dtype=kind)]
-    while tables:
-        X, at = tables.pop(0), int(ends[-1][-1])
-        data[at : at + X.nnz], indices[at : at + X.nnz] = X.data, X.indices
-        ends.append(np.add(X.indptr[1:], at, dtype=kind))
-    return sp.csr_matrix((data, indices, np.concatenate(ends)), shape=(height, width))
-
-
-def _pieces(indices: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """Return views of PIECE_ENTRIES consecutive entries each."""
-    return (indices[at : at + PIECE_ENTRIES] for at in range(0, len(indices), PIECE_ENTRIES))
 
 
 def _from_tables(name: str, parts: Sequence[Any], label: str | None) -> RawTable:
