@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gadget_svm.data.files import DataFileError, damage_reported, damaged, open_data_file
 from gadget_svm.data.formats import align_tables, read_files, read_table
 from gadget_svm.data.svmlight import parse_svmlight
-from gadget_svm.data.tables import Csr, Labels, RawTable, TrainTest, checked_table, stack_blocks
+from gadget_svm.data.tables import Csr, Labels, RawTable, TrainTest, checked_table, dense_to_csr
 
 Paths = Sequence[Path]
 _IDX_MAGIC = {3: 0x803, 1: 0x801}  # unsigned bytes, by the number of dimensions
@@ -36,7 +36,7 @@ def mnist(paths: Paths, n_features: int) -> TrainTest:
 
 
 def _read_images(images: Path, labels: Path, n_features: int) -> tuple[Csr, Labels]:
-    X = stack_blocks([_read_idx(images, 3)]).astype(np.float64)
+    X = dense_to_csr(_read_idx(images, 3)).astype(np.float64)
     X.data /= 255.0
     return checked_table(images, X, _read_idx(labels, 1).ravel(), n_features)
 
@@ -65,7 +65,7 @@ def _read_digits(path: Path, n_features: int) -> tuple[Csr, Labels]:
             rows = np.loadtxt(file, ndmin=2)
         except ValueError as error:
             raise damaged(path, error) from error
-    return checked_table(path, stack_blocks([rows[:, 1:]]), rows[:, 0], n_features)
+    return checked_table(path, dense_to_csr(rows[:, 1:]), rows[:, 0], n_features)
 
 
 def ccat(paths: Paths, n_features: int) -> TrainTest:

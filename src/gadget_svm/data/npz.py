@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm.data.files import DataFileError, damage_reported, damaged
-from gadget_svm.data.tables import CELLS_PER_BLOCK, Csr, LabelColumn, NoLabel, RawTable, stack_blocks
+from gadget_svm.data.tables import Csr, LabelColumn, NoLabel, RawTable, dense_to_csr
 
 _CSR_ARRAYS = ("data", "indices", "indptr", "shape")
 
@@ -41,8 +41,7 @@ def read_npz(path: Path, label: LabelColumn = None) -> RawTable:
 def _from_dense(path: Path, X: NDArray[Any]) -> Csr:
     if X.ndim != 2 or X.dtype.kind not in "biuf":
         raise DataFileError(f"{path}: X has the shape {X.shape} and type {X.dtype}; save rows x features")
-    step = max(1, CELLS_PER_BLOCK // max(1, X.shape[1]))
-    return stack_blocks(X[i : i + step] for i in range(0, len(X), step))
+    return dense_to_csr(X)
 
 
 def _from_csr_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> Csr:

@@ -114,8 +114,18 @@ def stack_blocks(blocks: Iterable[NDArray[Any]]) -> Csr:
     """Stack dense blocks of rows into one CSR matrix. Only one block is dense at any time."""
     from scipy.sparse import csr_matrix, vstack
 
-    parts = [csr_matrix(block) for block in blocks]
+    parts = [dense_to_csr(block) for block in blocks]
     return vstack(parts, format="csr") if parts else csr_matrix((0, 0))
+
+
+def dense_to_csr(X: NDArray[Any]) -> Csr:
+    """Convert dense rows to CSR. scipy converts through COO, which takes ten times as long."""
+    from scipy.sparse import csr_matrix
+
+    nonzero = X != 0
+    ends = np.cumsum(np.count_nonzero(nonzero, axis=1))
+    columns = np.broadcast_to(np.arange(X.shape[1], dtype=np.int32), X.shape)
+    return csr_matrix((X[nonzero], columns[nonzero], np.append(0, ends)), shape=X.shape)
 
 
 def require_rows(name: Path | str, X: Csr) -> None:

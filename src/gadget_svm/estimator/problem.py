@@ -14,6 +14,7 @@ from gadget_svm.core.objective import Objective
 from gadget_svm.core.rows import NO_PAIRS, Rows, Shares
 from gadget_svm.core.types import Floats
 from gadget_svm.data.partition import are_counts, partition_by_site, partition_evenly
+from gadget_svm.data.tables import dense_to_csr
 from gadget_svm.estimator.sites import check_labels, node_names
 from gadget_svm.kernels import ThreadTeam
 
@@ -140,7 +141,7 @@ def as_csr(X: Any, intercept: bool) -> sp.csr_matrix:
 
     CSR rows are used without a copy, and copied once if there is an intercept.
     """
-    sparse: Any = X if sp.issparse(X) else _sparse(np.asarray(X, dtype=np.float64))
+    sparse: Any = X if sp.issparse(X) else dense_to_csr(np.atleast_2d(np.asarray(X, dtype=np.float64)))
     csr = sp.csr_matrix(sparse, dtype=np.float64)
     csr = sp.csr_matrix((csr.data, csr.indices, csr.indptr), shape=csr.shape)  # this chooses the shortest indices
     parts = (csr.data, csr.indices, csr.indptr)
@@ -150,16 +151,6 @@ def as_csr(X: Any, intercept: bool) -> sp.csr_matrix:
     if csr.nnz and max(csr.data.max(), -csr.data.min()) > 1e150:
         raise ValueError("features beyond 1e150 overflow when squared: scale them, for example with StandardScaler")
     return _with_constant(csr) if intercept else csr
-
-
-def _sparse(X: Floats) -> sp.csr_matrix:
-    """Convert dense rows to CSR. scipy converts through COO, which takes ten times as long."""
-    X = np.atleast_2d(X)
-    nonzero = X != 0
-    indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(nonzero, axis=1))])
-    kind: Any = np.int32 if indptr[-1] < 2**31 else np.int64
-    columns = np.broadcast_to(np.arange(X.shape[1], dtype=kind), X.shape)
-    return sp.csr_matrix((X[nonzero], columns[nonzero], indptr.astype(kind)), shape=X.shape)
 
 
 def _with_constant(csr: sp.csr_matrix) -> sp.csr_matrix:
