@@ -112,7 +112,7 @@ def _restored(arrays: dict[str, Any], about: dict[str, Any]) -> GadgetSVC:
     if about["algorithm"] is not None:
         kind = lookup("algorithm in the model file", about["algorithm"]["kind"], _kinds())
         model.set_params(algorithm=kind(**about["algorithm"]["params"]))
-    vars(model).update(
+    model.__dict__.update(
         {name: arrays[name] for name in ARRAYS}
         | {name: arrays.get(name) for name in OPTIONAL_ARRAYS}
         | {name: about[name] for name in SCALARS}
