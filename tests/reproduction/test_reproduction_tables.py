@@ -46,6 +46,8 @@ def test_the_same_cells_in_every_format():
     lines = shown.latex(rows).splitlines()
     assert lines[1:4] == [r"\begin{tabular}{lrr}", r"\toprule", r"name \& co & accuracy \% & rows \\"]
     assert lines[5] == r"<a\_b> & 76.38$^*$ $\pm$ 0.50 & 12,345 \\"
+    assert lines[7].startswith(r"\multicolumn{3}{l}{$^*$ The share of the majority class")
+    assert "multicolumn" not in shown.latex([rows[0] | {"majority": 50.0}])
 
 
 def test_majority_share_is_marked():

@@ -19,7 +19,7 @@ from gadget_svm.reproduction import figures
 from gadget_svm.reproduction.claims import discussion
 from gadget_svm.reproduction.headings import TABLES, TEXTS
 from gadget_svm.reproduction.reproduce import Reproduction
-from gadget_svm.reproduction.tables import Row
+from gadget_svm.reproduction.tables import MAJORITY_NOTE, Row
 
 STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;max-width:1240px;margin:2rem auto;padding:0 16px;color:#1c2430;"
@@ -76,7 +76,7 @@ def markdown_page(run: Reproduction, rows: dict[str, list[Row]], drawings: list[
     for part, listed in rows.items():
         table = TABLES[part]
         content += [f"## {table.title}", table.caption, table.markdown(listed)]
-        content += [words["majority"]] if table.has_marks(listed) else []
+        content += [rf"\* {MAJORITY_NOTE}"] if table.has_marks(listed) else []
     for caption, path in drawings:
         line = " ".join(caption.split())
         content += [f"![{line}]({os.path.relpath(path.resolve(), folder.resolve())})", line]

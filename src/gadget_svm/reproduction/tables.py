@@ -13,6 +13,11 @@ from typing import Any
 import numpy as np
 
 Row = dict[str, Any]
+MAJORITY_NOTE = (
+    "The share of the majority class of the test rows: a model that answers this class for every row has this accuracy "
+    "too."
+)
+"""What the mark * of an accuracy means."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +57,10 @@ class Table:
         lines = [" & ".join(_latex(text) for text in texts) + r" \\" for texts in self.cells(rows)]
         head = " & ".join(_latex(column.heading) for column in self.columns) + r" \\"
         alignment = "".join("l" if column.is_text else "r" for column in self.columns)
+        note = rf"\multicolumn{{{len(self.columns)}}}{{l}}{{$^*$ {MAJORITY_NOTE}}}"
         return "\n".join(
             [f"% {self.title}. Needs \\usepackage{{booktabs}}.", rf"\begin{{tabular}}{{{alignment}}}", r"\toprule",
-             head, r"\midrule", *lines, r"\bottomrule", r"\end{tabular}", ""]
+             head, r"\midrule", *lines, r"\bottomrule", *[note] * self.has_marks(rows), r"\end{tabular}", ""]
         )  # fmt: skip
 
     def write(self, folder: Path, name: str, rows: Sequence[Row]) -> None:
