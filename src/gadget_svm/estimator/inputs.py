@@ -71,8 +71,7 @@ def make_problem(model: "GadgetSVC", rows: ValidatedRows, shares: Shares) -> Pro
     outputs = len(pairs) or (1 if classes == 2 else classes)
     if len(pairs) and model.engine == "local":
         check_memory(len(model.network_.indices), len(model.sites_), outputs, X.shape[1], len(label))
-    ones, intercept = np.ones(len(label)), bool(model.fit_intercept)
-    return Problem(X, label, ones, times, shares, model.sites_, outputs, pairs, intercept)
+    return Problem(X, label, times, shares, model.sites_, outputs, pairs, bool(model.fit_intercept))
 
 
 def check_batch(model: "GadgetSVC", first: bool, classes: ArrayLike | None) -> None:

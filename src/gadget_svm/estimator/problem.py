@@ -32,10 +32,8 @@ class Problem:
         The rows, with the constant feature if there is an intercept.
     label : ndarray of int
         The class number of every row.
-    cost : ndarray
-        c_r of every row, the factor of its loss.
     times : ndarray or None
-        The multiplicity of every row; None: 1.
+        The weight of every row, s_r c_r, which counts as its multiplicity; None: 1.
     shares : Shares
         Which node owns which rows.
     sites : list
@@ -50,7 +48,6 @@ class Problem:
 
     X: sp.csr_matrix
     label: NDArray[np.int32]
-    cost: Floats
     times: Floats | None
     shares: Shares
     sites: list[Hashable]
@@ -63,7 +60,7 @@ class Problem:
     @property
     def rows(self) -> Rows:
         """The rows in the form the kernels read."""
-        return Rows.of(self.X, self.label, self.cost, self.shares, self.pairs, self.intercept_unit)
+        return Rows.of(self.X, self.label, np.ones(len(self.label)), self.shares, self.pairs, self.intercept_unit)
 
     @cached_property
     def intercept_unit(self) -> float:
@@ -72,13 +69,8 @@ class Problem:
             return 0.0
         squares = self.X.data**2
         squares[self.X.indptr[1:] - 1] = 0.0  # the constant
-        weight = self.cost if self.times is None else self.cost * self.times
-        return Lengths.of(np.add.reduceat(squares, self.X.indptr[:-1])[weight > 0]).intercept_unit()
-
-    @property
-    def mean_cost(self) -> float:
-        """The average of c_r over the rows; it sets the radius of the ball."""
-        return float(np.average(self.cost, weights=self.times))
+        squares = np.add.reduceat(squares, self.X.indptr[:-1])
+        return Lengths.of(squares if self.times is None else squares[self.times > 0]).intercept_unit()
 
     def occurring(self) -> "tuple[Problem, NDArray[np.intp]]":
         """Return the problem without the features that occur in no row, and the numbers of the features it keeps.
@@ -98,8 +90,9 @@ class Problem:
 
     def objective(self, lam: float, team: ThreadTeam) -> Objective:
         """Return the function that measures models on all rows."""
-        times = np.ones(len(self.label)) if self.times is None else self.times
-        return Objective(self.X, self.label, self.cost, times, lam, self.n_outputs, team, self.pairs)
+        ones = np.ones(len(self.label))
+        times = ones if self.times is None else self.times
+        return Objective(self.X, self.label, ones, times, lam, self.n_outputs, team, self.pairs)
 
 
 INTERCEPT_UNIT = 0.2

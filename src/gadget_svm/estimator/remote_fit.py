@@ -70,7 +70,6 @@ class RemoteProblem:
     shares: Shares  # one row per node, which has the total weight of the node's rows
     n_outputs: int
     used: Flags
-    mean_cost: float = 1.0
 
     def occurring(self) -> "tuple[RemoteProblem, NDArray[np.intp]]":
         """Do what `Problem.occurring` does, at the actors."""

@@ -56,8 +56,7 @@ class Trial:
     @cached_property
     def problem(self) -> Problem:
         """The training problem of the nodes."""
-        ones = np.ones(len(self.label))
-        return Problem(self.data.X, self.label, ones, None, self.shares, list(range(self.n_nodes)), 1)
+        return Problem(self.data.X, self.label, None, self.shares, list(range(self.n_nodes)), 1)
 
     def shard(self, i: int) -> tuple[sp.csr_matrix, NDArray[Any]]:
         """Return node i's rows and their labels."""

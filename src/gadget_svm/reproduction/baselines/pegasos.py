@@ -37,8 +37,8 @@ def pegasos(
 
     ``evaluate`` returns objective and error of a model; its values at geometric steps are the trace.
     """
-    n, traces = len(y), [] if evaluate is None else [_Trace(evaluate)]
-    problem = Problem(X, (y > 0).astype(np.int32), np.ones(n), None, one_node(n), [0], 1)
+    traces = [] if evaluate is None else [_Trace(evaluate)]
+    problem = Problem(X, (y > 0).astype(np.int32), None, one_node(len(y)), [0], 1)
     schedule = Schedule(iterations, record_every=None if traces else 0)
     plan = Plan(Gadget(average=average), build("complete", 1), lam, seed, None, schedule, traces, n_jobs=1)
     fitted = fit_network(problem, plan)
