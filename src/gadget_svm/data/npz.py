@@ -29,19 +29,16 @@ def read_npz(path: Path, label: LabelColumn = None) -> RawTable:
             f"{path} has the arrays {', '.join(sorted(arrays)) or 'none'}: save X and y, or the CSR parts "
             f"{', '.join(_CSR_ARRAYS)} and y"
         )
-    X = _from_dense(path, arrays["X"]) if "X" in arrays else _from_csr_arrays(path, arrays)
+    dense = arrays.get("X")
+    if dense is not None and (dense.ndim != 2 or dense.dtype.kind not in "biuf"):
+        raise DataFileError(f"{path}: X has the shape {dense.shape} and type {dense.dtype}; save rows x features")
+    X = _from_csr_arrays(path, arrays) if dense is None else dense_to_csr(dense)
     y = np.zeros(X.shape[0]) if unlabelled else y
     if y.ndim == 2 and y.shape[1] == 1:
         y = y.ravel()
     if y.ndim != 1:
         raise DataFileError(f"{path}: y has the shape {y.shape}; save one label per row")
     return RawTable(X, y)
-
-
-def _from_dense(path: Path, X: NDArray[Any]) -> Csr:
-    if X.ndim != 2 or X.dtype.kind not in "biuf":
-        raise DataFileError(f"{path}: X has the shape {X.shape} and type {X.dtype}; save rows x features")
-    return dense_to_csr(X)
 
 
 def _from_csr_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> Csr:

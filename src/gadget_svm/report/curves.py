@@ -96,11 +96,6 @@ def error_figure(history: Sequence[Record], reference: dict[str, Any] | None) ->
     return curve_figure(history, curves, "wrong answers", " %")
 
 
-def disagreement_figure(history: Sequence[Record]) -> Any:
-    """Draw how far the farthest node is from the average."""
-    return curve_figure(history, {"farthest node": (column(history, "disagreement", 100), BLUE)}, "distance", " %")
-
-
 def traffic_figure(history: Sequence[Record]) -> Any:
     """Draw messages on the left axis and bytes on the right: two scales of one growth."""
     figure = curve_figure(history, {"messages": (column(history, "messages"), BLUE)}, "messages")

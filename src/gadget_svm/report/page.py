@@ -123,10 +123,12 @@ def cards(summary: Summary, history: Sequence[dict[str, Any]], network: Network)
 
     reference, lost = summary.get("reference"), lost_rows_caption(summary)
     level = f" The level line is {reference['name']}: {reference['text']}." if reference else ""
+    distance = {"farthest node": (curves.column(history, "disagreement", 100), curves.BLUE)}
+    disagreement = curves.curve_figure(history, distance, "distance", " %")
     figures = {
         "Objective": (curves.objective_figure(history, reference), OBJECTIVE + lost + level),
         "Wrong answers": (curves.error_figure(history, reference), ERROR + lost),
-        "Disagreement": (curves.disagreement_figure(history), DISAGREEMENT),
+        "Disagreement": (disagreement, DISAGREEMENT),
         "Messages and bytes": (curves.traffic_figure(history), TRAFFIC),
         "The network": (graph.network_figure(network, summary["nodes"]), network_caption(summary, network)),
     }

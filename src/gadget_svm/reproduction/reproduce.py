@@ -18,7 +18,7 @@ from gadget_svm.reproduction.headings import AS_PRINTED, PERSISTENT, READINGS
 from gadget_svm.reproduction.methods import METHODS, Budget
 from gadget_svm.reproduction.network_study import Setup, run_setup, setups, study_row, trials_of
 from gadget_svm.reproduction.published_numbers import GISETTE_LAMBDA, PUBLISHED, SETS, SPEEDUP, Figure
-from gadget_svm.reproduction.store import Result, Store, code_digest
+from gadget_svm.reproduction.store import Result, code_digest, stored
 from gadget_svm.reproduction.tables import Row, better, summarise
 from gadget_svm.reproduction.trials import Trial, fingerprint, majority_percent
 from gadget_svm.theory import corrected_bound
@@ -97,11 +97,6 @@ class Reproduction:
     quick: bool = False
     report_progress: Callable[[str], object] = bool
     missing: dict[str, str] = field(default_factory=dict)
-
-    @cached_property
-    def store(self) -> Store:
-        """Where finished results are stored."""
-        return Store(self.out / "cells")
 
     @cached_property
     def sets(self) -> dict[str, Any]:
@@ -186,7 +181,7 @@ class Reproduction:
             return compute()
 
         fixed = {"rows": self._fingerprints[name], "lam": self.lam(name), "code": code_digest(), "machine": machine()}
-        return self.store.cell({"method": method, "data": name, **fixed, **key}, work)
+        return stored(self.out / "cells", {"method": method, "data": name, **fixed, **key}, work)
 
     @cached_property
     def _fingerprints(self) -> dict[str, str]:
