@@ -55,7 +55,7 @@ def problem_of(X: Any, y: np.ndarray, nodes: int, shares: Any = None, seed: int 
     """Return the problem of so many nodes, with rows dealt evenly unless ``shares`` are given."""
     label = (y > 0).astype(np.int32)
     shares = partition_evenly(X, label, nodes, seed) if shares is None else shares
-    return Problem(X, label, np.ones(len(label)), None, shares, list(range(nodes)), 1)
+    return Problem(X, label, None, shares, list(range(nodes)), 1)
 
 
 def runtime_of(

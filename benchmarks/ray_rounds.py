@@ -49,7 +49,7 @@ def problem_of(nodes: int, features: int, per_row: int) -> Problem:
     X, y = generated(ROWS * nodes, features, per_row)
     label = (y > 0).astype(np.int32)
     shares, names = share_rows(X, label, nodes, 0, None, None)
-    return Problem(X, label, np.ones(len(y)), None, shares, names, 1)
+    return Problem(X, label, None, shares, names, 1)
 
 
 def crossing(network: Any, bounds: np.ndarray) -> float:

@@ -42,7 +42,7 @@ def iterates(X, y, T, seed, n_nodes=6):
     """w_i(1) .. w_i(T) of every node, unprojected, on a regular graph with a doubly stochastic B."""
     label = (y > 0).astype(np.int32)
     shares = partition_evenly(X, label, n_nodes, seed)
-    problem = Problem(X, label, np.ones(len(y)), None, shares, list(range(n_nodes)), 1)
+    problem = Problem(X, label, None, shares, list(range(n_nodes)), 1)
     network = build("ring", n_nodes, transition="metropolis")
     run = Gadget(gossip="diffusion", project=False).bind(network, LAM, theory.radius(LAM))
     runtime = LocalRuntime(run, make_blocks(problem, network, seed, 1, ThreadTeam()))

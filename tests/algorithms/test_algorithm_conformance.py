@@ -47,7 +47,7 @@ def runtime(toy, name, parts=1, exchange=None, seed=3):
     """Four nodes on a line, three classes, and nothing between the test and the blocks."""
     network, shares = build("line", 4), Shares(np.arange(60), np.array([0, 25, 30, 45, 60]), np.empty(0))
     problem = Problem(
-        sp.csr_matrix(toy.X), toy.three.astype(np.int32), np.ones(60), None, shares, list(range(4)), 3
+        sp.csr_matrix(toy.X), toy.three.astype(np.int32), None, shares, list(range(4)), 3
     )  # fmt: skip
     own = algorithm(name).for_network(network)
     run = own.bind(own.with_transition_of(network), LAM, 4.0, False, shares.sizes)

@@ -40,13 +40,12 @@ def make_problem(seed=0, n_rows=60, n_features=4, n_classes=2, n_nodes=6, weight
     X = rng.normal(size=(n_rows, n_features)) * np.linspace(0.3, 2, n_features)
     label = np.argmax(X @ rng.normal(size=(n_features, n_classes)) + rng.normal(size=(n_rows, n_classes)), axis=1)
     site = np.sort(np.minimum(rng.geometric(min(1, 2 / n_nodes), n_rows) - 1, n_nodes - 1))
-    times = np.round(rng.uniform(0.2, 3, n_rows), 2) if weighted else None
-    cost = np.where(label == 1, 2.5, 0.5) if weighted else np.ones(n_rows)
+    times = np.round(rng.uniform(0.2, 3, n_rows), 2) * np.where(label == 1, 2.5, 0.5) if weighted else None
     parts = np.empty(0) if times is None else times
     shares = Shares(np.arange(n_rows), np.searchsorted(site, np.arange(n_nodes + 1)), parts)
     outputs = 1 if n_classes == 2 else n_classes
     return Problem(
-        sp.csr_matrix(X), label.astype(np.int32), cost, times, shares, list(range(n_nodes)), outputs
+        sp.csr_matrix(X), label.astype(np.int32), times, shares, list(range(n_nodes)), outputs
     )  # fmt: skip
 
 
@@ -63,7 +62,7 @@ def without(problem, nodes):
     kept = np.concatenate([np.arange(a, b) for i, (a, b) in enumerate(pairwise(start)) if i not in nodes])
     times = None if problem.times is None else problem.times[kept]
     rows = SimpleNamespace(order=kept)
-    return Problem(problem.X[kept], problem.label[kept], problem.cost[kept], times, rows, [], problem.n_outputs), kept
+    return Problem(problem.X[kept], problem.label[kept], times, rows, [], problem.n_outputs), kept
 
 
 def value(problem, model, lam=LAM):
@@ -79,7 +78,7 @@ def optimum(problem, lam=LAM):
         own = problem.label == target
         if own.all() or not own.any():  # LIBLINEAR refuses; the zero model is never better than the optimum
             return None
-        outputs.append(solver.fit(problem.X, own, sample_weight=problem.cost * times).coef_[0])
+        outputs.append(solver.fit(problem.X, own, sample_weight=times).coef_[0])
     return value(problem, np.array(outputs), lam)
 
 
@@ -93,8 +92,8 @@ def primal_and_dual(problem, runtime, model, lam=LAM, rows=None):
         y = np.where(problem.label == (1 if problem.n_outputs == 1 else c), 1.0, -1.0)[rows]
         X, a = problem.X.toarray()[rows], alpha[c][rows]
         assert (a >= 0).all()
-        assert (a <= (problem.cost * times)[rows] * (1 + 1e-12)).all()
-        hinge = (problem.cost * times)[rows] @ np.maximum(0, 1 - y * (X @ model[c]))
+        assert (a <= times[rows] * (1 + 1e-12)).all()
+        hinge = times[rows] @ np.maximum(0, 1 - y * (X @ model[c]))
         P += lam / 2 * model[c] @ model[c] + hinge / N
         D += a.sum() / N - np.sum(((a * y) @ X) ** 2) / (2 * lam * N * N)
     return P, D
@@ -290,7 +289,7 @@ def test_rounding_is_on_the_safe_side_where_digits_cancel(seed):
     large = 1e8 * rng.normal(size=(40, 1))
     problem = make_problem(seed, n_rows=40, n_features=2, n_nodes=3)
     X = sp.csr_matrix(large + rng.normal(size=(40, 2)))
-    problem = Problem(X, problem.label, problem.cost, None, problem.shares, problem.sites, 1)
+    problem = Problem(X, problem.label, None, problem.shares, problem.sites, 1)
     runtime = make_runtime(problem, network=build("complete", 3))
     runtime.advance(1)
     (block,) = runtime.blocks
@@ -506,7 +505,7 @@ def true_gap(toy, model, y=None, weight=None):
     X = toy.X if not model.fit_intercept else np.hstack([toy.X, np.ones((60, 1))])
     whole = model.coef_ if not model.fit_intercept else np.hstack([model.coef_, model.intercept_[:, None]])
     shares = SimpleNamespace(order=np.arange(60))
-    problem = Problem(sp.csr_matrix(X), label, np.ones(60), weight, shares, [], len(whole))
+    problem = Problem(sp.csr_matrix(X), label, weight, shares, [], len(whole))
     return value(problem, whole, model.lam) / optimum(problem, model.lam) - 1
 
 

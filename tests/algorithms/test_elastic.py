@@ -28,7 +28,7 @@ ALGORITHMS = {
 
 def one_node(node, rows, neighbours):
     problem = Problem(
-        as_csr(X[rows], False), y[rows].astype(np.int32), np.ones(len(rows)), None,
+        as_csr(X[rows], False), y[rows].astype(np.int32), None,
         Shares(np.arange(len(rows)), np.array([0, len(rows)]), np.empty(0)), [node], 1,
     )  # fmt: skip
     block = Block.fresh(

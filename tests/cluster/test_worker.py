@@ -140,7 +140,7 @@ def test_losses_copy_no_rows():
     """A million rows on a machine leave no room for a second set at every record."""
     X = sp.random(400, 2000, 0.2, format="csr", random_state=0)
     shares = Shares(np.arange(400), np.array([0, 150, 400]), np.empty(0))
-    problem = Problem(X, (np.arange(400) % 2).astype(np.int32), np.ones(400), None, shares, [0, 1], 1)
+    problem = Problem(X, (np.arange(400) % 2).astype(np.int32), None, shares, [0, 1], 1)
     network = build("complete", 2)
     worker = Workers(Pdmm().bind(network, LAM, 1.0), blocks_of(Setup(problem, network, None), 1)).workers[0]
     models = np.zeros((1, 1, 2000))
@@ -172,7 +172,7 @@ def test_a_restored_worker_continues_alike(toy, way):
 def optimum(X, label, lam=LAM):
     """A long PDMM of the rows in one place."""
     problem = Problem(
-        sp.csr_matrix(X), label.astype(np.int32), np.ones(len(label)), None,
+        sp.csr_matrix(X), label.astype(np.int32), None,
         Shares(np.arange(len(label)), np.array([0, len(label)]), np.empty(0)), [0], 1,
     )  # fmt: skip
     network = build("complete", 1)

@@ -55,7 +55,7 @@ def test_a_certificate_counts_omitted_columns_in_its_vectors_alone(toy, blocks, 
     label, X = getattr(toy, labels).astype(np.int32), sp.csr_matrix(toy.X)
     outputs = 1 if labels == "y" else 3
     shares, names = share_rows(X, label, NODES, 0, None, None)
-    problem = Problem(X, label, np.ones(60), None, shares, names, outputs)
+    problem = Problem(X, label, None, shares, names, outputs)
     run = Pdmm().bind(NETWORK, 0.05, 1.0)
     runtime = LocalRuntime(
         run, make_blocks(problem, NETWORK, 0, blocks, ThreadTeam()), lam=0.05, omitted_columns=7 * outputs

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gadget_svm.data.catalog import ENTRIES, Mirror, RemoteFile
+from gadget_svm.data.catalog import ENTRIES, Mirror
 from gadget_svm.data.datasets import fetch_dataset, find_dataset, list_datasets, load_dataset
 from gadget_svm.data.files import DataFileError
 from gadget_svm.data.tables import TrainTest
@@ -37,8 +37,7 @@ def nothing_here(tmp_path, monkeypatch):
     monkeypatch.setenv("no_proxy", "*")
     dead = Mirror("http://127.0.0.1:1/f")
     for name, entry in ENTRIES.items():
-        remotes = tuple(RemoteFile(remote.name, (dead,)) for remote in entry.downloads)
-        monkeypatch.setitem(ENTRIES, name, replace(entry, downloads=remotes))
+        monkeypatch.setitem(ENTRIES, name, replace(entry, downloads=dict.fromkeys(entry.downloads, (dead,))))
     return tmp_path
 
 
@@ -128,7 +127,7 @@ def test_unknown_label():
     words = TrainTest(None, np.array(["cat", "dog"]), None, np.array(["emu", "cat"]))
     signs = words.binarized("cat")
     assert (signs.y.tolist(), signs.y_test.tolist()) == ([1, -1], [-1, 1])
-    assert words.binarized(None) is words
+    assert words.binarized(None).y is words.y
 
 
 @pytest.mark.usefixtures("nothing_here")
@@ -329,8 +328,7 @@ def mnist_files(folder, compress=gzip.compress, lost=0):
         (folder / f"{part}-labels-idx1-ubyte.gz").write_bytes(compress(labels))
 
 
-def test_mnist_files(nothing_here, monkeypatch):
-    monkeypatch.setattr("gadget_svm.data.loaders.CELLS_PER_BLOCK", 2 * 784)
+def test_mnist_files(nothing_here):
     mnist_files(nothing_here)
     data = load_dataset("mnist", data_dir=nothing_here)
     assert data.X.shape == data.X_test.shape == (3, 784)
@@ -386,15 +384,15 @@ def test_download_once_and_verify(nothing_here, monkeypatch):
         load_dataset("gisette", download=False)
 
 
-def test_downloads_make_up_a_layout():
+def test_downloads_make_up_a_file_set():
     for name in PAPER:
         entry = ENTRIES[name]
-        stems = [{remote.name, remote.name.rpartition(".")[0]} for remote in entry.downloads]
-        fits = [all(any(f in stem for stem in stems) for f in layout.files) for layout in entry.layouts]
+        stems = [{file, file.rpartition(".")[0]} for file in entry.downloads]
+        fits = [all(any(f in stem for stem in stems) for f in files.files) for files in entry.file_sets]
         assert any(fits), name
-        for remote in entry.downloads:
-            assert all(mirror.url.startswith(("http://", "https://")) for mirror in remote.mirrors)
-            assert all(mirror.sha256 is None or len(mirror.sha256) == 64 for mirror in remote.mirrors)
+        for mirrors in entry.downloads.values():
+            assert all(mirror.url.startswith(("http://", "https://")) for mirror in mirrors)
+            assert all(mirror.sha256 is None or len(mirror.sha256) == 64 for mirror in mirrors)
 
 
 def test_nothing_to_download():

@@ -170,8 +170,8 @@ def test_giving_up(server, tmp_path):
     server.answers["/f"] = [cut()]
     pauses = []
     with pytest.raises(DownloadError, match=f"broke off after 1000 of {len(BODY)} bytes"):
-        download_file(f"{server.url}/f", tmp_path / "f", retries=2, sleep=pauses.append)
-    assert pauses == [0.5, 1.0]
+        download_file(f"{server.url}/f", tmp_path / "f", sleep=pauses.append)
+    assert pauses == [0.5, 1.0, 2.0]
     assert names(tmp_path) == []
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix, random, save_npz
 
-from gadget_svm.data.formats import FORMATS, DataFileError, read_table, read_tables, read_unlabelled
+from gadget_svm.data.formats import FORMATS, DataFileError, read_files, read_table, read_unlabelled
 
 X = np.array([[0.5, 0.0, -2.0], [0.0, 1.25, 0.0], [3.0, 0.0, 0.0]])
 y = np.array([1, -1, 1])
@@ -112,10 +112,10 @@ class TestEveryFormat:
         (tmp_path / "test").mkdir()
         train, test = case_file(tmp_path, case), case_file(tmp_path / "test", case, X[:, :2])
         if case.startswith("svmlight"):
-            np.testing.assert_array_equal(read_tables([train, test])[1][0].toarray()[:, :2], X[:, :2])
+            np.testing.assert_array_equal(read_files([train, test]).tables[1][0].toarray()[:, :2], X[:, :2])
         else:
             with pytest.raises(DataFileError, match=r"has 2 features and .* has 3: use the same columns"):
-                read_tables([train, test])
+                read_files([train, test])
 
     def test_unlabelled(self, case, tmp_path):
         """The label column of a table becomes a feature."""
@@ -161,7 +161,7 @@ def test_same_columns_in_train_and_test(case, tmp_path, monkeypatch):
     train = case_file(tmp_path, case)
     monkeypatch.setitem(globals(), "COLUMNS", ("b", "a", "c"))
     with pytest.raises(DataFileError, match=r"column 'a' of .* is in the place where .* has 'b'"):
-        read_tables([train, case_file(tmp_path / "test", case)])
+        read_files([train, case_file(tmp_path / "test", case)])
 
 
 @pytest.mark.parametrize("name", ["t.svmlight", "t.libsvm", "t.txt", "t.dat", "t.trn", "t.tst", "a9a", "a.t", "a9a.xz"])
@@ -204,7 +204,7 @@ def test_header_alone_names_the_file(tmp_path, empty):
     contents[empty] = b"a,b,label\n"
     paths = [written(tmp_path, f"part{i}.csv", content) for i, content in enumerate(contents)]
     with pytest.raises(DataFileError, match=rf"part{empty}\.csv is empty: it has no rows"):
-        read_tables(paths)
+        read_files(paths)
 
 
 def test_measurements_are_no_labels(tmp_path):
@@ -226,7 +226,7 @@ def test_ids_start_at_zero_if_a_zero_occurs(tmp_path):
 def test_train_and_test_agree_where_ids_start(tmp_path):
     """Alone, the test file would look one-based and its columns would shift against the training file."""
     train, test = written(tmp_path, "a.svm", b"1 0:5 3:1\n"), written(tmp_path, "b.svm", b"1 1:7\n")
-    (_, _), (T, _) = read_tables([train, test])
+    (_, _), (T, _) = read_files([train, test]).tables
     assert T.toarray().tolist() == [[0, 7, 0, 0]]
     assert read_table(test)[0].toarray().tolist() == [[7]]
 

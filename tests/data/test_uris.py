@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from gadget_svm import GadgetSVC, load_dataset, load_model, save_model
 from gadget_svm.cli.app import app
 from gadget_svm.data import read_table, uris
-from gadget_svm.data.formats import read_tables
+from gadget_svm.data.formats import read_files
 from support.web_server import Web
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: pip install 'gadget-svm[remote]'")
@@ -96,7 +96,7 @@ def test_messages_name_the_uri(memory):
     with pytest.raises(
         ValueError, match=r"^memory://data/wide\.csv has 2 features and memory://data/narrow\.csv has 1"
     ):
-        read_tables(["memory://data/narrow.csv", "memory://data/wide.csv"])
+        read_files(["memory://data/narrow.csv", "memory://data/wide.csv"])
 
 
 def test_one_uri_is_no_shard(rows):
@@ -119,7 +119,7 @@ def test_target_checked_before_training(rows, monkeypatch):
     def full(*_):
         raise OSError("access denied")
 
-    monkeypatch.setattr(uris, "_remote_file", full)
+    monkeypatch.setattr(uris, "_file_system", full)
     result = gadget("train", "rows.svm", *QUICK, "--out", "bucket://runs")
     assert (result.exit_code, "iteration" in result.stderr) == (1, False)
     assert "cannot be written: access denied" in result.stderr

@@ -1,6 +1,8 @@
 """What a user is told about a fit that ended early: each sentence only where it is true."""
 
+import re
 import warnings
+from ast import literal_eval
 
 import numpy as np
 import pytest
@@ -61,6 +63,18 @@ def test_lost_mass_is_named_with_what_helps():
     assert "raise max_iter" not in said
     assert "mass" not in told(SCALED, algorithm=Gadget(gossip="running-sum"), **lossy)
     assert "mass" not in told(SCALED, algorithm=Gadget(gossip="push-sum"), n_nodes=10, max_iter=100)
+
+
+def test_the_advice_about_lost_mass_is_accepted():
+    """Also by an algorithm whose gossip restarts, which running sums cannot."""
+    lossy, mixing = (
+        {"n_nodes": 10, "max_iter": 100, "faults": "loss=0.3"},
+        Gadget(gossip="push-sum", gossip_rounds="mix"),
+    )
+    said = told(SCALED, algorithm=mixing, **lossy)
+    advised = {name: literal_eval(value) for name, value in re.findall(r"(\w+)=([^,)]+)", said.split("Gadget(")[1])[:2]}
+    assert advised["gossip"] == "running-sum"
+    assert "mass" not in told(SCALED, algorithm=mixing.set_params(**advised), **lossy)
 
 
 def test_lost_mass_is_told_even_if_the_rule_was_met():

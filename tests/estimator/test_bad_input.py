@@ -219,15 +219,15 @@ def shards_labelled(toy, *labels):
 
 def test_labels_that_are_numbers_here_and_words_there(toy, tmp_path):
     shards = shards_labelled(toy, [1, -1], ["well", "ill"], ["d", "c", "b", "a"])
-    with pytest.warns(UserWarning, match=r"^shard 0 has the labels -1, 1 and shard 1 has ill, well, .* alike") as told:
+    with pytest.warns(UserWarning, match=r"^shard 0 .* -1, 1 and shard 1 .* ill, well, .* alike") as told:
         model = GadgetSVC(**QUICK).fit_shards(shards)
     assert told[0].filename == __file__
     assert len(model.classes_) == 8
-    with pytest.warns(UserWarning, match=r"^shard 1 has the labels -1, 1 and shard 0 has a, b, c, \.\.\., which"):
+    with pytest.warns(UserWarning, match=r"^shard 1 .* -1, 1 and shard 0 .* a, b, c, \.\.\., which"):
         GadgetSVC(**QUICK).fit_shards([shards[2], shards[0]])
     (tmp_path / "a.svm").write_text("+1 1:2\n-1 1:3\n")
     (tmp_path / "b.csv").write_text("2,ill\n3,well\n")
-    with pytest.warns(UserWarning, match=r"a\.svm has the labels -1, 1 and .*b\.csv has ill, well"):
+    with pytest.warns(UserWarning, match=r"a\.svm has the labels -1, 1 and .*b\.csv has the labels ill, well"):
         GadgetSVC(**QUICK).fit_shards([tmp_path / "a.svm", tmp_path / "b.csv"])
 
 

@@ -13,8 +13,8 @@ from sklearn.datasets import dump_svmlight_file
 
 from gadget_svm import GadgetSVC
 from gadget_svm.data.files import DataFileError
+from gadget_svm.data.formats import read_files
 from gadget_svm.data.formats import read_raw as read_place
-from gadget_svm.data.formats import read_tables
 from gadget_svm.data.uris import display_name, scheme_of
 from gadget_svm.estimator.problem import as_csr
 from gadget_svm.estimator.remote_shards import CommonFormat, Shards
@@ -109,7 +109,7 @@ def test_an_actors_shards_are_stacked(tmp_path, count, intercept):
     for i in range(count):
         names.append(str(tmp_path / f"{i}.svm"))
         (tmp_path / f"{i}.svm").write_text(f"1 1:{i + 1} 9:2\n-1 {i + 2}:0.5\n" * (i + 1))
-    tables = read_tables(names, n_features=12)
+    tables = read_files(names, n_features=12).tables
     X = as_csr(sp.vstack([X for X, _ in tables]), intercept)
     shards = Shards(names)
     assert [summary.rows for summary in shards.summarize()] == [len(y) for _, y in tables]
@@ -264,7 +264,7 @@ def test_labels_that_are_numbers_here_and_words_there(on_ray, tmp_path):
     """Actors' shards as those that are read here."""
     (tmp_path / "a.svm").write_text("+1 1:2\n-1 1:3\n")
     (tmp_path / "b.csv").write_text("2,ill\n3,well\n")
-    with pytest.warns(UserWarning, match=r"a\.svm has the labels -1, 1 and .*b\.csv has ill, well"):
+    with pytest.warns(UserWarning, match=r"a\.svm has the labels -1, 1 and .*b\.csv has the labels ill, well"):
         model = on_ray().fit_shards([tmp_path / "a.svm", tmp_path / "b.csv"])
     assert model.classes_.tolist() == ["-1", "1", "ill", "well"]
 

@@ -43,7 +43,7 @@ def simulated(parts, algorithm, topology, outputs):
     X = as_csr(np.concatenate([x for x, _ in parts]), True)
     label = np.concatenate([y for _, y in parts]).astype(np.int32)
     shares = Shares(np.arange(NODES * ROWS), np.arange(0, NODES * ROWS + 1, ROWS), np.empty(0))
-    problem = Problem(X, label, np.ones(len(label)), None, shares, list(range(NODES)), outputs)
+    problem = Problem(X, label, None, shares, list(range(NODES)), outputs)
     network = algorithm.with_transition_of(build(topology, NODES, seed=SEED))
     run = algorithm.bind(network, LAM, 1 / np.sqrt(LAM), lossy=True, sizes=shares.sizes)
     runtime = LocalRuntime(run, make_blocks(problem, network, SEED, 1, ThreadTeam()))

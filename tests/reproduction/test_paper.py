@@ -33,7 +33,7 @@ def network_of(X, y, *, n_nodes=6, topology="ring", lam=LAM, seed=0, exchange=No
     """The nodes of a small network at the beginning of Algorithm 2."""
     label = (y > 0).astype(np.int32)
     shares = partition_evenly(X, label, n_nodes, seed)
-    problem = Problem(X, label, np.ones(len(y)), None, shares, list(range(n_nodes)), 1)
+    problem = Problem(X, label, None, shares, list(range(n_nodes)), 1)
     network = build(topology, n_nodes, seed=seed)
     run = Gadget(**choices).bind(network, lam, lam**-0.5)
     return LocalRuntime(run, make_blocks(problem, network, seed, 1, ThreadTeam()), exchange)

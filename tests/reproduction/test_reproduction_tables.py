@@ -46,6 +46,8 @@ def test_the_same_cells_in_every_format():
     lines = shown.latex(rows).splitlines()
     assert lines[1:4] == [r"\begin{tabular}{lrr}", r"\toprule", r"name \& co & accuracy \% & rows \\"]
     assert lines[5] == r"<a\_b> & 76.38$^*$ $\pm$ 0.50 & 12,345 \\"
+    assert lines[7].startswith(r"\multicolumn{3}{l}{$^*$ The share of the majority class")
+    assert "multicolumn" not in shown.latex([rows[0] | {"majority": 50.0}])
 
 
 def test_majority_share_is_marked():
@@ -64,8 +66,8 @@ def test_missing_number_is_left_empty(column, value):
 def test_last_iterates_have_rows_of_their_own():
     result = {"own": [90.0], "whole": [91.0], "objective": [1.0], "own_last": [80.0], "whole_last": [81.0],
               "objective_last": [2.0], "seconds": [1.0], "iterations": [5], "epsilon": 0.1, "messages": 3}  # fmt: skip
-    assert summarise("d", "m", [result])["accuracy_mean"] == 90.0
-    assert summarise("d", "m", [result], last=True)["objective_mean"] == 2.0
+    assert summarise([result])["accuracy_mean"] == 90.0
+    assert summarise([result], last=True)["objective_mean"] == 2.0
 
 
 def test_published_numbers():

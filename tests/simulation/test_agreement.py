@@ -78,7 +78,7 @@ def test_threads_share_the_kernels_and_end(toy, monkeypatch):
 def blocks_of(toy, network, parts=1, team=None, seed=3):
     shares = Shares(np.arange(60), np.array([0, 25, 30, 45, 60]), np.empty(0))
     X, label = sp.csr_matrix(toy.X), toy.three.astype(np.int32)
-    problem = Problem(X, label, np.ones(60), None, shares, list(range(4)), 3)
+    problem = Problem(X, label, None, shares, list(range(4)), 3)
     return make_blocks(problem, network, seed, parts, team or ThreadTeam())
 
 

@@ -55,7 +55,7 @@ def problem_of(toy, kind="binary"):
     label = (toy.three if multi else toy.y).astype(np.int32)
     times = np.linspace(0.1, 2, 60) if multi else None
     shares = SHARES if times is None else SHARES._replace(times=times)
-    return Problem(sp.csr_matrix(toy.X), label, np.ones(60), times, shares, list(range(N)), 3 if multi else 1)
+    return Problem(sp.csr_matrix(toy.X), label, times, shares, list(range(N)), 3 if multi else 1)
 
 
 def setup_of(toy, algorithm, kind="binary", topology="ring"):

@@ -13,7 +13,7 @@ from gadget_svm import GadgetSVC
 from gadget_svm.cluster import checkpoints, connection
 from gadget_svm.cluster.actor import Host
 from gadget_svm.cluster.driver import RayRuntime
-from gadget_svm.estimator import remote_shards
+from gadget_svm.estimator import remote_fit
 from support.watch import watched
 
 LAM = 0.05
@@ -157,7 +157,7 @@ class Stage:
 
     def __init__(self, monkeypatch, toy):
         self.toy, self.ray, self.runtime = toy, Threads(), None
-        for module in (connection, remote_shards):
+        for module in (connection, remote_fit):
             monkeypatch.setattr(module, "Cluster", lambda options: Place(options, self.ray))
         begin = RayRuntime.begin
 

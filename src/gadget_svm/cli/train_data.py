@@ -29,7 +29,7 @@ from gadget_svm.data.tables import RawTable, TrainTest
 from gadget_svm.data.uris import display_name
 from gadget_svm.estimator import GadgetSVC
 from gadget_svm.estimator.advice import scale_advice
-from gadget_svm.estimator.shards import Agreed, stack_shards
+from gadget_svm.estimator.shards import DataSummary, stack_shards
 from gadget_svm.estimator.validation import CHOOSE, lam_of, require_classes
 from gadget_svm.peers.scale import Scale, common_scale, statistics
 
@@ -50,7 +50,7 @@ def rows_of(request: TrainRequest, source: str, stderr: Console) -> "TrainingRow
         return TrainingRows(request, test)
     stack = stack_shards(request.shards, request.label, request.format)
     note = f"read from {display_name(request.shards[0])} to {display_name(request.shards[-1])}"
-    return TrainingRows(request).with_rows(_dataset(request, stack.X, stack.y, stack.agreed(), test, note), stack.sites)
+    return TrainingRows(request).with_rows(_dataset(request, stack.X, stack.y, stack.summary, test, note), stack.sites)
 
 
 def load(request: TrainRequest, source: str, stderr: Console) -> Dataset:
@@ -75,17 +75,17 @@ def divide(request: TrainRequest, y: NDArray[Any]) -> NDArray[Any] | None:
 
 
 def _dataset(
-    request: TrainRequest, X: csr_matrix, y: NDArray[Any], agreed: Agreed, test: RawTable | None, note: str
+    request: TrainRequest, X: csr_matrix, y: NDArray[Any], summary: DataSummary, test: RawTable | None, note: str
 ) -> Dataset:
     """Return shards as one data set. Test rows get the shards' width and numbering; other features are left out."""
     X_test = y_test = None
     if test is not None and request.test is not None:
-        like = RawTable(csr_matrix((1, agreed.features)), np.zeros(1), agreed.columns)
+        like = RawTable(csr_matrix((1, summary.features)), np.zeros(1), summary.columns)
         places = [display_name(request.shards[0]), display_name(request.test)]
-        X_test, y_test = align_tables(places, [like, test], None, agreed.zero_based)[1]
-        X_test = csr_matrix(X_test[:, : agreed.features])
+        X_test, y_test = align_tables(places, [like, test], None, summary.zero_based)[1]
+        X_test = csr_matrix(X_test[:, : summary.features])
     parts = TrainTest(X, y, X_test, y_test).binarized(request.positive)
-    return Dataset(request.name, *parts, None, note, agreed.columns)
+    return Dataset(request.name, *parts, None, note, summary.columns)
 
 
 def describe_data(data: Dataset) -> dict[str, Any]:
@@ -166,7 +166,7 @@ class TrainingRows:
             self.evaluation = Evaluation.of(self.data, lam, model.fit_intercept, model.n_jobs, model.multi_class)
             ready()
 
-        def agreed(known: Agreed) -> None:
+        def read_by_actors(known: DataSummary) -> None:
             nothing = csr_matrix((0, known.features))
             self.data = _dataset(self.request, nothing, known.labels, known, self.test, "read by the actors")
             self.sizes = known.rows
@@ -175,7 +175,11 @@ class TrainingRows:
         request = self.request
         if request.shards and request.engine == "ray":
             model.fit_shards(
-                request.shards, label=request.label, positive=request.positive, format=request.format, agreed=agreed
+                request.shards,
+                label=request.label,
+                positive=request.positive,
+                format=request.format,
+                on_summary=read_by_actors,
             )
         else:
             start()

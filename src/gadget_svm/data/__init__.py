@@ -2,6 +2,6 @@
 
 from gadget_svm.data.datasets import Dataset, load_dataset
 from gadget_svm.data.files import DataFileError
-from gadget_svm.data.formats import read_table, read_tables
+from gadget_svm.data.formats import read_files, read_table
 
-__all__ = ["DataFileError", "Dataset", "load_dataset", "read_table", "read_tables"]
+__all__ = ["DataFileError", "Dataset", "load_dataset", "read_files", "read_table"]

@@ -2,13 +2,13 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 
 @dataclass(frozen=True)
-class Layout:
+class FileSet:
     """Files that together make up a data set, named without .gz, .bz2 or .xz.
 
     ``load`` names the function of `loaders` that reads them. ``subset`` describes them if they are less than the
@@ -30,14 +30,6 @@ class Mirror:
 
 
 @dataclass(frozen=True)
-class RemoteFile:
-    """A file to download; the mirrors are tried in turn."""
-
-    name: str
-    mirrors: tuple[Mirror, ...]
-
-
-@dataclass(frozen=True)
 class Entry:
     """One named data set: ``rows`` of the training and the test part as published, the paper's ``lam``."""
 
@@ -47,18 +39,17 @@ class Entry:
     lam: float | None = None
     positive: int | None = None
     page: str = ""
-    layouts: tuple[Layout, ...] = ()
-    downloads: tuple[RemoteFile, ...] = ()
+    file_sets: tuple[FileSet, ...] = ()
+    downloads: Mapping[str, tuple[Mirror, ...]] = field(default_factory=dict)  # file name to mirrors, tried in turn
     builtin: str | None = None  # the loader of a data set that comes with scikit-learn
 
 
 def _entry(facts: dict[str, Any]) -> Entry:
-    layouts = [Layout(**layout) for layout in facts.pop("layouts", ())]
-    downloads = [
-        RemoteFile(file["name"], tuple(Mirror(**mirror) for mirror in file["mirrors"]))
-        for file in facts.pop("downloads", ())
-    ]
-    return Entry(**facts | {"rows": tuple(facts["rows"])}, layouts=tuple(layouts), downloads=tuple(downloads))
+    facts["rows"] = tuple(facts["rows"])
+    facts["file_sets"] = tuple(FileSet(**each) for each in facts.get("file_sets", ()))
+    files = facts.get("downloads", ())
+    facts["downloads"] = {file["name"]: tuple(Mirror(**mirror) for mirror in file["mirrors"]) for file in files}
+    return Entry(**facts)
 
 
 _TEXT = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from types import EllipsisType
 from typing import TYPE_CHECKING
 
 from gadget_svm.core.lookup import lookup, unknown
-from gadget_svm.data.catalog import ENTRIES, Entry, Layout
+from gadget_svm.data.catalog import ENTRIES, Entry, FileSet
 from gadget_svm.data.files import COMPRESSION_SUFFIXES
 from gadget_svm.data.formats import read_files
 from gadget_svm.data.loaders import BUILTIN, LOADERS
@@ -153,13 +154,11 @@ def fetch_dataset(name: str, *, data_dir: Folder = None, progress: Progress | No
     if not entry.downloads:
         raise ValueError(f"{name!r} comes with scikit-learn: there is nothing to download")
     folder = (Path(data_dir) if data_dir is not None else cache_folder()) / name
-    for file in entry.downloads:
+    for file, mirrors in entry.downloads.items():
         try:
-            download_from_mirrors(file.mirrors, folder / file.name, progress)
+            download_from_mirrors(mirrors, folder / file, progress)
         except OSError as error:
-            raise type(error)(
-                f"{error}. By hand: get {file.name} from {entry.page} and put it into {folder}"
-            ) from error
+            raise type(error)(f"{error}. By hand: get {file} from {entry.page} and put it into {folder}") from error
     return folder
 
 
@@ -199,27 +198,25 @@ def _load_named(
         return BUILTIN[entry.builtin](), entry.title
     from gadget_svm.data.download import verify_checksum  # slow to import
 
-    layout, paths = _locate(entry, data_dir) or _obtain(name, entry, data_dir, download, progress)
+    file_set, paths = _locate(entry, data_dir) or _obtain(name, entry, data_dir, download, progress)
     for path in paths:
         verify_checksum(path)
-    parts = LOADERS[layout.load](paths, entry.features)
+    parts = LOADERS[file_set.load](paths, entry.features)
     rows = parts.X.shape[0]
     if rows >= entry.rows[0]:
         return parts, entry.title
-    return parts, f"{layout.subset or 'a part'} of {entry.title} ({rows} of {entry.rows[0]} training rows)"
+    return parts, f"{file_set.subset or 'a part'} of {entry.title} ({rows} of {entry.rows[0]} training rows)"
 
 
-def _locate(entry: Entry, data_dir: Folder) -> tuple[Layout, list[Path]] | None:
+def _locate(entry: Entry, data_dir: Folder) -> tuple[FileSet, list[Path]] | None:
     """Find the files. The user's folder wins, even with a subset; elsewhere the full set comes before a subset."""
     folders = data_folders(data_dir)
-    groups = [folders[:1], folders[1:]] if data_dir is not None else [folders]
-    for group in groups:
-        for layout in entry.layouts:
-            for folder in group:
-                for below in layout.folders:
-                    paths = [_any_compression(folder / below / file) for file in layout.files]
-                    if all(paths):
-                        return layout, [path for path in paths if path]
+    for group in [folders] if data_dir is None else [folders[:1], folders[1:]]:
+        for file_set, folder in product(entry.file_sets, group):
+            for below in file_set.folders:
+                paths = [_any_compression(folder / below / file) for file in file_set.files]
+                if all(paths):
+                    return file_set, [path for path in paths if path]
     return None
 
 
@@ -230,19 +227,18 @@ def _any_compression(path: Path) -> Path | None:
 
 def _obtain(
     name: str, entry: Entry, data_dir: Folder, download: bool, progress: Progress | None
-) -> tuple[Layout, list[Path]]:
+) -> tuple[FileSet, list[Path]]:
     try:
         if not download:
             raise FileNotFoundError("downloading was not allowed")
         folder = fetch_dataset(name, progress=progress)
     except OSError as error:
         places = ", ".join(map(str, data_folders(data_dir)))
-        files = ", ".join(file.name for file in entry.downloads)
         raise FileNotFoundError(
             f"the data set {name!r} is not here and could not be fetched ({error}). Looked in: {places}. "
-            f"Get {files} from {entry.page} and put them into a folder {name!r} in one of these places, "
-            "or set GADGET_DATA to the folder that holds it."
+            f"Get {', '.join(entry.downloads)} from {entry.page} and put them into a folder {name!r} in one of these "
+            "places, or set GADGET_DATA to the folder that holds it."
         ) from error
     found = _locate(entry, folder.parent)
-    assert found is not None, "the downloads of an entry make up one of its layouts"
+    assert found is not None, "the downloads of an entry make up one of its file sets"
     return found

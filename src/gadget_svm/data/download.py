@@ -10,7 +10,6 @@ import secrets
 import time
 import urllib.error
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -24,46 +23,11 @@ Progress = Callable[[int, int | None], None]
 
 CHECKSUM_FILE = "SHA256SUMS"
 BLOCK_BYTES = 1 << 18
-FIRST_RETRY_DELAY_S = 0.5  # doubled after every failure
+RETRY_DELAYS_S = (0.5, 1.0, 2.0)
 
 
 class DownloadError(OSError):
     """A download failed; the message names the cause."""
-
-
-@dataclass
-class _Transfer:
-    """A download to ``part``. With the entity tag of the server it can be resumed."""
-
-    url: str
-    part: Path
-    progress: Progress | None
-    timeout: float
-    tag: str | None = None
-
-    def attempt(self) -> None:
-        """Download the file, or the rest that is missing."""
-        done = self.part.stat().st_size if self.tag else 0
-        headers = {"User-Agent": "gadget-svm", "Accept-Encoding": "identity"}
-        if done and self.tag:
-            headers |= {"Range": f"bytes={done}-", "If-Range": self.tag}
-        with open_web(self.url, headers, self.timeout) as response:
-            resumed = response.status == 206
-            tag = response.headers.get("ETag", "W/")
-            self.tag = None if tag.startswith("W/") else tag  # a weak tag does not promise the same bytes
-            if resumed and not response.headers.get("Content-Range", "").startswith(f"bytes {done}-"):
-                self.tag = None
-                raise DownloadError("the server resumed at the wrong place")
-            done = done if resumed else 0
-            total = None if response.length is None else done + response.length
-            with self.part.open("ab" if done else "wb") as out:
-                while block := response.read(BLOCK_BYTES):
-                    out.write(block)
-                    done += len(block)
-                    if self.progress:
-                        self.progress(done, total)
-        if total is not None and done != total:
-            raise DownloadError(f"the transfer broke off after {done} of {total} bytes")
 
 
 def download_file(
@@ -72,8 +36,6 @@ def download_file(
     *,
     sha256: str | None = None,
     progress: Progress | None = None,
-    retries: int = 3,
-    timeout: float = 30.0,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Path:
     """Download a file and check it. Return at once if a good copy exists.
@@ -87,8 +49,6 @@ def download_file(
     target : path of the file.
     sha256 : the published checksum.
     progress : called with the bytes downloaded and the bytes in total or None.
-    retries : attempts after the first one.
-    timeout : seconds that the server may stay silent.
     sleep : called with the seconds to wait before a retry.
 
     Raises
@@ -107,15 +67,7 @@ def download_file(
     path.parent.mkdir(parents=True, exist_ok=True)
     part = _unique_part(path)
     try:
-        transfer = _Transfer(url, part, progress, timeout)
-        for delay in [*(FIRST_RETRY_DELAY_S * 2**i for i in range(retries)), None]:
-            try:
-                transfer.attempt()
-                break
-            except (OSError, http.client.HTTPException) as error:
-                if delay is None or not _may_pass(error):
-                    raise DownloadError(f"cannot fetch {url}: {_reason(error)}") from error
-                sleep(delay)
+        _fetch(url, part, progress, sleep)
         found = checksum(part)
         if expected and found != expected:
             raise DataFileError(
@@ -128,6 +80,39 @@ def download_file(
         part.unlink(missing_ok=True)
     record_checksum(path, found)
     return path
+
+
+def _fetch(url: str, part: Path, progress: Progress | None, sleep: Callable[[float], None]) -> None:
+    """Download to ``part``, with retries.
+
+    A broken transfer is resumed if the server's entity tag promises the same bytes. A weak tag does not.
+    """
+    tag = ""
+    for delay in (*RETRY_DELAYS_S, None):
+        headers, done = {"User-Agent": "gadget-svm", "Accept-Encoding": "identity"}, 0
+        if tag and (done := part.stat().st_size):
+            headers |= {"Range": f"bytes={done}-", "If-Range": tag}
+        try:
+            with open_web(url, headers) as response:
+                tag, resumed = response.headers.get("ETag", ""), response.status == 206
+                if resumed and not response.headers.get("Content-Range", "").startswith(f"bytes {done}-"):
+                    tag = ""
+                    raise DownloadError("the server resumed at the wrong place")
+                tag, done = "" if tag.startswith("W/") else tag, done if resumed else 0
+                total = None if response.length is None else done + response.length
+                with part.open("ab" if done else "wb") as out:
+                    while block := response.read(BLOCK_BYTES):
+                        out.write(block)
+                        done += len(block)
+                        if progress:
+                            progress(done, total)
+            if total is not None and done != total:
+                raise DownloadError(f"the transfer broke off after {done} of {total} bytes")
+            return
+        except (OSError, http.client.HTTPException) as error:
+            if delay is None or not _may_pass(error):
+                raise DownloadError(f"cannot fetch {url}: {_reason(error)}") from error
+            sleep(delay)
 
 
 def download_from_mirrors(mirrors: Sequence[Mirror], target: Path, progress: Progress | None = None) -> Path:

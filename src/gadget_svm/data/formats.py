@@ -21,7 +21,7 @@ from gadget_svm.data.svmlight import looks_like_svmlight, read_svmlight
 from gadget_svm.data.tables import Csr, LabelColumn, Labels, NoLabel, RawTable, checked_table, require_rows
 from gadget_svm.data.uris import Location, display_name, local_copy, parse_location
 
-__all__ = ["DataFileError", "read_files", "read_table", "read_tables", "read_unlabelled"]
+__all__ = ["DataFileError", "read_files", "read_table", "read_unlabelled"]
 
 LOG = logging.getLogger("gadget_svm.data")
 
@@ -90,57 +90,15 @@ def read_table(
     >>> X.toarray().tolist(), y.tolist()
     ([[5.1, 3.5], [4.9, 0.0]], ['setosa', 'virginica'])
     """
-    return read_tables([path], label=label, n_features=n_features, zero_based=zero_based, format=format)[0]
-
-
-def read_tables(
-    paths: Sequence[str | PathLike[str]],
-    *,
-    label: str | int | None = None,
-    n_features: int | None = None,
-    zero_based: bool | None = None,
-    format: str | None = None,
-) -> list[tuple[Csr, Labels]]:
-    """Read several files of one data set, such as train and test: same width, same numbering of the features.
-
-    Parameters
-    ----------
-    paths : paths or URIs.
-    label, n_features, zero_based, format : as for `read_table`, for all files.
-
-    Returns
-    -------
-    list of (X, y)
-        One pair per file, as from `read_table`.
-
-    Raises
-    ------
-    DataFileError
-        As for `read_table`, and if the columns of the files differ.
-
-    Examples
-    --------
-    The test file lacks the feature 3, but gets a column for it:
-
-    >>> from pathlib import Path
-    >>> from tempfile import TemporaryDirectory
-    >>> from gadget_svm.data import read_tables
-    >>> with TemporaryDirectory() as folder:
-    ...     train, test = Path(folder, "train.svm"), Path(folder, "test.svm")
-    ...     _ = train.write_text("+1 1:0.5 3:2\\n-1 2:1\\n"), test.write_text("-1 1:1\\n")
-    ...     (X, y), (X_test, y_test) = read_tables([train, test])
-    >>> X.shape, X_test.toarray().tolist()
-    ((2, 3), [[1.0, 0.0, 0.0]])
-    """
-    return read_files(paths, label=label, n_features=n_features, zero_based=zero_based, format=format).tables
+    return read_files([path], label=label, n_features=n_features, zero_based=zero_based, format=format).tables[0]
 
 
 class Files(NamedTuple):
-    """Tables as from `read_tables`, and what is known of the files besides.
+    """Tables of one data set, and what is known of the files besides.
 
     Attributes
     ----------
-    tables : list of (X, y)
+    tables : a pair (X, y) per file, as from `read_table`.
     columns : the names of the features, if the first file has names.
     zero_based : whether the ids of svmlight start at 0; None if no file is svmlight.
     """
@@ -158,15 +116,43 @@ def read_files(
     zero_based: bool | None = None,
     format: str | None = None,
 ) -> Files:
-    """Read as `read_tables` does, and return more."""
+    """Read several files of one data set, such as train and test: same width, same numbering of the features.
+
+    Parameters
+    ----------
+    paths : paths or URIs.
+    label, n_features, zero_based, format : as for `read_table`, for all files.
+
+    Returns
+    -------
+    Files
+
+    Raises
+    ------
+    DataFileError
+        As for `read_table`, and if the columns of the files differ.
+
+    Examples
+    --------
+    The test file lacks the feature 3, but gets a column for it:
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from gadget_svm.data import read_files
+    >>> with TemporaryDirectory() as folder:
+    ...     train, test = Path(folder, "train.svm"), Path(folder, "test.svm")
+    ...     _ = train.write_text("+1 1:0.5 3:2\\n-1 2:1\\n"), test.write_text("-1 1:1\\n")
+    ...     (X, y), (X_test, y_test) = read_files([train, test]).tables
+    >>> X.shape, X_test.toarray().tolist()
+    ((2, 3), [[1.0, 0.0, 0.0]])
+    """
     names = [display_name(path) for path in paths]
     raws = [read_raw(path, label, format) for path in paths]
-    from_zero = [bool((raw.X.indices == 0).any()) for raw in raws if raw.sparse_text]
     tables = align_tables(names, raws, n_features, zero_based)
     for name, raw, (_, y) in zip(names, raws, tables, strict=True):
         _require_class_labels(name, raw, y)
     warn_guessed_label(names[0], raws[0].guessed)
-    return Files(tables, raws[0].columns, any(from_zero) if from_zero else None)
+    return Files(tables, raws[0].columns, ids_from_zero(raws))
 
 
 def read_unlabelled(
@@ -254,12 +240,16 @@ def _number_from_zero(
     names: Sequence[Location], raws: Sequence[RawTable], zero_based: bool | None
 ) -> Sequence[RawTable]:
     """Number the features of svmlight from 0. All files are checked together, because a test file may lack an id 0."""
-    has_zero = [raw.sparse_text and bool((raw.X.indices == 0).any()) for raw in raws]
-    if zero_based is False and any(has_zero):
-        raise DataFileError(f"{names[has_zero.index(True)]} has a feature id 0, ids from 1 were expected")
-    if zero_based or any(has_zero):
-        return raws
-    return [_shifted(raw) if raw.sparse_text else raw for raw in raws]
+    from_zero = ids_from_zero(raws)
+    if zero_based is False and from_zero:
+        name = next(name for name, raw in zip(names, raws, strict=True) if raw.has_id_zero())
+        raise DataFileError(f"{name} has a feature id 0, ids from 1 were expected")
+    return raws if zero_based or from_zero else [_shifted(raw) if raw.sparse_text else raw for raw in raws]
+
+
+def ids_from_zero(raws: Sequence[RawTable]) -> bool | None:
+    """Return whether the ids of svmlight start at 0; None if no table is svmlight."""
+    return any(raw.has_id_zero() for raw in raws) if any(raw.sparse_text for raw in raws) else None
 
 
 def _shifted(raw: RawTable) -> RawTable:

@@ -3,19 +3,19 @@ images, archives, lists of topics, filler columns, splits), but not where its fi
 
 from __future__ import annotations
 
-import struct
+import math
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm.data.files import DataFileError, damage_reported, damaged, open_data_file
-from gadget_svm.data.formats import align_tables, read_table, read_tables
+from gadget_svm.data.formats import align_tables, read_files, read_table
 from gadget_svm.data.svmlight import parse_svmlight
-from gadget_svm.data.tables import CELLS_PER_BLOCK, Csr, Labels, RawTable, TrainTest, checked_table, stack_blocks
+from gadget_svm.data.tables import Csr, Labels, RawTable, TrainTest, checked_table, dense_to_csr
 
 Paths = Sequence[Path]
 _IDX_MAGIC = {3: 0x803, 1: 0x801}  # unsigned bytes, by the number of dimensions
@@ -24,7 +24,7 @@ _TRAIN_SHARE = 0.67  # the paper's Webspam: 234500 of 350000 rows
 
 def svmlight_pair(paths: Paths, n_features: int) -> TrainTest:
     """Read a training and a test file with ids from 1."""
-    (X, y), (X_test, y_test) = read_tables(paths, n_features=n_features, zero_based=False)
+    (X, y), (X_test, y_test) = read_files(paths, n_features=n_features, zero_based=False).tables
     return TrainTest(X, y, X_test, y_test)
 
 
@@ -36,29 +36,21 @@ def mnist(paths: Paths, n_features: int) -> TrainTest:
 
 
 def _read_images(images: Path, labels: Path, n_features: int) -> tuple[Csr, Labels]:
-    X = stack_blocks(_idx_blocks(images, 3)).astype(np.float64)
+    X = dense_to_csr(_read_idx(images, 3)).astype(np.float64)
     X.data /= 255.0
-    return checked_table(images, X, np.concatenate(list(_idx_blocks(labels, 1))).ravel(), n_features)
+    return checked_table(images, X, _read_idx(labels, 1).ravel(), n_features)
 
 
-def _idx_blocks(path: Path, dimensions: int) -> Iterator[NDArray[np.uint8]]:
-    """Yield blocks of rows of an idx file: a header of big-endian integers, then bytes."""
+def _read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
+    """Return the rows of an idx file: a header of big-endian integers, then bytes."""
     with open_data_file(path) as file:
-        magic, n, *shape = struct.unpack(f">{1 + dimensions}I", _read_exactly(path, file, 4 * (1 + dimensions)))
-        if magic != _IDX_MAGIC[dimensions]:
-            raise damaged(path, f"it starts with {magic:#x}, not {_IDX_MAGIC[dimensions]:#x}")
-        width = int(np.prod(shape))
-        step = max(1, CELLS_PER_BLOCK // width)
-        for start in range(0, n, step):
-            rows = min(step, n - start)
-            yield np.frombuffer(_read_exactly(path, file, rows * width), dtype=np.uint8).reshape(rows, width)
-
-
-def _read_exactly(path: Path, file: IO[bytes], size: int) -> bytes:
-    content = file.read(size)
-    if len(content) < size:
-        raise damaged(path, f"{size - len(content)} bytes are missing at its end")
-    return content
+        header, content = file.read(4 * (1 + dimensions)), file.read()
+    magic, *shape = np.frombuffer(header.ljust(4 * (1 + dimensions), b"\0"), dtype=">u4").tolist()
+    if magic != _IDX_MAGIC[dimensions]:
+        raise damaged(path, f"it starts with {magic:#x}, not {_IDX_MAGIC[dimensions]:#x}")
+    if (missing := math.prod(shape) - len(content)) > 0:
+        raise damaged(path, f"{missing} bytes are missing at its end")
+    return np.frombuffer(content, dtype=np.uint8, count=math.prod(shape)).reshape(shape[0], -1)
 
 
 def usps(paths: Paths, n_features: int) -> TrainTest:
@@ -73,7 +65,7 @@ def _read_digits(path: Path, n_features: int) -> tuple[Csr, Labels]:
             rows = np.loadtxt(file, ndmin=2)
         except ValueError as error:
             raise damaged(path, error) from error
-    return checked_table(path, stack_blocks([rows[:, 1:]]), rows[:, 0], n_features)
+    return checked_table(path, dense_to_csr(rows[:, 1:]), rows[:, 0], n_features)
 
 
 def ccat(paths: Paths, n_features: int) -> TrainTest:
@@ -104,7 +96,7 @@ def _read_vectors(paths: Paths, positive: NDArray[np.int64], n_features: int) ->
     from scipy.sparse import vstack
 
     # the document id is in the place of svmlight's label
-    tables = read_tables(paths, n_features=n_features, zero_based=False)
+    tables = read_files(paths, n_features=n_features, zero_based=False).tables
     ids: NDArray[Any] = np.concatenate([y for _, y in tables])
     return vstack([X for X, _ in tables], format="csr"), np.where(np.isin(ids, positive), 1, -1)
 
@@ -133,8 +125,7 @@ def reuters_files(paths: Paths, n_features: int) -> TrainTest:
     for path in paths:
         with open_data_file(path) as file:
             raws.append(_parse_repaired(path, file))
-    train, test = align_tables(paths, raws, n_features, zero_based=False)
-    return TrainTest(*train, *test)
+    return _aligned(paths, raws, n_features)
 
 
 def reuters_archive(paths: Paths, n_features: int) -> TrainTest:
@@ -149,7 +140,11 @@ def reuters_archive(paths: Paths, n_features: int) -> TrainTest:
         raise damaged(path, error) from error
     except KeyError as error:
         raise damaged(path, f"it lacks {error}") from None
-    train, test = align_tables([path, path], raws, n_features, zero_based=False)
+    return _aligned([path, path], raws, n_features)
+
+
+def _aligned(paths: Paths, raws: Sequence[RawTable], n_features: int) -> TrainTest:
+    train, test = align_tables(paths, raws, n_features, zero_based=False)
     return TrainTest(*train, *test)
 
 

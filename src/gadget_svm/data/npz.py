@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm.data.files import DataFileError, damage_reported, damaged
-from gadget_svm.data.tables import CELLS_PER_BLOCK, Csr, LabelColumn, NoLabel, RawTable, stack_blocks
+from gadget_svm.data.tables import Csr, LabelColumn, NoLabel, RawTable, dense_to_csr
 
 _CSR_ARRAYS = ("data", "indices", "indptr", "shape")
 
@@ -29,20 +29,16 @@ def read_npz(path: Path, label: LabelColumn = None) -> RawTable:
             f"{path} has the arrays {', '.join(sorted(arrays)) or 'none'}: save X and y, or the CSR parts "
             f"{', '.join(_CSR_ARRAYS)} and y"
         )
-    X = _from_dense(path, arrays["X"]) if "X" in arrays else _from_csr_arrays(path, arrays)
+    dense = arrays.get("X")
+    if dense is not None and (dense.ndim != 2 or dense.dtype.kind not in "biuf"):
+        raise DataFileError(f"{path}: X has the shape {dense.shape} and type {dense.dtype}; save rows x features")
+    X = _from_csr_arrays(path, arrays) if dense is None else dense_to_csr(dense)
     y = np.zeros(X.shape[0]) if unlabelled else y
     if y.ndim == 2 and y.shape[1] == 1:
         y = y.ravel()
     if y.ndim != 1:
         raise DataFileError(f"{path}: y has the shape {y.shape}; save one label per row")
     return RawTable(X, y)
-
-
-def _from_dense(path: Path, X: NDArray[Any]) -> Csr:
-    if X.ndim != 2 or X.dtype.kind not in "biuf":
-        raise DataFileError(f"{path}: X has the shape {X.shape} and type {X.dtype}; save rows x features")
-    step = max(1, CELLS_PER_BLOCK // max(1, X.shape[1]))
-    return stack_blocks(X[i : i + step] for i in range(0, len(X), step))
 
 
 def _from_csr_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> Csr:

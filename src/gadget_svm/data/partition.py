@@ -183,7 +183,7 @@ def _even(labels: NDArray[Any], n_nodes: int, rng: np.random.Generator) -> Ints:
 
 
 def _sizes(labels: NDArray[Any], n_nodes: int, rng: np.random.Generator, sizes: Sequence[float]) -> Ints:
-    """Sites in proportion to ``sizes``, none empty."""
+    """Make sites in proportion to ``sizes``; every site gets a row."""
     part = np.asarray(sizes, dtype=np.float64)
     if len(part) != n_nodes or not ((part > 0) & (part < np.inf)).all():
         raise ValueError(f"sizes must be {n_nodes} positive numbers, one per node; got {list(sizes)}")

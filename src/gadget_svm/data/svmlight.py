@@ -17,10 +17,10 @@ class _CountedLines:
 
     def __init__(self, lines: Iterable[bytes]) -> None:
         self._lines = lines
-        self.count = 0
+        self.n = 0
 
     def __iter__(self) -> Iterator[bytes]:
-        for self.count, line in enumerate(self._lines, start=1):  # noqa: B020 - the loop is the counter
+        for self.n, line in enumerate(self._lines, start=1):  # noqa: B020 - the loop is the counter
             yield line
 
     def read(self, size: int = -1) -> bytes:
@@ -41,17 +41,19 @@ def read_svmlight(path: Path, _label: LabelColumn = None) -> RawTable:
 
 def parse_svmlight(path: Path, lines: Iterable[bytes]) -> RawTable:
     """Parse lines of a file; ``path`` is its name in errors."""
+    from scipy.sparse import csr_matrix
     from sklearn.datasets import load_svmlight_file
 
-    counted = _CountedLines(lines)
+    lines_read = _CountedLines(lines)
     try:
-        X, y = load_svmlight_file(counted, zero_based=True)
+        X, y = load_svmlight_file(lines_read, zero_based=True)
     except UnicodeDecodeError:
         raise
     except (ValueError, OverflowError) as error:
         raise DataFileError(
-            f"{path}, line {counted.count}: {error}. Expected 'label id:value id:value ...' with ids ascending: for a "
-            "table say format='csv' (or tsv); if the file should be right, it looks truncated or damaged: fetch or "
+            f"{path}, line {lines_read.n}: {error}. Expected 'label id:value id:value ...' with ids ascending: for "
+            "a table say format='csv' (or tsv); if the file should be right, it looks truncated or damaged: fetch or "
             "copy it again"
         ) from error
-    return RawTable(X, y, sparse_text=True)
+    short = csr_matrix((X.data, X.indices, X.indptr), shape=X.shape)  # 32 bits per index where they are enough
+    return RawTable(short, y, sparse_text=True)

@@ -55,6 +55,10 @@ class RawTable:
     label: str | None = None
     guessed: int | None = None
 
+    def has_id_zero(self) -> bool:
+        """Return whether this is svmlight in which an id 0 occurs."""
+        return self.sparse_text and bool((self.X.indices == 0).any())
+
 
 class TrainTest(NamedTuple):
     """Training rows and, if there are any, test rows."""
@@ -66,19 +70,18 @@ class TrainTest(NamedTuple):
 
     def binarized(self, positive: str | float | None) -> TrainTest:
         """Return the same rows with the labels of `binarize_labels`. The test rows may lack the label."""
-        if positive is None:
-            return self
-        y_test = None if self.y_test is None else _signs(self.y_test, positive)
+        y_test = None if self.y_test is None else binarize_labels(self.y_test, positive, required=False)
         return self._replace(y=binarize_labels(self.y, positive), y_test=y_test)
 
 
-def binarize_labels(y: Labels, positive: str | float | None) -> Labels:
+def binarize_labels(y: Labels, positive: str | float | None, required: bool = True) -> Labels:
     """Return +1 for the label ``positive`` and -1 for all others; "0" and 0 are the same label.
 
     Parameters
     ----------
     y : the labels.
     positive : the label that becomes +1. None returns ``y`` unchanged.
+    required : whether a row must have this label. Default: True.
 
     Raises
     ------
@@ -87,29 +90,42 @@ def binarize_labels(y: Labels, positive: str | float | None) -> Labels:
     """
     if positive is None:
         return y
-    signs = _signs(y, positive)
-    if not (signs > 0).any():
+    try:
+        signs = np.where(y == (str(positive) if y.dtype.kind == "U" else float(positive)), 1, -1)
+    except ValueError:  # the labels are numbers and `positive` is not
+        signs = np.full(len(y), -1)
+    if required and not (signs > 0).any():
         labels = np.unique(y).tolist()
         known = ", ".join(map(str, labels[:20])) + (", ..." if len(labels) > 20 else "")
         raise ValueError(f"no row has the label {positive!r}. The labels are: {known}.")
     return signs
 
 
-def _signs(y: Labels, positive: str | float) -> Labels:
-    if y.dtype.kind == "U":
-        return np.where(y == str(positive), 1, -1)
+def is_number(text: str) -> bool:
+    """Return whether numpy reads this text as a number."""
     try:
-        return np.where(y == float(positive), 1, -1)
-    except ValueError:  # the labels are numbers and `positive` is not
-        return np.full(len(y), -1)
+        float(text)
+    except ValueError:
+        return False
+    return "_" not in text
 
 
 def stack_blocks(blocks: Iterable[NDArray[Any]]) -> Csr:
     """Stack dense blocks of rows into one CSR matrix. Only one block is dense at any time."""
     from scipy.sparse import csr_matrix, vstack
 
-    parts = [csr_matrix(block) for block in blocks]
+    parts = [dense_to_csr(block) for block in blocks]
     return vstack(parts, format="csr") if parts else csr_matrix((0, 0))
+
+
+def dense_to_csr(X: NDArray[Any]) -> Csr:
+    """Convert dense rows to CSR. scipy converts through COO, which takes ten times as long."""
+    from scipy.sparse import csr_matrix
+
+    nonzero = X != 0
+    ends = np.cumsum(np.count_nonzero(nonzero, axis=1))
+    columns = np.broadcast_to(np.arange(X.shape[1], dtype=np.int32), X.shape)
+    return csr_matrix((X[nonzero], columns[nonzero], np.append(0, ends)), shape=X.shape)
 
 
 def require_rows(name: Path | str, X: Csr) -> None:
@@ -120,6 +136,8 @@ def require_rows(name: Path | str, X: Csr) -> None:
 
 def checked_table(name: Path | str, X: Csr, y: Labels, n_features: int) -> tuple[Csr, Labels]:
     """Return a checked table: ``n_features`` wide, float64, sorted, finite, with 32-bit indices if they fit."""
+    from scipy.sparse import csr_matrix
+
     if n_features == 0:
         raise DataFileError(f"{name} has no features: every row is empty")
     if X.shape[1] > n_features:
@@ -129,23 +147,15 @@ def checked_table(name: Path | str, X: Csr, y: Labels, n_features: int) -> tuple
         )
     if len(y) != X.shape[0]:
         raise DataFileError(f"{name} has {X.shape[0]} rows and {len(y)} labels: every row needs one label")
-    table = _compact(X, n_features)
+    data = X.data.astype(np.float64, copy=False)
+    table: Csr = csr_matrix((data, X.indices, X.indptr), shape=(X.shape[0], n_features))  # with the shortest indices
+    table.sum_duplicates()  # also sorts
+    table.eliminate_zeros()
     finite = np.isfinite(table.data)
     if not finite.all():
         row = int(np.searchsorted(table.indptr, np.argmin(finite), side="right"))
         raise DataFileError(f"{name}, row {row}: a value is NaN or infinite; replace it or drop the row")
     return table, normalize_labels(name, y)
-
-
-def _compact(X: Csr, n_features: int) -> Csr:
-    from scipy.sparse import csr_matrix
-
-    index = np.int32 if max(X.nnz, n_features) <= np.iinfo(np.int32).max else np.int64
-    arrays: Any = (X.data.astype(np.float64, copy=False), X.indices.astype(index), X.indptr.astype(index))
-    table: Csr = csr_matrix(arrays, shape=(X.shape[0], n_features))
-    table.sum_duplicates()  # also sorts
-    table.eliminate_zeros()
-    return table
 
 
 def normalize_labels(name: Path | str, y: Labels) -> Labels:

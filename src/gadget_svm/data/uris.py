@@ -1,22 +1,22 @@
 """Locations of files: local paths and URIs. Distinguishes, reads and writes both.
 
-http and https use the standard library, other schemes pyarrow if it knows them, else fsspec. Messages never show the
-keys that a URI may carry.
+http and https use the standard library, other schemes pyarrow, which takes those that it does not know from fsspec.
+Messages never show the keys that a URI may carry.
 """
 
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from importlib import import_module
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from gadget_svm.core.state_file import write_atomically
 from gadget_svm.core.temp_folders import Scratch
 from gadget_svm.data.files import DataFileError
 
@@ -24,7 +24,7 @@ Location = str | Path
 """A URI as text, or a local path."""
 LOCAL = ("", "file")
 WEB = ("http", "https")
-_SCHEME = r"([A-Za-z][A-Za-z0-9+.-]+)"  # of two letters at least: one letter is a drive
+_SCHEME = r"([A-Za-z][A-Za-z0-9+.-]+)"  # a single letter is a drive
 GS_RETRY_LIMIT_S = 15
 """How long pyarrow retries a bucket that does not answer. Its own limit is 15 minutes and ignores signals."""
 
@@ -147,7 +147,8 @@ def check_writable(uri: str) -> None:
     parts = urlsplit(uri)
     probe = parts._replace(path=f"{parts.path}.{secrets.token_hex(4)}").geturl()
     _write_remote(probe, b"", display_name(uri))
-    _remote_file(probe, display_name(uri)).delete()
+    system, path = _file_system(probe, display_name(uri))
+    system.delete_file(path)
 
 
 def _write_remote(uri: str, content: bytes, name: str) -> None:
@@ -155,7 +156,8 @@ def _write_remote(uri: str, content: bytes, name: str) -> None:
     if scheme_of(uri) in WEB:
         raise ValueError(f"{name} can be read but not written: give a path, or a URI such as s3://bucket/name")
     try:
-        with _remote_file(uri, name).create() as target:
+        system, path = _file_system(uri, name)
+        with system.open_output_stream(path, compression=None) as target:
             target.write(content)
     except OSError as error:
         raise OSError(f"{name} cannot be written: {_message(error, uri, name)}") from None
@@ -170,12 +172,7 @@ def _write_local(target: Path, content: bytes) -> None:
         return
     target = target.resolve()  # the target of a link is written, and the link stays
     target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(target.name + ".part")
-    try:
-        part.write_bytes(content)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    write_atomically(target, content)
 
 
 def _message(error: Exception, uri: str, name: str) -> str:
@@ -187,56 +184,34 @@ def _open_remote(uri: str, name: str) -> Any:
         from gadget_svm.data.web import open_web_file  # slow to import
 
         return open_web_file(uri)
-    return _remote_file(uri, name).open()
+    system, path = _file_system(uri, name)
+    return system.open_input_stream(path, compression=None)
 
 
-class _RemoteFile(NamedTuple):
-    """The operations on a file behind a URI."""
+def _file_system(uri: str, name: str) -> tuple[Any, str]:
+    """Return pyarrow's file system for a URI, and the path in it. Errors call the URI ``name``.
 
-    open: Callable[[], Any]
-    create: Callable[[], Any]
-    delete: Callable[[], None]
-
-
-def _remote_file(uri: str, name: str) -> _RemoteFile:
-    """Return the file by pyarrow if it knows the scheme, else by fsspec; errors call it ``name``."""
-    try:
-        from pyarrow import ArrowException, fs
-    except ImportError:
-        return _fsspec_file(uri, name)
-    limit = ""
-    if scheme_of(uri) in ("gs", "gcs") and "retry_limit_seconds" not in uri:
-        limit = f"{'&' if '?' in uri else '?'}retry_limit_seconds={GS_RETRY_LIMIT_S}"
-    try:
-        system, path = fs.FileSystem.from_uri(uri + limit)
-    except (ArrowException, ValueError):
-        return _fsspec_file(uri, name)
-    return _RemoteFile(
-        partial(system.open_input_stream, path, compression=None),
-        partial(system.open_output_stream, path, compression=None),
-        partial(system.delete_file, path),
-    )
-
-
-def _fsspec_file(uri: str, name: str) -> _RemoteFile:
+    A scheme that pyarrow does not know is fsspec's, in pyarrow's form.
+    """
     scheme = scheme_of(uri)
     try:
-        fsspec = import_module("fsspec")
+        from pyarrow import ArrowException, fs
     except ImportError as error:
         raise ImportError(
-            f"{name}: {scheme}:// takes pyarrow (s3, gs, hdfs) or fsspec with the package for {scheme}: "
-            "pip install 'gadget-svm[parquet]' or 'gadget-svm[remote]', with engine='ray' where the actors run"
+            f"{name}: {scheme}:// takes pyarrow: pip install 'gadget-svm[remote]', on Ray where the actors are"
         ) from error
+    limit = ""
+    if scheme in ("gs", "gcs") and "retry_limit_seconds" not in uri:
+        limit = f"{'&' if '?' in uri else '?'}retry_limit_seconds={GS_RETRY_LIMIT_S}"
+    with suppress(ArrowException, ValueError):
+        system, path = fs.FileSystem.from_uri(uri + limit)
+        return system, path
     try:
-        fsspec.get_filesystem_class(scheme)
+        system, path = import_module("fsspec.core").url_to_fs(uri)
     except (ValueError, ImportError) as error:  # an unknown scheme; a known one whose package is missing
         raise type(error)(
-            f"{name}: no installed package knows {scheme}:// ({error}): check the spelling, or give a path, or a URI "
-            "such as s3://bucket/name (also gs, hdfs, https and the schemes of fsspec's packages)"
+            f"{name}: no installed package knows {scheme}:// ({error}): check the spelling, install fsspec "
+            "(gadget-svm[remote]) and its package for the scheme, or give a path, or a URI such as s3://bucket/name "
+            "(also gs, hdfs and https)"
         ) from error
-
-    def delete() -> None:
-        system, path = fsspec.core.url_to_fs(uri)
-        system.rm_file(path)
-
-    return _RemoteFile(partial(fsspec.open, uri, "rb"), partial(fsspec.open, uri, "wb"), delete)
+    return fs.PyFileSystem(fs.FSSpecHandler(system)), path

@@ -39,7 +39,7 @@ def warn_after_fit(model: "GadgetSVC", X: sp.csr_matrix | None = None) -> None:
     from sklearn.exceptions import ConvergenceWarning  # on use: actors run without scikit-learn
 
     if model.stopping is not None and not model.converged_ and model.stopped_by_ != "interrupted":
-        warn(not_converged(model, X, model._mass_left), ConvergenceWarning)
+        warn(not_converged(model, X), ConvergenceWarning)
     elif lost := mass_advice(model._mass_left):
         warn(lost)
     if X is not None and (rest := rest_advice(model, X)):
@@ -47,17 +47,18 @@ def warn_after_fit(model: "GadgetSVC", X: sp.csr_matrix | None = None) -> None:
 
 
 def mass_advice(mass_left: float | None) -> str:
-    """The sentence about mass lost with messages; empty if none was."""
+    """Return what to do about mass that was lost with messages; an empty text if none was."""
     if mass_left is None or mass_left >= MIN_MASS_SHARE:
         return ""
     return (
         f"lost messages took {_percent(1 - mass_left)} of the gossip protocol's mass with them, so the nodes no longer "
-        "compute averages: use Gadget(gossip='running-sum'), which recovers from losses, or algorithm='pdmm'"
+        "compute averages: use Gadget(gossip='running-sum', gossip_rounds=1), which recovers from losses, or "
+        "algorithm='pdmm'"
     )
 
 
 def scale_advice(X: sp.csr_matrix | None, fix: str = SCALERS) -> str:
-    """The sentence about features of unequal or large size; empty if they are scaled or not here."""
+    """Return what to do about features of unequal or large size; an empty text if they are scaled, or not here."""
     if X is None or not X.nnz:
         return ""
     count = np.bincount(X.indices[X.data != 0], minlength=X.shape[1])
@@ -74,7 +75,7 @@ def scale_advice(X: sp.csr_matrix | None, fix: str = SCALERS) -> str:
 
 
 def edge_advice(model: "GadgetSVC") -> str:
-    """The sentence about a dense graph whose edges were hardly used; empty if every edge was used often."""
+    """Return what to do about a graph with too many edges; an empty text if every edge was used often."""
     if model.gossip_ != "push" or model.network_.n < 2:
         return ""
     uses = model.n_iter_ / max(1.0, len(model.network_.indices) / model.network_.n)
@@ -84,7 +85,7 @@ def edge_advice(model: "GadgetSVC") -> str:
 
 
 def rest_advice(model: "GadgetSVC", X: sp.csr_matrix) -> str:
-    """The sentence about classes that no output recognises, from an even sample of the rows; empty if few."""
+    """Return what to do if no output recognises most rows of an even sample; an empty text if outputs do."""
     if model.multi_class == "ovo" or len(model.classes_) == 2:
         return ""
     some = np.unique(np.linspace(0, X.shape[0] - 1, REST_SAMPLE_ROWS).astype(np.intp))
@@ -100,25 +101,21 @@ def rest_advice(model: "GadgetSVC", X: sp.csr_matrix) -> str:
     )
 
 
-def not_converged(model: "GadgetSVC", X: sp.csr_matrix | None, mass_left: float | None) -> str:
-    """What happened, and what would help, in a fit that ended before its stopping rule was met."""
-    limit = str(model.stopped_by_)  # "max_iter" or "max_seconds"
-    apart = model.history_[-1]["disagreement"]
+def not_converged(model: "GadgetSVC", X: sp.csr_matrix | None) -> str:
+    """Say how a fit ended before its stopping rule was met, and what would help."""
+    limit, apart = str(model.stopped_by_), model.history_[-1]["disagreement"]  # the limit is max_iter or max_seconds
     far = f"; the nodes differ by {_percent(apart)} of the average's length" if apart > FAR_APART else ""
-    reached = f"{limit}={getattr(model, limit)}"
-    what_happened = f"stopped at {reached} before stopping={model.stopping_!r} was met{_last_value(model)}{far}"
+    reached = f"{limit}={getattr(model, limit)} before stopping={model.stopping_!r} was met"
+    what_happened = f"stopped at {reached}{_last_value(model)}{far}"
     if X is not None and model.fit_intercept:
         X = X[:, :-1]  # without the constant
-    causes = [
-        text for text in (mass_advice(mass_left), _no_certificate(model), scale_advice(X), edge_advice(model)) if text
-    ]
-    if not causes:
-        causes = [f"raise {limit} or tol"]
-    return f"{what_happened}. The models so far are kept. To get further: {'; '.join(causes)}"
+    found = mass_advice(model._mass_left), _no_certificate(model), scale_advice(X), edge_advice(model)
+    advice = "; ".join(filter(None, found)) or f"raise {limit} or tol"
+    return f"{what_happened}. The models so far are kept. To get further: {advice}"
 
 
 def _last_value(model: "GadgetSVC") -> str:
-    """The last figure of the stopping rule beside its tolerance."""
+    """Return the last figure of the stopping rule and its tolerance."""
     if not np.isfinite(model.movement_):
         return " (no bound was certified yet)" if model.stopping_ == "gap" and not model.certificate_note_ else ""
     tol = np.inf if model.tol_ is None else model.tol_
@@ -129,7 +126,7 @@ def _last_value(model: "GadgetSVC") -> str:
 
 
 def _no_certificate(model: "GadgetSVC") -> str:
-    """Why the nodes could not certify a model."""
+    """Say why the nodes could not certify a model; an empty text if they could."""
     if not model.certificate_note_:
         return ""
     if "not finite" in model.certificate_note_:

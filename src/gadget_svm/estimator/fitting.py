@@ -1,5 +1,6 @@
 """From a problem and a plan to models: binds the algorithm, makes the runtime, trains, and collects the result."""
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -25,7 +26,7 @@ from gadget_svm.simulation.trainer import Outcome, Schedule, add_events, certifi
 
 if TYPE_CHECKING:
     from gadget_svm.cluster.driver import RayRuntime
-    from gadget_svm.estimator.remote_shards import RemoteProblem
+    from gadget_svm.estimator.remote_fit import RemoteProblem
 
 TrainingProblem: TypeAlias = "Problem | RemoteProblem"
 """Both have rows (here, or at the actors of ``runtime``), shares, a width, an objective and ``occurring``."""
@@ -96,8 +97,7 @@ def fit_network(problem: TrainingProblem, plan: Plan, state: NodeState | None = 
     ValueError
         The algorithm cannot run on this network, with these faults or under this stopping rule.
     """
-    radius = float(np.sqrt(problem.mean_cost / plan.lam))
-    run = plan.algorithm.bind(plan.network, plan.lam, radius, plan.lossy, problem.shares.sizes)
+    run = plan.algorithm.bind(plan.network, plan.lam, math.sqrt(1 / plan.lam), plan.lossy, problem.shares.sizes)
     if (plan.faults or plan.network.schedule) and run.refuses_faults:
         raise ValueError(run.refuses_faults)
     if plan.network.schedule and plan.engine != "local":

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from gadget_svm.estimator.svc import GadgetSVC
 
 
-class TrainingRows(NamedTuple):
+class ValidatedRows(NamedTuple):
     """Validated rows."""
 
-    X: sp.csr_matrix  # with the constant feature, if there is an intercept
+    X: sp.csr_matrix  # includes the constant feature if there is an intercept
     label: NDArray[np.int32]  # class numbers
     times: Floats | None  # sample weight times class weight; None: all 1
 
@@ -33,13 +33,13 @@ class TrainingRows(NamedTuple):
             )
 
     def weighted(self) -> sp.csr_matrix:
-        """The rows of positive weight."""
+        """Return the rows of positive weight."""
         return self.X if self.times is None or self.times.all() else self.X[self.times > 0]
 
 
 def validate_rows(
     model: "GadgetSVC", X: Any, y: Any, sample_weight: Any, *, reset: bool, classes: ArrayLike | None = None
-) -> TrainingRows:
+) -> ValidatedRows:
     """Check rows, labels and weights; with ``reset`` sets ``classes_`` and the features of the model."""
     require_one_kind(y, "y")
     X, y = validate_data(model, X, y, accept_sparse="csr", dtype=np.float64, reset=reset, accept_large_sparse=True)
@@ -61,18 +61,17 @@ def validate_rows(
             f"the largest weight, sample weight times class weight, is {times.max():.3g}; beyond 1e150 or below "
             "1e-150 sums of squares overflow: divide all weights by their mean, which changes nothing with lam"
         )
-    return TrainingRows(as_csr(X, model.fit_intercept), label, times)
+    return ValidatedRows(as_csr(X, model.fit_intercept), label, times)
 
 
-def make_problem(model: "GadgetSVC", rows: TrainingRows, shares: Shares) -> Problem:
-    """The problem that the nodes solve: one output; or one per class, or per pair of classes."""
+def make_problem(model: "GadgetSVC", rows: ValidatedRows, shares: Shares) -> Problem:
+    """Make the problem that the nodes solve: one output; or one per class, or per pair of classes."""
     classes, (X, label, times) = len(model.classes_), rows
     pairs = pairs_of(classes, model.multi_class)
     outputs = len(pairs) or (1 if classes == 2 else classes)
     if len(pairs) and model.engine == "local":
         check_memory(len(model.network_.indices), len(model.sites_), outputs, X.shape[1], len(label))
-    ones, intercept = np.ones(len(label)), bool(model.fit_intercept)
-    return Problem(X, label, ones, times, shares, model.sites_, outputs, pairs, intercept)
+    return Problem(X, label, times, shares, model.sites_, outputs, pairs, bool(model.fit_intercept))
 
 
 def check_batch(model: "GadgetSVC", first: bool, classes: ArrayLike | None) -> None:

@@ -14,6 +14,8 @@ from gadget_svm.data.uris import local_copy, parse_location, write_file
 from gadget_svm.estimator.svc import GadgetSVC
 
 KIND, VERSION = "model", 2
+PLAIN = bool | int | float | str
+"""What JSON holds, apart from lists and objects."""
 ARRAYS = ("coef_", "intercept_", "node_coef_", "node_intercept_")
 OPTIONAL_ARRAYS = ("output_gap_bounds_", "certified_nodes_")
 SCALARS = (
@@ -57,12 +59,11 @@ def save_model(model: GadgetSVC, path: str | Path) -> Path | str:
         "classes_dtype": "str" if classes.dtype.kind in "OUS" else str(classes.dtype),
         "sites": [_label(site) for site in model.sites_],
         "feature_names": [str(name) for name in model.__dict__.get("feature_names_in_", [])],
-        "params": {name: _plain(value) for name, value in model.get_params(deep=False).items() if _is_plain(value)},
+        "params": _plain_params(model),
         "algorithm": None,
     }
     if _kinds().get(algorithm.__name__) is algorithm:
-        params = {name: _plain(value) for name, value in model.algorithm.get_params().items() if _is_plain(value)}
-        about["algorithm"] = {"kind": algorithm.__name__, "params": params}
+        about["algorithm"] = {"kind": algorithm.__name__, "params": _plain_params(model.algorithm)}
     present = {name: np.asarray(value) for name, value in arrays.items() if value is not None}
     write_file(target, encode_state(KIND, VERSION, present, about))
     return target
@@ -111,15 +112,12 @@ def _restored(arrays: dict[str, Any], about: dict[str, Any]) -> GadgetSVC:
     if about["algorithm"] is not None:
         kind = lookup("algorithm in the model file", about["algorithm"]["kind"], _kinds())
         model.set_params(algorithm=kind(**about["algorithm"]["params"]))
-    for name in ARRAYS:
-        setattr(model, name, arrays[name])
-    for name in OPTIONAL_ARRAYS:
-        setattr(model, name, arrays.get(name))
-    for name in SCALARS:
-        setattr(model, name, about[name])
-    model.classes_ = np.array(
-        about["classes"], dtype=None if about["classes_dtype"] == "str" else about["classes_dtype"]
+    model.__dict__.update(
+        {name: arrays[name] for name in ARRAYS}
+        | {name: arrays.get(name) for name in OPTIONAL_ARRAYS}
+        | {name: about[name] for name in SCALARS}
     )
+    model.classes_ = np.array(about["classes"], dtype=about["classes_dtype"])
     model.sites_ = [_hashable(site) for site in about["sites"]]
     model.n_features_in_, model.history_ = model.coef_.shape[1], []
     if about["feature_names"]:
@@ -128,19 +126,20 @@ def _restored(arrays: dict[str, Any], about: dict[str, Any]) -> GadgetSVC:
 
 
 def _kinds() -> dict[str, Any]:
-    """The classes of known algorithms: a file names one of them, and no other code is called."""
+    """Return the classes of known algorithms by name. A model file can name no other code."""
     kinds = {}
     for name in ALGORITHMS:
-        with suppress(ImportError):  # of another package; a file that names its class is refused
+        with suppress(ImportError):  # a package that is missing; a file that names its class is refused
             kind = ALGORITHMS[name]
             if isinstance(kind, type):
                 kinds[kind.__name__] = kind
     return kinds
 
 
-def _is_plain(value: Any) -> bool:
-    """Whether JSON can hold it. A graph, a rule or observers given as objects are left out."""
-    return value is None or isinstance(value, bool | int | float | str | np.generic)
+def _plain_params(part: Any) -> dict[str, Any]:
+    """Return the parameters that JSON can hold. A graph, a rule or observers given as objects are left out."""
+    params = {name: _plain(value) for name, value in part.get_params(deep=False).items()}
+    return {name: value for name, value in params.items() if value is None or isinstance(value, PLAIN)}
 
 
 def _plain(value: Any) -> Any:
@@ -148,11 +147,11 @@ def _plain(value: Any) -> Any:
 
 
 def _label(site: Any) -> Any:
-    """The label of a node as JSON can hold it: numbers and texts as they are, tuples as lists, else as text."""
+    """Return a node's label as JSON can hold it: a tuple becomes a list, other objects become text."""
     if isinstance(site, tuple):
         return [_label(part) for part in site]
     value = _plain(site)
-    return value if isinstance(value, bool | int | float | str) else str(value)
+    return value if isinstance(value, PLAIN) else str(value)
 
 
 def _hashable(site: Any) -> Any:

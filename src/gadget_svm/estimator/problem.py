@@ -14,6 +14,7 @@ from gadget_svm.core.objective import Objective
 from gadget_svm.core.rows import NO_PAIRS, Rows, Shares
 from gadget_svm.core.types import Floats
 from gadget_svm.data.partition import are_counts, partition_by_site, partition_evenly
+from gadget_svm.data.tables import dense_to_csr
 from gadget_svm.estimator.sites import check_labels, node_names
 from gadget_svm.kernels import ThreadTeam
 
@@ -31,10 +32,8 @@ class Problem:
         The rows, with the constant feature if there is an intercept.
     label : ndarray of int
         The class number of every row.
-    cost : ndarray
-        c_r of every row, the factor of its loss.
     times : ndarray or None
-        The multiplicity of every row; None: 1.
+        The weight of every row, s_r c_r, which counts as its multiplicity; None: 1.
     shares : Shares
         Which node owns which rows.
     sites : list
@@ -49,7 +48,6 @@ class Problem:
 
     X: sp.csr_matrix
     label: NDArray[np.int32]
-    cost: Floats
     times: Floats | None
     shares: Shares
     sites: list[Hashable]
@@ -62,7 +60,7 @@ class Problem:
     @property
     def rows(self) -> Rows:
         """The rows in the form the kernels read."""
-        return Rows.of(self.X, self.label, self.cost, self.shares, self.pairs, self.intercept_unit)
+        return Rows.of(self.X, self.label, np.ones(len(self.label)), self.shares, self.pairs, self.intercept_unit)
 
     @cached_property
     def intercept_unit(self) -> float:
@@ -71,18 +69,13 @@ class Problem:
             return 0.0
         squares = self.X.data**2
         squares[self.X.indptr[1:] - 1] = 0.0  # the constant
-        weight = self.cost if self.times is None else self.cost * self.times
-        return Lengths.of(np.add.reduceat(squares, self.X.indptr[:-1])[weight > 0]).intercept_unit()
-
-    @property
-    def mean_cost(self) -> float:
-        """The average of c_r over the rows; it sets the radius of the ball."""
-        return float(np.average(self.cost, weights=self.times))
+        squares = np.add.reduceat(squares, self.X.indptr[:-1])
+        return Lengths.of(squares if self.times is None else squares[self.times > 0]).intercept_unit()
 
     def occurring(self) -> "tuple[Problem, NDArray[np.intp]]":
-        """The problem without the features that no row has, and the numbers of those it keeps.
+        """Return the problem without the features that occur in no row, and the numbers of the features it keeps.
 
-        The problem itself if few features would be left out.
+        If few features would be left out, it keeps all.
         """
         rows, width = self.X.shape
         if rows and np.diff(self.X.indptr).max() == width:  # one row has them all
@@ -96,9 +89,10 @@ class Problem:
         return replace(self, X=sp.csr_matrix(narrow, shape=(rows, len(used)))), used
 
     def objective(self, lam: float, team: ThreadTeam) -> Objective:
-        """Measures models on all rows."""
-        times = np.ones(len(self.label)) if self.times is None else self.times
-        return Objective(self.X, self.label, self.cost, times, lam, self.n_outputs, team, self.pairs)
+        """Return the function that measures models on all rows."""
+        ones = np.ones(len(self.label))
+        times = ones if self.times is None else self.times
+        return Objective(self.X, self.label, ones, times, lam, self.n_outputs, team, self.pairs)
 
 
 INTERCEPT_UNIT = 0.2
@@ -113,12 +107,12 @@ class Lengths(NamedTuple):
 
     @classmethod
     def of(cls, squares: Floats) -> "Lengths":
-        """The lengths of rows with these |x|^2."""
+        """Return the sums for rows with these |x|^2."""
         squares = squares[squares > 0]
         return cls(len(squares), 0.5 * float(np.log2(squares).sum()))
 
     def intercept_unit(self) -> float:
-        """The unit of the constant feature: a share of the rows' geometric mean, which a few long rows hardly change.
+        """Return the unit of the constant feature, a share of the geometric mean of |x|. Long rows hardly change it.
 
         It is a power of two: it does not depend on the order of summation and causes no rounding error.
         """
@@ -126,7 +120,7 @@ class Lengths(NamedTuple):
 
 
 def pairs_of(n_classes: int, multi_class: str) -> NDArray[np.int32]:
-    """The two classes of every output, one against one, in the order of scikit-learn's OneVsOneClassifier.
+    """Return the two classes of every output, one against one, in the order of scikit-learn's OneVsOneClassifier.
 
     The later class of a pair is +1. Empty for one against the rest, and for two classes.
     """
@@ -136,51 +130,33 @@ def pairs_of(n_classes: int, multi_class: str) -> NDArray[np.int32]:
 
 
 def as_csr(X: Any, intercept: bool) -> sp.csr_matrix:
-    """X as float64 CSR with 32-bit indices where they fit, and a column of ones if there is an intercept.
+    """Return X as float64 CSR with 32-bit indices where they fit, and with a column of ones for an intercept.
 
     CSR rows are used without a copy, and copied once if there is an intercept.
     """
-    sparse: Any = X if sp.issparse(X) else _sparse(np.asarray(X, dtype=np.float64))
+    sparse: Any = X if sp.issparse(X) else dense_to_csr(np.atleast_2d(np.asarray(X, dtype=np.float64)))
     csr = sp.csr_matrix(sparse, dtype=np.float64)
-    kind: Any = np.int32 if csr.nnz + csr.shape[0] < 2**31 else np.int64
-    if csr.indices.dtype != kind or csr.indptr.dtype != kind:
-        csr = sp.csr_matrix((csr.data, csr.indices.astype(kind), csr.indptr.astype(kind)), shape=csr.shape)
-    if not csr.has_canonical_format:  # a feature that occurs twice would count as two in |x|^2
-        csr = csr.copy()
+    csr = sp.csr_matrix((csr.data, csr.indices, csr.indptr), shape=csr.shape)  # this chooses the shortest indices
+    parts = (csr.data, csr.indices, csr.indptr)
+    if not (csr.has_canonical_format and all(part.flags.writeable and part.flags.c_contiguous for part in parts)):
+        csr = csr.copy()  # a feature that occurs twice would count as two; a memory map compiles kernels again
         csr.sum_duplicates()
     if csr.nnz and max(csr.data.max(), -csr.data.min()) > 1e150:
         raise ValueError("features beyond 1e150 overflow when squared: scale them, for example with StandardScaler")
-    parts = (csr.data, csr.indices, csr.indptr)
-    if not all(part.flags.writeable and part.flags.c_contiguous for part in parts):
-        csr = csr.copy()  # kernels would be compiled again for a memory map
     return _with_constant(csr) if intercept else csr
 
 
-def _sparse(X: Floats) -> sp.csr_matrix:
-    """Dense rows as CSR. scipy converts through COO, which takes ten times as long."""
-    X = np.atleast_2d(X)
-    nonzero = X != 0
-    indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(nonzero, axis=1))])
-    kind: Any = np.int32 if indptr[-1] < 2**31 else np.int64
-    columns = np.broadcast_to(np.arange(X.shape[1], dtype=kind), X.shape)
-    return sp.csr_matrix((X[nonzero], columns[nonzero], indptr.astype(kind)), shape=X.shape)
-
-
 def _with_constant(csr: sp.csr_matrix) -> sp.csr_matrix:
-    """The rows with a 1 appended."""
-    rows, columns = csr.shape
-    indptr: Any = csr.indptr + np.arange(rows + 1, dtype=csr.indptr.dtype)
-    given = np.ones(indptr[-1], dtype=np.bool_)
-    given[indptr[1:] - 1] = False
-    data, indices = np.ones(len(given)), np.full(len(given), columns, dtype=csr.indices.dtype)
-    data[given], indices[given] = csr.data, csr.indices
-    return sp.csr_matrix((data, indices, indptr), shape=(rows, columns + 1))
+    """Append a 1 to every row."""
+    (rows, columns), ends = csr.shape, csr.indptr[1:]
+    data, indices = np.insert(csr.data, ends, 1.0), np.insert(csr.indices, ends, columns)
+    return sp.csr_matrix((data, indices, csr.indptr + np.arange(rows + 1)), shape=(rows, columns + 1))
 
 
 def row_weights(
     class_weight: Any, classes: NDArray[Any], label: NDArray[np.int32], times: Floats | None
 ) -> Floats | None:
-    """s_r c_r of every row: its sample weight times the weight of its class; None if there are neither.
+    """Return s_r c_r of every row, its sample weight times the weight of its class; None if there are neither.
 
     "balanced" is scikit-learn's: sum of all s_r / (number of classes * sum of s_r in the class).
     """
@@ -255,7 +231,7 @@ def one_per_row(sites: Any, label: NDArray[np.int32]) -> Any:
 
 
 def _available(label: NDArray[np.int32], times: Floats | None) -> int:
-    """How many rows can be assigned: copies of a row count where weights are whole numbers."""
+    """Count the rows that can be assigned. Weights that are whole numbers count as copies."""
     if times is None:
         return len(label)
     positive = times[times > 0]

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gadget_svm.data.formats import Files, read_files
+from gadget_svm.data.tables import is_number
 from gadget_svm.data.uris import LOCAL, display_name, file_name, local_path, scheme_of
 from gadget_svm.estimator.advice import warn
 
@@ -17,8 +18,8 @@ MAX_NAMED_LABELS = 3
 """Labels of a shard that a warning names."""
 
 
-class Agreed(NamedTuple):
-    """What all shards have in common, without their rows.
+class DataSummary(NamedTuple):
+    """All shards together, without their rows.
 
     Attributes
     ----------
@@ -46,12 +47,7 @@ class Stack(NamedTuple):
     X: sp.csr_matrix
     y: NDArray[Any]
     sites: NDArray[np.int64]  # the node of every row
-    zero_based: bool | None
-    columns: tuple[str, ...] | None
-
-    def agreed(self) -> Agreed:
-        """What these shards have in common."""
-        return Agreed(np.bincount(self.sites), self.X.shape[1], self.zero_based, self.columns, np.unique(self.y))
+    summary: DataSummary
 
 
 def stack_shards(shards: Iterable[Any], label: str | None = None, format: str | None = None) -> Stack:
@@ -78,9 +74,10 @@ def stack_shards(shards: Iterable[Any], label: str | None = None, format: str | 
                 f"shard {i} has {X.shape[1]} features, another has {widest}: do the nodes share one set of features?"
             )
     warn_of_kinds(names, [y for _, y in pairs])
-    sizes = [X.shape[0] for X, _ in pairs]
+    sizes = np.array([X.shape[0] for X, _ in pairs])
     X, y = sp.vstack([X for X, _ in pairs], format="csr"), np.concatenate([y for _, y in pairs])
-    return Stack(X, y, np.repeat(np.arange(len(pairs)), sizes), files.zero_based, files.columns)
+    summary = DataSummary(sizes, widest, files.zero_based, files.columns, np.unique(y))
+    return Stack(X, y, np.repeat(np.arange(len(pairs)), sizes), summary)
 
 
 def _pair(i: int, shard: Any) -> tuple[sp.csr_matrix, NDArray[Any]]:
@@ -95,26 +92,15 @@ def warn_of_kinds(names: Sequence[str], labels: Sequence[NDArray[Any]]) -> None:
     """Warn if all labels of one shard are numbers and all of another are words: they may be the same classes."""
     if all(y.dtype.kind in "biuf" for y in labels):
         return
-    numbers, words = "", ""
+    kinds: dict[bool, str] = {}
     for name, y in zip(names, labels, strict=True):
-        here = {str(label) for label in y.ravel().tolist()}
-        count = sum(_is_number(label) for label in here)
-        some = ", ".join([*sorted(here)[:MAX_NAMED_LABELS], *["..."] * (len(here) > MAX_NAMED_LABELS)])
-        if count == len(here):
-            numbers = numbers or f"{name} has the labels {some}"
-        elif count == 0:
-            words = words or f"{name} has {some}"
-    if numbers and words:
-        both = f"{numbers} and {words}, which are taken for different labels"
+        distinct = sorted({str(label) for label in y.ravel().tolist()})
+        if len(number := {is_number(label) for label in distinct}) == 1:
+            some = ", ".join([*distinct[:MAX_NAMED_LABELS], *["..."] * (len(distinct) > MAX_NAMED_LABELS)])
+            kinds.setdefault(number.pop(), f"{name} has the labels {some}")
+    if len(kinds) == 2:
+        both = f"{kinds[True]} and {kinds[False]}, which are taken for different labels"
         warn(f"{both}: write the labels alike in all shards if they mean the same")
-
-
-def _is_number(label: str) -> bool:
-    try:
-        float(label)
-    except ValueError:
-        return False
-    return True
 
 
 def require_list(shards: Any) -> None:
@@ -129,17 +115,17 @@ def require_list(shards: Any) -> None:
 
 
 def are_places(shards: Any) -> bool:
-    """Whether all of these are paths or URIs."""
+    """Return whether all of these are paths or URIs."""
     return isinstance(shards, list | tuple) and len(shards) > 0 and all(isinstance(s, str | PathLike) for s in shards)
 
 
 def is_dataset(X: Any) -> bool:
-    """Whether this is a Ray Dataset; found out without importing Ray."""
+    """Return whether this is a Ray Dataset, without importing Ray."""
     return type(X).__module__.startswith("ray.data")
 
 
 def shard_names(shards: Iterable[Any]) -> list[str]:
-    """The checked paths and URIs of shards; relative paths become absolute, as actors have other folders."""
+    """Check the paths and URIs of shards. Relative paths become absolute, as actors run in other folders."""
     return [_checked(fspath(shard)) for shard in shards]
 
 

@@ -12,7 +12,7 @@ MAX_LISTED_LABELS = 10
 
 
 def node_names(count: int, labels: list[Hashable] | None) -> list[Hashable]:
-    """The labels of nodes without sites: those of the graph, else 0 to count - 1."""
+    """Return the labels of nodes without sites: the labels in the graph, else 0 to count - 1."""
     return labels if labels is not None and len(labels) == count else list(range(count))
 
 
@@ -34,7 +34,7 @@ def check_labels(sites: Sequence[Hashable], labels: Sequence[Hashable]) -> None:
 def name_shards(
     shards: Sequence[Any], sites: Sequence[Hashable] | None, labels: Sequence[Hashable] | None
 ) -> tuple[list[Any], list[Hashable]]:
-    """The shards in the order of the nodes, and the nodes' labels."""
+    """Return the shards in the order of the nodes, and the nodes' labels."""
     if sites is None:
         if labels is not None and set(labels) != set(range(len(shards))):
             raise ValueError(
@@ -53,7 +53,7 @@ def name_shards(
 
 
 def node_number(names: Sequence[Hashable], site: Any) -> int:
-    """The position of the node with this label. An integer is a position if no label is a number."""
+    """Return the position of the node with this label. An integer is a position if no label is a number."""
     if site in names:
         return names.index(site)
     position = isinstance(site, numbers.Integral) and not isinstance(site, bool)

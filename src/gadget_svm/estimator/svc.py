@@ -1,39 +1,30 @@
 """`GadgetSVC`: a linear SVM learned by gossiping nodes, compatible with scikit-learn.
 
-Owns the parameters and the fitted attributes. The constructor only stores its parameters; `fit` validates, makes a
-problem and a plan, and calls `fitting.fit_network`.
+The constructor only stores its parameters. `fit` validates, makes a problem and a plan (`resolve`), calls
+`fitting.fit_network`, and sets the fitted attributes (`results`).
 """
 
-import numbers
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from copy import copy
 from typing import Any, Self
 
-import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.linear_model._base import LinearClassifierMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import _ovr_decision_function
 from sklearn.utils.validation import check_is_fitted
 
 from gadget_svm import algorithms, topologies
-from gadget_svm.algorithms import Algorithm
-from gadget_svm.core.network import Network
 from gadget_svm.core.types import Floats
-from gadget_svm.data.partition import partition_by_site
 from gadget_svm.data.tables import binarize_labels
 from gadget_svm.estimator.advice import warn_after_fit
-from gadget_svm.estimator.fitting import Fitted, NodeState, Plan, TrainingProblem, fit_network
+from gadget_svm.estimator.fitting import fit_network
 from gadget_svm.estimator.inputs import check_batch, make_problem, validate_rows
-from gadget_svm.estimator.problem import checked_nodes, one_per_row, share_batch, share_rows
-from gadget_svm.estimator.shards import Agreed, are_places, is_dataset, require_list, shard_names, stack_shards
-from gadget_svm.estimator.sites import in_names, name_shards, node_names, node_number
-from gadget_svm.estimator.validation import MAX_SEED, check_parameters, default_stopping, lam_of
-from gadget_svm.faults import make_faults
-from gadget_svm.simulation.observers import PrintRecords, Record
-from gadget_svm.simulation.stopping import stopping_rule
-from gadget_svm.simulation.trainer import Schedule
+from gadget_svm.estimator.problem import one_per_row, share_batch, share_rows
+from gadget_svm.estimator.resolve import connect, make_plan, requested_nodes, reset, sites_of_batches
+from gadget_svm.estimator.results import single_node, store
+from gadget_svm.estimator.shards import DataSummary, are_places, is_dataset, require_list, stack_shards
+from gadget_svm.estimator.sites import name_shards
+from gadget_svm.estimator.validation import MAX_SEED, check_parameters
 
 
 class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -266,18 +257,18 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     "X is a Ray Dataset, which has its labels in a column: y must be that column's name, such as "
                     f"'label', got {type(y).__name__}"
                 )
-            return self._fit_remote(X, y)
+            return self._fit_remote(X, label=y)
         rows = validate_rows(self, X, y, sample_weight, reset=True)
         rows.require_two_classes(self.classes_)
-        self._reset()
+        reset(self)
         shares, self.sites_ = share_rows(
-            rows.X, rows.label, self._n_nodes(), self._partition_seed, rows.times, sites,
+            rows.X, rows.label, requested_nodes(self), self._partition_seed, rows.times, sites,
             topologies.labels_of(self.topology),
         )  # fmt: skip
-        self._connect(algorithms.resolve(self.algorithm))
+        connect(self, algorithms.resolve(self.algorithm))
         problem = make_problem(self, rows, shares)
-        plan = self._plan(problem, self.max_iter, self.stopping)
-        self._store(fit_network(problem, plan))
+        plan = make_plan(self, problem, self.max_iter, self.stopping)
+        store(self, fit_network(problem, plan))
         warn_after_fit(self, rows.weighted())
         return self
 
@@ -308,17 +299,16 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rows = validate_rows(self, X, y, sample_weight, reset=first, classes=classes)
         algorithm = algorithms.resolve(self.algorithm).for_batches()
         if first:
-            self._reset()
-            self.sites_ = self._sites_of_batches(None if sites is None else one_per_row(sites, rows.label))
-            self._connect(algorithm)
-        elif type(self.algorithm_) is not type(algorithm):  # after a fit of all rows at once
-            self._connect(algorithm)
+            reset(self)
+            self.sites_ = sites_of_batches(self, None if sites is None else one_per_row(sites, rows.label))
+        if first or type(self.algorithm_) is not type(algorithm):  # another one after a fit of all rows at once
+            connect(self, algorithm)
         seed = (self._partition_seed + self.n_iter_) & MAX_SEED
         shares = share_batch(rows.X, rows.label, self.sites_, seed, rows.times, sites)
         one_pass = self.algorithm_.iterations_per_pass(int(shares.sizes.max()))
         problem = make_problem(self, rows, shares)
-        plan = self._plan(problem, min(one_pass, self.max_iter), None)
-        self._store(fit_network(problem, plan, self._state))
+        plan = make_plan(self, problem, min(one_pass, self.max_iter), None)
+        store(self, fit_network(problem, plan, self._state))
         return self
 
     def fit_shards(
@@ -329,7 +319,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         positive: str | None = None,
         sites: Sequence[Hashable] | None = None,
         format: str | None = None,
-        agreed: Callable[[Agreed], None] | None = None,
+        on_summary: Callable[[DataSummary], None] | None = None,
     ) -> Self:
         """Train from one (X, y) pair, or one data file, per node.
 
@@ -347,8 +337,8 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
             The nodes' labels, one per shard; None: 0, 1, ... Nodes come in the sorted order of their labels.
         format : str or None, default None
             The format of files that are read here (svmlight, csv, tsv, parquet or npz); None: by their ending.
-        agreed : callable or None, default None
-            Called with an `Agreed`, what is known of the shards, before the training.
+        on_summary : callable or None, default None
+            Called with the `DataSummary` of the shards before the training starts.
 
         Returns
         -------
@@ -359,60 +349,32 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if is_dataset(shards):
             if sites is not None:
                 raise ValueError("a Ray Dataset is split by position: leave sites out")
-            return self._fit_remote(shards, label, positive, agreed)
+            return self._fit_remote(shards, label=label, positive=positive, on_summary=on_summary)
         shards, names = name_shards(list(shards), sites, topologies.labels_of(self.topology))
         if self.engine == "ray" and are_places(shards):
             if format is not None:
                 raise ValueError(f"format={format!r}: actors know a file's format by its ending: rename the files")
-            return self._fit_remote(shards, label, positive, agreed, names)
+            return self._fit_remote(shards, names=names, label=label, positive=positive, on_summary=on_summary)
         stack = stack_shards(shards, label, format)
         y = binarize_labels(stack.y, positive)
-        if agreed is not None:
-            agreed(stack.agreed())
+        if on_summary is not None:
+            on_summary(stack.summary)
         owners: Any = stack.sites if sites is None else [names[i] for i in stack.sites.tolist()]
         return self.fit(stack.X, y, sites=owners)
 
-    def _fit_remote(
-        self,
-        shards: Any,
-        label: str | None = None,
-        positive: str | None = None,
-        agreed: Callable[[Agreed], None] | None = None,
-        names: list[Hashable] | None = None,
-    ) -> Self:
-        """Train from shards that the actors of a cluster read."""
-        if self.engine != "ray":
-            raise ValueError("a Ray Dataset is read by Ray's actors: use engine='ray'")
-        from gadget_svm.estimator import remote_shards
+    def _fit_remote(self, shards: Any, **options: Any) -> Self:
+        """Train from shards that the actors of a cluster read, see `remote_fit`."""
+        from gadget_svm.estimator.remote_fit import fit_remote  # imports what only a cluster needs
 
-        options = dict(self.engine_options or {})
-        if is_dataset(shards):
-            runtime = remote_shards.start_dataset(shards, self._n_nodes(), label, options)
-        else:
-            runtime = remote_shards.start_files(shard_names(shards), options, label)
-        try:
-            params = self.class_weight, self.fit_intercept, positive, self.multi_class
-            problem, self.classes_, known = remote_shards.remote_problem(runtime, *params)
-            if agreed is not None:
-                agreed(known)
-            self.n_features_in_ = problem.X.shape[1] - bool(self.fit_intercept)
-            self.__dict__.pop("feature_names_in_", None)
-            self._reset()
-            labels = topologies.labels_of(self.topology)
-            self.sites_ = node_names(len(problem.shares.start) - 1, labels) if names is None else names
-            self._connect(algorithms.resolve(self.algorithm))
-            plan = self._plan(problem, self.max_iter, self.stopping)
-            self._store(fit_network(problem, plan))
-        finally:
-            runtime.close()
+        store(self, fit_remote(self, shards, **options))
         warn_after_fit(self)
         return self
 
     def decision_function(self, X: Any) -> Floats:
-        """Signed distances (times |w|) of the rows: one per row for two classes, else one per row and class.
+        """Return signed distances (times |w|): one per row for two classes, else one per row and class.
 
-        With multi_class="ovo" the votes of the outputs, plus a part below one half of their summed distances, as in
-        scikit-learn's OneVsOneClassifier.
+        With multi_class="ovo" these are the votes of the outputs, plus less than one half for their summed distances,
+        as in scikit-learn's OneVsOneClassifier.
 
         Parameters
         ----------
@@ -429,7 +391,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return votes
 
     def node(self, site: Hashable) -> "GadgetSVC":
-        """The model of one node: it predicts, scores and can be saved like any other, but not trained further.
+        """Return the model of one node. It predicts, scores and can be saved like any other, but not trained further.
 
         Parameters
         ----------
@@ -447,14 +409,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
             There is no such node.
         """
         check_is_fitted(self)
-        i = node_number(self.sites_, site)
-        alone = copy(self)
-        alone.coef_, alone.intercept_ = np.atleast_2d(self.node_coef_[i]), np.atleast_1d(self.node_intercept_[i])
-        for name in ("node_coef_", "node_intercept_", "node_last_coef_", "node_last_intercept_", "sites_"):
-            if name in self.__dict__:  # a model read from a file has no last iterates
-                setattr(alone, name, getattr(self, name)[i : i + 1])
-        alone.__dict__.pop("_state", None)
-        return alone
+        return single_node(self, site)
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; ``algorithm__NAME`` is a parameter of the algorithm, if that is an object."""
@@ -465,75 +420,6 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     raise ValueError(algorithms.no_parameters(algorithm, name.removeprefix("algorithm__"), value))
         super().set_params(**params)
         return self
-
-    def _reset(self) -> None:
-        """Draw the seeds and forget earlier fits."""
-        state = self.random_state
-        drawn = state if isinstance(state, numbers.Integral) else check_random_state(state).randint(2**31 - 1)
-        self._seed, self._requested_nodes = int(drawn) & MAX_SEED, self.n_nodes
-        self._topology_seed = self._seed if self.topology_seed is None else self.topology_seed
-        self._partition_seed = self._seed if self.partition_seed is None else self.partition_seed
-        self._state: NodeState | None = None
-        self.history_: list[Record] = []
-        self.n_iter_ = 0
-
-    def _n_nodes(self) -> int | None:
-        """The number of nodes requested, else that of the given graph."""
-        return topologies.nodes_of(self.topology) if self.n_nodes is None else self.n_nodes
-
-    def _sites_of_batches(self, sites: ArrayLike | None) -> list[Hashable]:
-        """The nodes of a network that learns batch by batch: as requested, else 10, or this batch's sites."""
-        requested, labels = self._n_nodes(), topologies.labels_of(self.topology)
-        names = node_names(10 if requested is None else checked_nodes(requested), labels)
-        return names if sites is None else labels or partition_by_site(sites)[1]  # a batch need not have all the labels
-
-    def _connect(self, algorithm: Algorithm) -> None:
-        """Build the network of the nodes in ``sites_``, with the transition matrix that the algorithm asks for."""
-        network = topologies.build(self.topology, len(self.sites_), seed=self._topology_seed)
-        self.algorithm_ = algorithm.for_network(network)
-        has_matrix = isinstance(self.topology, Network)
-        self.network_ = network if has_matrix else self.algorithm_.with_transition_of(network)
-
-    def _plan(self, problem: TrainingProblem, max_iter: int, stopping: Any) -> Plan:
-        """Resolve every parameter of a training."""
-        chosen = default_stopping(self.algorithm_) if isinstance(stopping, str) and stopping == "auto" else stopping
-        rule = stopping_rule(chosen, self.tol)
-        self.stopping_ = chosen if chosen is None or isinstance(chosen, str) else type(chosen).__name__
-        self.tol_: float | None = None if rule is None else rule.tol
-        self.multi_class_ = self.multi_class
-        self.lam_: float | None = lam_of(self, float(problem.shares.sizes.sum()))
-        first_iteration = 0 if self._state is None else self._state.t
-        return Plan(
-            self.algorithm_, self.network_, self.lam_, self._seed, rule,
-            Schedule(max_iter, self.max_seconds, self.record_every, first_iteration),
-            (*(self.observers or ()), *((PrintRecords(),) if self.verbose else ())), make_faults(self.faults),
-            self.n_jobs, self.engine, dict(self.engine_options or {}), self.sites_,
-        )  # fmt: skip
-
-    def _store(self, fitted: Fitted) -> None:
-        """Set the fitted attributes."""
-        outcome, d = fitted.outcome, self.n_features_in_
-
-        def split(models: Floats) -> tuple[Floats, Floats]:
-            return models[..., :d].copy(), models[..., d].copy() if self.fit_intercept else np.zeros(models.shape[:-1])
-
-        binary = len(self.classes_) == 2
-        nodes, last = (models[:, 0] if binary else models for models in (fitted.models, fitted.last))
-        self.node_coef_, self.node_intercept_ = split(nodes)
-        self.node_last_coef_, self.node_last_intercept_ = split(last)
-        self.coef_, self.intercept_ = split(fitted.mean)
-        earlier = self.history_[-1]["seconds"] if self.history_ else 0.0
-        later = [{**record, "seconds": earlier + record["seconds"]} for record in outcome.history]
-        self.history_ = self.history_ + later  # a new list: models of single nodes share the old one
-        self.n_iter_ += outcome.n_iter
-        self.converged_, self.movement_ = outcome.converged, outcome.movement
-        self.stopped_by_: str | None = outcome.reason
-        certificate = outcome.certificate
-        self.gap_bound_ = None if certificate is None else certificate.relative
-        self.output_gap_bounds_ = None if certificate is None else certificate.relatives
-        self.certified_nodes_ = None if certificate is None else certificate.nodes
-        self.certificate_note_ = in_names(outcome.certificate_note, self.sites_)
-        self._state, self.gossip_, self._mass_left = fitted.state, fitted.gossip_name, fitted.mass_left
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

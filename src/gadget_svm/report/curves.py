@@ -28,7 +28,7 @@ def require_plotly() -> Any:
 
 
 def column(history: Sequence[Record], name: str, factor: float = 1.0) -> Values:
-    """One quantity over the history; None where it is missing or not finite, which leaves a gap in the curve."""
+    """Return one quantity over the history. None, where it is missing or not finite, leaves a gap in the curve."""
     return [finite(record.get(name), factor) for record in history]
 
 
@@ -39,7 +39,7 @@ def axis_type(*columns: Values) -> str:
 
 
 def styled_figure() -> Any:
-    """An empty figure in the style of the page: transparent, a legend above, titles no larger than the text."""
+    """Return an empty figure in the style of the page: transparent, a legend above, titles no larger than the text."""
     axis = {"automargin": True, "gridcolor": "rgba(128,128,128,.25)", "zeroline": False, "exponentformat": "SI",
             "title": {"font": {"size": 13}}}  # fmt: skip
     return require_plotly().Figure().update_layout(
@@ -94,11 +94,6 @@ def error_figure(history: Sequence[Record], reference: dict[str, Any] | None) ->
     if (right := finite((reference or {}).get("test_accuracy"))) is not None:
         curves[f"{REFERENCE}, test rows"] = ([100 * (1 - right)] * len(history), GREEN)
     return curve_figure(history, curves, "wrong answers", " %")
-
-
-def disagreement_figure(history: Sequence[Record]) -> Any:
-    """Draw how far the farthest node is from the average."""
-    return curve_figure(history, {"farthest node": (column(history, "disagreement", 100), BLUE)}, "distance", " %")
 
 
 def traffic_figure(history: Sequence[Record]) -> Any:

@@ -16,7 +16,7 @@ def finite(value: Any, factor: float = 1.0) -> float | None:
 
 
 def percent(share: Any) -> str:
-    """0.97 is 97.00 %."""
+    """Return a share in per cent: 0.97 is 97.00 %."""
     return "-" if finite(share) is None else f"{100 * share:.2f} %"
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from gadget_svm.core.network import Network
 from gadget_svm.report.curves import BLUE, styled_figure
-from gadget_svm.report.formatting import finite
+from gadget_svm.report.formatting import finite, number, percent
 from gadget_svm.report.lost_nodes import live_nodes, table_entry
 
 MAX_DRAWN_NODES = 300
@@ -87,12 +87,9 @@ def describe(network: Network, node: Node) -> str:
     more = ["..."] if len(near) > MAX_LISTED_NEIGHBOURS else []
     name, node = table_entry(node)
     lines = [f"<b>node {escape(name)}</b>", f"{node.get('rows', '?')} rows"]
-    for key, words, form, factor in (
-        ("test_accuracy", "test accuracy", ".2f", 100), ("train_accuracy", "train accuracy", ".2f", 100),
-        ("train_objective", "objective", ".5g", 1),
-    ):  # fmt: skip
-        if (value := finite(node.get(key), factor)) is not None:
-            lines.append(f"{words} {value:{form}}{' %' if factor == 100 else ''}")
+    figures = {"test accuracy": percent(node.get("test_accuracy")), "objective": number(node.get("train_objective")),
+               "train accuracy": percent(node.get("train_accuracy"))}  # fmt: skip
+    lines += [f"{words} {figure}" for words, figure in figures.items() if figure != "-"]
     return "<br>".join([*lines, f"sends to {escape(', '.join(near[:MAX_LISTED_NEIGHBOURS] + more))}"])
 
 

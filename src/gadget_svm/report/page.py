@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from datetime import datetime
 from html import escape
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from gadget_svm import __version__
 from gadget_svm.core.network import Network
 from gadget_svm.data.uris import parse_location, write_file
 from gadget_svm.report import curves, graph
@@ -123,10 +123,12 @@ def cards(summary: Summary, history: Sequence[dict[str, Any]], network: Network)
 
     reference, lost = summary.get("reference"), lost_rows_caption(summary)
     level = f" The level line is {reference['name']}: {reference['text']}." if reference else ""
+    distance = {"farthest node": (curves.column(history, "disagreement", 100), curves.BLUE)}
+    disagreement = curves.curve_figure(history, distance, "distance", " %")
     figures = {
         "Objective": (curves.objective_figure(history, reference), OBJECTIVE + lost + level),
         "Wrong answers": (curves.error_figure(history, reference), ERROR + lost),
-        "Disagreement": (curves.disagreement_figure(history), DISAGREEMENT),
+        "Disagreement": (disagreement, DISAGREEMENT),
         "Messages and bytes": (curves.traffic_figure(history), TRAFFIC),
         "The network": (graph.network_figure(network, summary["nodes"]), network_caption(summary, network)),
     }
@@ -201,7 +203,7 @@ def facts_table(facts: dict[str, Any]) -> str:
 
 
 def _flat(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """Pairs of name and text; what is not set is left out."""
+    """Return pairs of name and text; what is not set is left out."""
     pairs: list[tuple[str, str]] = []
     for name, value in facts.items():
         if isinstance(value, dict):
@@ -213,9 +215,5 @@ def _flat(facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 def origin() -> str:
     """Return the version, time and machine."""
-    try:
-        made_by = f"gadget-svm {version('gadget-svm')}"
-    except PackageNotFoundError:  # run from a checkout that is not installed
-        made_by = "gadget-svm"
     when = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
-    return f"Written by {made_by} on {when}; {machine()}."
+    return f"Written by gadget-svm {__version__} on {when}; {machine()}."

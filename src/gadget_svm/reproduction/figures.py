@@ -49,7 +49,7 @@ def curves(path: Path, title: str, traces: dict[str, Sequence[Any]], optimum: fl
 
 
 def _plain_ticks(plt: Any, side: Any, limits: tuple[float, float]) -> None:
-    """1, 2 and 5 of every decade, written as plain numbers, so that a short logarithmic axis has some too."""
+    """Put ticks at 1, 2 and 5 of every decade, as plain numbers, so that a short logarithmic axis has some too."""
     ticker = plt.matplotlib.ticker
     side.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0) if limits[1] / limits[0] < 1e3 else (1.0,)))
     side.set_major_formatter(ticker.FormatStrFormatter("%g"))
@@ -69,7 +69,7 @@ def network_panels(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
 
 
 def _graphs(plt: Any, axis: Any, rows: Sequence[dict[str, Any]]) -> None:
-    """A line for every graph, the best connected on top; names at the side do not overlap."""
+    """Draw a line for every graph, the best connected on top. Names at the side do not overlap."""
     graphs = sorted(rows, key=lambda r: r["spectral_gap"])
     places = range(len(graphs))
     axis.errorbar([100 * r["disagreement"] for r in graphs], places, xerr=_bars(graphs, "disagreement", 100),
@@ -81,7 +81,7 @@ def _graphs(plt: Any, axis: Any, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _bars(rows: Sequence[dict[str, Any]], column: str, scale: float = 1.0) -> list[float]:
-    """The deviations over trials, zero for a single one; on a logarithmic axis none may reach zero."""
+    """Return the deviations over trials, zero for a single trial. On a logarithmic axis no bar may reach zero."""
     return [min(scale * (r[f"{column}_sd"] or 0.0), 0.9 * scale * r[column]) for r in rows]
 
 

@@ -17,7 +17,7 @@ from gadget_svm.core.types import Floats
 from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.reproduction import baselines
-from gadget_svm.reproduction.baselines import Baseline, Pegasos
+from gadget_svm.reproduction.baselines import Fit, pegasos
 from gadget_svm.reproduction.trials import Trial
 from gadget_svm.simulation.distances import distances
 from gadget_svm.simulation.engine import LocalRuntime
@@ -33,17 +33,17 @@ CHECK_STRIDE."""
 class Budget:
     """How much work each method may do; part of every cell's key."""
 
-    iterations: int = 10_000  # of GADGET and Pegasos
-    admm_iterations: int = 4000  # of MoM-DSVM, at most
-    epochs: int = 5  # of SVM-SGD
-    perf_seconds: float = 10.0  # of SVM-Perf, per shard
+    iterations: int = 10_000  # GADGET and Pegasos
+    admm_iterations: int = 4000  # MoM-DSVM, at most
+    epochs: int = 5  # SVM-SGD
+    perf_seconds: float = 10.0  # SVM-Perf, per shard
     admm_gap: float = 0.01  # what MoM-DSVM promises: the worst node's duality gap, relative to the optimum
 
 
 def run_network(
     trial: Trial, algorithm: Any, iterations: int, trace: bool = False, exchange: Exchange | None = None
 ) -> Result:
-    """A gossiping network for a number of iterations; seconds are the mean over nodes, on one core."""
+    """Run a gossiping network for a number of iterations. Seconds are the mean over nodes, on one core."""
     runtime = _runtime(trial, algorithm, exchange)
     spent, points = 0.0, list[Any]()
     while runtime.t < iterations - 1:
@@ -58,7 +58,7 @@ def run_network(
 
 
 def run_to_gap(trial: Trial, algorithm: Any, promise: float, max_iterations: int) -> Result:
-    """MoM-DSVM until its own multipliers prove every node's F within ``promise`` of the optimum, relatively.
+    """Run MoM-DSVM until its own multipliers prove that every node's F is at most ``promise`` above F*, relative to F*.
 
     The gap is computed at geometric steps, outside the measured time. ``epsilon`` is the worst node's duality gap.
     """
@@ -75,7 +75,7 @@ def run_to_gap(trial: Trial, algorithm: Any, promise: float, max_iterations: int
 
 
 def _runtime(trial: Trial, algorithm: Any, exchange: Exchange | None = None) -> LocalRuntime:
-    """The runtime of a trial: kernels are compiled, and no iteration is done."""
+    """Make the runtime of a trial. Kernels are compiled, and no iteration is done."""
     chosen = algorithms.resolve(algorithm)
     network = chosen.with_transition_of(trial.network)
     run = chosen.bind(network, trial.lam, trial.lam**-0.5, False, trial.shares.sizes)
@@ -101,19 +101,19 @@ def _network_record(trial: Trial, runtime: LocalRuntime, spent: float) -> Result
     }  # fmt: skip
 
 
-def run_shards(trial: Trial, baseline: Baseline) -> Result:
-    """A baseline on every node's shard by itself, without communication, as the paper runs its Table 3."""
-    fits = [baseline.fit(*trial.shard(i), trial.lam, seed=trial.seed * 1000 + i) for i in range(trial.n_nodes)]
-    return _fits_record(trial, fits)
+def run_shards(trial: Trial, baseline: Callable[..., Fit], **options: Any) -> Result:
+    """Run a baseline on every node's shard by itself, without communication, as in the paper's Table 3."""
+    seeds = [trial.seed * 1000 + i for i in range(trial.n_nodes)]
+    return _fits_record(trial, [baseline(*trial.shard(i), trial.lam, seed, **options) for i, seed in enumerate(seeds)])
 
 
-def run_central(trial: Trial, baseline: Baseline) -> Result:
-    """A baseline on all rows in one place."""
-    fit = baseline.fit(trial.data.X, trial.data.y, trial.lam, seed=trial.seed)
+def run_central(trial: Trial, baseline: Callable[..., Fit], **options: Any) -> Result:
+    """Run a baseline on all rows in one place."""
+    fit = baseline(trial.data.X, trial.data.y, trial.lam, trial.seed, **options)
     return _fits_record(trial, [fit]) | {"trace": fit.trace}
 
 
-def _fits_record(trial: Trial, fits: list[Any]) -> Result:
+def _fits_record(trial: Trial, fits: list[Fit]) -> Result:
     models = np.array([fit.w for fit in fits])
     return _record(trial, models, models) | {
         "seconds": [fit.seconds for fit in fits], "iterations": [fit.iterations for fit in fits],
@@ -122,7 +122,7 @@ def _fits_record(trial: Trial, fits: list[Any]) -> Result:
 
 
 def _record(trial: Trial, models: Floats, last: Floats, messages: int = 0, nbytes: int = 0) -> Result:
-    """Accuracies and objectives of the answers and of the last iterates."""
+    """Evaluate the answers and the last iterates: accuracies and objectives."""
     own, whole = trial.accuracies(models)
     own_last, whole_last = trial.accuracies(last)
     return {
@@ -132,7 +132,7 @@ def _record(trial: Trial, models: Floats, last: Floats, messages: int = 0, nbyte
 
 
 def run_optimum(trial: Trial, gap: float) -> Result:
-    """The certified optimum of the pooled problem: no w has an F below ``bound``."""
+    """Compute the certified optimum of the pooled problem: no w has an F below ``bound``."""
     best = baselines.certified_optimum(trial.data.X, trial.data.y, trial.lam, gap)
     return {"objective": best.objective, "bound": best.bound, "gap": best.gap, "seconds": best.seconds}
 
@@ -145,17 +145,17 @@ METHODS: dict[str, Callable[[Trial, Budget], Result]] = {
         trial, algorithms.TwoPushSum(gossip_rounds=3), max(2, b.iterations // 5)
     ),
     "mom-dsvm": lambda trial, b: run_to_gap(trial, "mom-dsvm", b.admm_gap, b.admm_iterations),
-    "pegasos": lambda trial, b: run_central(trial, Pegasos(b.iterations)),
-    "pegasos-trace": lambda trial, b: run_central(trial, Pegasos(b.iterations, evaluate=trial.evaluate)),
-    "pegasos-equal": lambda trial, b: run_central(trial, Pegasos(b.iterations * trial.n_nodes)),
-    "pegasos-last": lambda trial, b: run_central(trial, Pegasos(b.iterations, average=False)),
-    "svm-perf-all": lambda trial, b: run_central(trial, baselines.SvmPerf(max_seconds=20 * b.perf_seconds)),
+    "pegasos": lambda trial, b: run_central(trial, pegasos, iterations=b.iterations),
+    "pegasos-trace": lambda trial, b: run_central(trial, pegasos, iterations=b.iterations, evaluate=trial.evaluate_all),
+    "pegasos-equal": lambda trial, b: run_central(trial, pegasos, iterations=b.iterations * trial.n_nodes),
+    "pegasos-last": lambda trial, b: run_central(trial, pegasos, iterations=b.iterations, average=False),
+    "svm-perf-all": lambda trial, b: run_central(trial, baselines.svm_perf, max_seconds=20 * b.perf_seconds),
     "optimum": lambda trial, b: run_optimum(trial, 1e-4 if b.perf_seconds >= 1 else 1e-2),
-    "liblinear": lambda trial, _: run_central(trial, baselines.Liblinear()),
-    "local-only": lambda trial, b: run_shards(trial, Pegasos(b.iterations)),
-    "svm-perf": lambda trial, b: run_shards(trial, baselines.SvmPerf(max_seconds=b.perf_seconds)),
-    "svm-sgd": lambda trial, b: run_shards(trial, baselines.SvmSgd(b.epochs)),
-    "authors-program": lambda trial, _: run_shards(trial, baselines.AuthorsProgram()),
+    "liblinear": lambda trial, _: run_central(trial, baselines.liblinear),
+    "local-only": lambda trial, b: run_shards(trial, pegasos, iterations=b.iterations),
+    "svm-perf": lambda trial, b: run_shards(trial, baselines.svm_perf, max_seconds=b.perf_seconds),
+    "svm-sgd": lambda trial, b: run_shards(trial, baselines.svm_sgd, epochs=b.epochs),
+    "authors-program": lambda trial, _: run_shards(trial, baselines.authors_program),
     "loading": lambda trial, _: trial.loading_seconds(),
 }
 """What is run for a row of a table or a line of a figure, by name. "gadget" has persistent mass."""

@@ -37,7 +37,7 @@ class Setup:
 
 
 def setups(quick: bool = False, nodes: int = 10) -> Iterator[Setup]:
-    """Every network of the study; ``nodes`` is the size of those in which something else than the size varies."""
+    """Yield every network of the study. ``nodes`` is their size where another property varies."""
     iterations = 2000 if quick else 10_000
     for graph in GRAPHS:
         yield Setup("topology", graph, _comparable(nodes), iterations=iterations)
@@ -54,17 +54,17 @@ def setups(quick: bool = False, nodes: int = 10) -> Iterator[Setup]:
 
 
 def _comparable(nodes: int) -> int:
-    """The next power of two, of which every graph can be made: a hypercube needs one, a torus two sides."""
+    """Return the next power of two. A hypercube needs one, and a torus of that size has two sides."""
     return max(4, 1 << (nodes - 1).bit_length())
 
 
 def trials_of(setup: Setup, trials: int) -> int:
-    """The number of trials of a network; large ones get fewer, because they take as long as all the others."""
+    """Return the number of trials of a network. Large ones get fewer, as they take as long as all the others."""
     return trials if setup.nodes <= LARGE else min(trials, LARGE_TRIALS)
 
 
 def run_setup(setup: Setup, data: Any, lam: float, seed: int = 0) -> dict[str, Any]:
-    """The record of one trial of a network: accuracies of the live nodes, disagreement, messages."""
+    """Run one trial of a network; the record has the live nodes' accuracies, disagreement and messages."""
     trial = Trial(data, lam, setup.nodes, seed, setup.topology)
     faults = make_faults(_faults(setup))
     exchange = wrap_all(faults, FaultContext(setup.nodes, seed)) if faults else None
@@ -79,7 +79,7 @@ def run_setup(setup: Setup, data: Any, lam: float, seed: int = 0) -> dict[str, A
 
 
 def study_row(setup: Setup, records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """All trials of a network as one row of the table: means, and deviations over the trials."""
+    """Summarise all trials of a network as one row of the table: means, and deviations over the trials."""
     accuracies = [r["accuracies"] for r in records]
     noted = {"accuracy_min": [min(own) for own in accuracies], "disagreement": [r["disagreement"] for r in records]}
     return {

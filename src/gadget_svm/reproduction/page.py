@@ -19,7 +19,7 @@ from gadget_svm.reproduction import figures
 from gadget_svm.reproduction.claims import discussion
 from gadget_svm.reproduction.headings import TABLES, TEXTS
 from gadget_svm.reproduction.reproduce import Reproduction
-from gadget_svm.reproduction.tables import Row
+from gadget_svm.reproduction.tables import MAJORITY_NOTE, Row
 
 STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;max-width:1240px;margin:2rem auto;padding:0 16px;color:#1c2430;"
@@ -52,8 +52,8 @@ def draw_figures(run: Reproduction, parts: Sequence[str], rows: dict[str, list[R
     """Draw the figures of the parts, each as PNG and PDF."""
     drawings = []
     for name, data in run.sets.items() if "figures" in parts else ():
-        traces = {method: run.result((name, f"{method}-trace", 0))["trace"] for method in ("gadget", "pegasos")}
-        optimum = float(run.result((name, "liblinear", 0))["objective"][0])
+        traces = {method: run.result(name, f"{method}-trace")["trace"] for method in ("gadget", "pegasos")}
+        optimum = float(run.result(name, "liblinear")["objective"][0])
         title = f"{run.label(name)}: {data.X.shape[0]:,} x {data.X.shape[1]:,}, lambda {run.lam(name):g}"
         path = figures.curves(run.out / "figures" / f"{name}.png", title, traces, optimum)
         drawings.append((f"{run.label(name)}: {TEXTS['figures']['curves']}", path))
@@ -76,7 +76,7 @@ def markdown_page(run: Reproduction, rows: dict[str, list[Row]], drawings: list[
     for part, listed in rows.items():
         table = TABLES[part]
         content += [f"## {table.title}", table.caption, table.markdown(listed)]
-        content += [words["majority"]] if table.has_marks(listed) else []
+        content += [rf"\* {MAJORITY_NOTE}"] if table.has_marks(listed) else []
     for caption, path in drawings:
         line = " ".join(caption.split())
         content += [f"![{line}]({os.path.relpath(path.resolve(), folder.resolve())})", line]

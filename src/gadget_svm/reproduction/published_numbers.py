@@ -13,10 +13,10 @@ from typing import NamedTuple
 class Figure(NamedTuple):
     """Seconds and accuracy as printed, each with its standard deviation."""
 
-    seconds: float
-    seconds_sd: float
-    accuracy: float
-    accuracy_sd: float
+    seconds: float | None = None
+    seconds_sd: float | None = None
+    accuracy: float | None = None
+    accuracy_sd: float | None = None
 
 
 def _read(path: Path) -> dict[tuple[str, str, str], Figure]:

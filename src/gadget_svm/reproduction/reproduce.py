@@ -17,8 +17,8 @@ from gadget_svm.report.machine import machine
 from gadget_svm.reproduction.headings import AS_PRINTED, PERSISTENT, READINGS
 from gadget_svm.reproduction.methods import METHODS, Budget
 from gadget_svm.reproduction.network_study import Setup, run_setup, setups, study_row, trials_of
-from gadget_svm.reproduction.published_numbers import GISETTE_LAMBDA, PUBLISHED, SETS, SPEEDUP
-from gadget_svm.reproduction.store import Result, Store, code_digest
+from gadget_svm.reproduction.published_numbers import GISETTE_LAMBDA, PUBLISHED, SETS, SPEEDUP, Figure
+from gadget_svm.reproduction.store import Result, code_digest, stored
 from gadget_svm.reproduction.tables import Row, better, summarise
 from gadget_svm.reproduction.trials import Trial, fingerprint, majority_percent
 from gadget_svm.theory import corrected_bound
@@ -64,8 +64,6 @@ FEWER_ITERATIONS = {"ccat": 3000}
 LEAST_ROWS = 1000
 """A data set with fewer rows is a sample, and is left out."""
 
-Cell = tuple[str, str, int]  # data set, method, trial
-
 
 @dataclass
 class Reproduction:
@@ -101,86 +99,67 @@ class Reproduction:
     missing: dict[str, str] = field(default_factory=dict)
 
     @cached_property
-    def store(self) -> Store:
-        """Where finished results are stored."""
-        return Store(self.out / "cells")
-
-    @cached_property
     def sets(self) -> dict[str, Any]:
         """The data sets on this machine; ``missing`` says how to get the others."""
         from gadget_svm.data import DataFileError, load_dataset
         from gadget_svm.data.catalog import ENTRIES
-        from gadget_svm.data.datasets import data_folders
-
-        data_folders(self.data_dir)  # refuses a missing folder once, not once per data set
-        found = {}
-        for name in (*SETS, "gisette"):
-            if elsewhere := self._elsewhere(name):
-                self.missing[name] = elsewhere
-                continue
-            try:
-                data = load_dataset(name, data_dir=self.data_dir, download=False)
-            except DataFileError as error:
-                self.missing[name] = str(error)
-            except FileNotFoundError:
-                self.missing[name] = f"not found; `gadget data fetch {name}` gets it, from {ENTRIES[name].page}"
-            else:
-                if data.X.shape[0] >= LEAST_ROWS:
-                    found[name] = data
-                    continue
-                self.missing[name] = (
-                    f"only a sample of {data.X.shape[0]} rows is here; `gadget data fetch {name}` gets all"
-                )
-        return found
-
-    def _elsewhere(self, name: str) -> str | None:
-        """Return the reason for leaving out a data set that is not in the given folder but in another one."""
         from gadget_svm.data.datasets import find_dataset
 
-        folder = find_dataset(name, self.data_dir)
-        if self.data_dir is None or folder is None or folder.resolve().is_relative_to(self.data_dir.resolve()):
-            return None
-        return f"not in {self.data_dir}; there is one in {folder}, which is used if no folder is given"
+        found = {}
+        for name in (*SETS, "gisette"):
+            folder, fetch = find_dataset(name, self.data_dir), f"`gadget data fetch {name}` gets it"
+            if folder is None:
+                self.missing[name] = f"not found; {fetch}, from {ENTRIES[name].page}"
+            elif self.data_dir and not folder.resolve().is_relative_to(self.data_dir.resolve()):
+                self.missing[name] = f"not in {self.data_dir}; there is one in {folder}, for a run without a folder"
+            else:
+                try:
+                    found[name] = load_dataset(name, data_dir=self.data_dir, download=False)
+                except DataFileError as error:
+                    self.missing[name] = str(error)
+                else:
+                    if (rows := found[name].X.shape[0]) < LEAST_ROWS:
+                        self.missing[name] = f"only a sample of {rows} rows is here; {fetch}"
+                        del found[name]
+        return found
 
     def label(self, name: str) -> str:
-        """The name of a data set in tables and figures: a subset of the paper's is marked."""
+        """Return the name of a data set in tables and figures. A subset of the paper's data is marked."""
         return f"{name} (subset)" if "subset" in self.sets[name].note else name
 
     def lam(self, name: str) -> float:
-        """The paper's lambda; Gisette's is ours."""
+        """Return the paper's lambda; Gisette's is ours."""
         return float(self.sets[name].lam or GISETTE_LAMBDA)
 
     def budget(self, name: str) -> Budget:
-        """How much work a method may do."""
+        """Return how much work a method may do."""
         iterations = FEWER_ITERATIONS.get(name, 10_000)
         return Budget(iterations // 10, 50, 2, 0.15) if self.quick else Budget(iterations)
 
     # Results: computed, or read from the store
 
     def steps(self, parts: Sequence[str]) -> Iterator[Callable[[], Result]]:
-        """Every piece of work that the parts need, once."""
+        """Yield every piece of work that the parts need, once."""
         methods = dict.fromkeys(method for part in parts for method in METHODS_OF.get(part, ()))
         for name in self.sets:
-            yield from (partial(self.result, cell) for method in methods for cell in self.cells(name, method))
+            yield from (partial(self.result, name, method, i) for method in methods for i in self._trials(method))
         if "network" in parts:
             yield from (partial(self._network, setup, i) for setup in self._setups for i in self._repeats(setup))
 
-    def cells(self, name: str, method: str) -> list[Cell]:
-        """All trials of a method."""
-        return [(name, method, trial) for trial in range(1 if method in ONCE else self.trials)]
+    def _trials(self, method: str) -> range:
+        return range(1 if method in ONCE else self.trials)
 
     def results(self, name: str, method: str) -> list[Result]:
-        """The records of all trials of a method."""
-        return [self.result(cell) for cell in self.cells(name, method)]
+        """Return the records of all trials of a method."""
+        return [self.result(name, method, trial) for trial in self._trials(method)]
 
-    def result(self, cell: Cell) -> Result:
-        """The record of one trial of a method."""
-        name, method, number = cell
+    def result(self, name: str, method: str, trial: int = 0) -> Result:
+        """Return the record of one trial of a method: stored, or computed now."""
         budget = self.budget(name)
         return self._stored(
-            name, method, f"{name}, {method}, trial {number + 1}",
-            lambda: METHODS[method](Trial(self.sets[name], self.lam(name), self.nodes, number), budget),
-            nodes=self.nodes, trial=number, budget=asdict(budget),
+            name, method, f"{name}, {method}, trial {trial + 1}",
+            lambda: METHODS[method](Trial(self.sets[name], self.lam(name), self.nodes, trial), budget),
+            nodes=self.nodes, trial=trial, budget=asdict(budget),
         )  # fmt: skip
 
     def _network(self, setup: Setup, trial: int) -> Result:
@@ -195,14 +174,14 @@ class Reproduction:
         )  # fmt: skip
 
     def _stored(self, name: str, method: str, label: str, compute: Callable[[], Result], **key: Any) -> Result:
-        """A stored result. Its key has the rows, the code, and the machine that the seconds are of."""
+        """Return a result, stored or computed now. Its key has the rows, the code, and the machine that was timed."""
 
         def work() -> Result:
             self.report_progress(label)
             return compute()
 
         fixed = {"rows": self._fingerprints[name], "lam": self.lam(name), "code": code_digest(), "machine": machine()}
-        return self.store.cell({"method": method, "data": name, **fixed, **key}, work)
+        return stored(self.out / "cells", {"method": method, "data": name, **fixed, **key}, work)
 
     @cached_property
     def _fingerprints(self) -> dict[str, str]:
@@ -211,14 +190,14 @@ class Reproduction:
     # Rows of the tables
 
     def rows(self, part: str) -> list[Row]:
-        """The rows of a part of the evaluation."""
+        """Return the rows of a part of the evaluation."""
         if part == "network":
             return self._network_rows()
         assemble = {"table1": self._table1, "table2": self._table2, "table3": self._table3, "table4": self._table4}
         return [row for name in self.sets for row in assemble[part](name)]
 
     def _table1(self, name: str) -> list[Row]:
-        """The data set, as loaded."""
+        """Describe the data set, as loaded."""
         d = self.sets[name]
         return [
             {"dataset": self.label(name), "train": d.X.shape[0], "test": d.X_test.shape[0], "features": d.X.shape[1],
@@ -227,7 +206,7 @@ class Reproduction:
         ]  # fmt: skip
 
     def _table2(self, name: str) -> list[Row]:
-        """GADGET in both readings against centralised Pegasos; "wins" is the paper's lexicographic comparison."""
+        """Compare GADGET in both readings with centralised Pegasos; "wins" is the paper's lexicographic comparison."""
         rows = {line.label: self._row(name, line, "table2") for line in TABLE2}
         for label, row in rows.items():
             row["promise"] = self._promise(name, row)
@@ -236,7 +215,7 @@ class Reproduction:
         return list(rows.values())
 
     def _promise(self, name: str, row: Row) -> float | None:
-        """How far above the optimum the method promises to end: by its epsilon, or by Pegasos' theorem."""
+        """Return how far above the optimum a method promises to end: by its epsilon, or by Pegasos' theorem."""
         if row["method"].startswith("svm-perf"):
             return float(row["epsilon"])
         if not row["method"].startswith("pegasos"):
@@ -246,7 +225,7 @@ class Reproduction:
         return corrected_bound(longest + math.sqrt(lam), lam, T, np.zeros(T))
 
     def _table3(self, name: str) -> list[Row]:
-        """GADGET against the others: each on every node's shard, or over the same network."""
+        """Compare GADGET with the others, each on every node's shard, or over the same network."""
         rows = []
         for line in TABLE3:
             results = self.results(name, line.method)
@@ -259,29 +238,34 @@ class Reproduction:
         return rows
 
     def _row(self, name: str, line: Line, table: str) -> Row:
-        """A line of Table 2 or 3, with its gap: how far the objective is above the certified optimum, in per cent."""
-        row = self._summary(name, line, table)
-        optimum = self.result((name, "optimum", 0))["bound"]
+        """Return a line of Table 2 or 3, and how far its objective is above the certified optimum, in per cent."""
+        row, optimum = self._summary(name, line, table), self.result(name, "optimum")["bound"]
         return row | {"optimum": optimum, "gap_percent": 100 * (row["objective_mean"] / optimum - 1)}
 
     def _summary(self, name: str, line: Line, table: str) -> Row:
-        printed = PUBLISHED.get((table, name, line.published))
-        row = summarise(self.label(name), line.label, self.results(name, line.method), printed, line.last)
-        return row | {"majority": majority_percent(self.sets[name])}
+        """Return a line of a table: our figures, the paper's, and the share of the majority class."""
+        ours = summarise(self.results(name, line.method), line.last)
+        printed = {
+            f"paper_{key}": value
+            for key, value in PUBLISHED.get((table, name, line.published), Figure())._asdict().items()
+        }
+        return {"dataset": self.label(name), "method": line.label, **ours, **printed,
+                "majority": majority_percent(self.sets[name])}  # fmt: skip
 
     def _table4(self, name: str) -> list[Row]:
-        """With loading: every node reads its own file, the centre reads all rows; the paper's speed-up factor."""
-        rows = [self._summary(name, line, "table4") for line in TABLE4]
-        for row, place in zip(rows, ("nodes", "central"), strict=True):
-            load = self.result((name, "loading", 0))[place]
-            row |= {"load_seconds": load, "total_seconds": load + row["seconds_mean"]}
-        factor = rows[0]["total_seconds"] / rows[1]["total_seconds"]
-        rows[0] |= {"speedup": factor, "paper_speedup": SPEEDUP.get(name)}
-        rows[1] |= {"speedup": None, "paper_speedup": None}
-        return rows
+        """Add the time to load (every node reads its own file, the centre all rows) and the paper's speed-up factor."""
+        load = self.result(name, "loading")
+        mine, central = (self._summary(name, line, "table4") for line in TABLE4)
+        for row, place in ((mine, "nodes"), (central, "central")):
+            row |= {"load_seconds": load[place], "total_seconds": load[place] + row["seconds_mean"]}
+        factor = mine["total_seconds"] / central["total_seconds"]
+        return [
+            mine | {"speedup": factor, "paper_speedup": SPEEDUP.get(name)},
+            central | {"speedup": None, "paper_speedup": None},
+        ]
 
     def _network_rows(self) -> list[Row]:
-        """The study of networks, on Adult if it is on this machine, else on the first data set found."""
+        """Study networks on Adult if it is on this machine, else on the first data set found."""
         fixed = {"dataset": self.label(self._studied), "majority": majority_percent(self.sets[self._studied])}
         return [
             fixed | study_row(setup, [self._network(setup, i) for i in self._repeats(setup)]) for setup in self._setups

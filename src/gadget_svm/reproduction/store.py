@@ -6,13 +6,13 @@ again.
 
 import hashlib
 import json
-import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from gadget_svm.core.state_file import write_atomically
 
 Result = dict[str, Any]
 SOURCES = (
@@ -23,26 +23,18 @@ SOURCES = (
 """The modules that determine a result."""
 
 
-@dataclass(frozen=True)
-class Store:
-    """Results ("cells" of the tables) in a folder."""
-
-    folder: Path
-
-    def cell(self, key: dict[str, Any], compute: Callable[[], Result]) -> Result:
-        """Return the result stored under ``key``, or compute and store it. A damaged file counts as missing."""
-        text = json.dumps(key, sort_keys=True)
-        path = self.folder / f"{key['method']}-{key['data']}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
-        with suppress(FileNotFoundError, ValueError, TypeError, KeyError):
-            stored = json.loads(path.read_text())
-            if stored["key"] == json.loads(text) and stored["result"]:
-                return dict(stored["result"])
-        result = compute()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(f".{os.getpid()}.part")
-        part.write_text(json.dumps({"key": key, "result": result}))
-        part.replace(path)
-        return dict(json.loads(json.dumps(result)))  # as it will be read the next time
+def stored(folder: Path, key: dict[str, Any], compute: Callable[[], Result]) -> Result:
+    """Return the result stored under ``key``, or compute and store it. A damaged file counts as missing."""
+    text = json.dumps(key, sort_keys=True)
+    path = folder / f"{key['method']}-{key['data']}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+    with suppress(FileNotFoundError, ValueError, TypeError, KeyError):
+        found = json.loads(path.read_text())
+        if found["key"] == json.loads(text) and found["result"]:
+            return dict(found["result"])
+    result = compute()
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, json.dumps({"key": key, "result": result}).encode())
+    return dict(json.loads(json.dumps(result)))  # as it will be read the next time
 
 
 @cache

@@ -12,9 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from gadget_svm.reproduction.published_numbers import Figure
-
 Row = dict[str, Any]
+MAJORITY_NOTE = (
+    "The share of the majority class of the test rows: a model that answers this class for every row has this accuracy "
+    "too."
+)
+"""What the mark * of an accuracy means."""
 
 
 @dataclass(frozen=True)
@@ -35,28 +38,29 @@ class Table:
     columns: tuple[Column, ...]
 
     def cells(self, rows: Sequence[Row]) -> list[list[str]]:
-        """The text of every cell."""
+        """Return the text of every cell."""
         return [[column.show(row) for column in self.columns] for row in rows]
 
     def has_marks(self, rows: Sequence[Row]) -> bool:
-        """Whether an accuracy is marked as the share of the majority class."""
+        """Return whether an accuracy is marked as the share of the majority class."""
         return any("*" in cell for cells in self.cells(rows) for cell in cells)
 
     def markdown(self, rows: Sequence[Row]) -> str:
-        """A Markdown table."""
+        """Return a Markdown table."""
         heading = [column.heading for column in self.columns]
         rule = [":---" if column.is_text else "---:" for column in self.columns]
         lines = [heading, rule, *([cell.replace("*", r"\*") for cell in cells] for cells in self.cells(rows))]
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
     def latex(self, rows: Sequence[Row]) -> str:
-        """A ``tabular`` with the rules of booktabs, to be read with ``\\input``."""
+        """Return a ``tabular`` with the rules of booktabs, to be read with ``\\input``."""
         lines = [" & ".join(_latex(text) for text in texts) + r" \\" for texts in self.cells(rows)]
         head = " & ".join(_latex(column.heading) for column in self.columns) + r" \\"
         alignment = "".join("l" if column.is_text else "r" for column in self.columns)
+        note = rf"\multicolumn{{{len(self.columns)}}}{{l}}{{$^*$ {MAJORITY_NOTE}}}"
         return "\n".join(
             [f"% {self.title}. Needs \\usepackage{{booktabs}}.", rf"\begin{{tabular}}{{{alignment}}}", r"\toprule",
-             head, r"\midrule", *lines, r"\bottomrule", r"\end{tabular}", ""]
+             head, r"\midrule", *lines, r"\bottomrule", *[note] * self.has_marks(rows), r"\end{tabular}", ""]
         )  # fmt: skip
 
     def write(self, folder: Path, name: str, rows: Sequence[Row]) -> None:
@@ -77,22 +81,22 @@ def _latex(text: str) -> str:
 
 
 def text(heading: str, key: str) -> Column:
-    """A column of words."""
+    """Make a column of words."""
     return Column(heading, lambda row: str(row[key] or ""), is_text=True)
 
 
 def whole(heading: str, key: str) -> Column:
-    """A column of whole numbers."""
+    """Make a column of whole numbers."""
     return Column(heading, lambda row: _formatted(row.get(key), ",.0f"))
 
 
 def number(heading: str, key: str) -> Column:
-    """A column of numbers with three digits, and their standard deviations where there are any."""
+    """Make a column of numbers with three digits, and their standard deviations where there are any."""
     return Column(heading, lambda row: _with_deviation(row, key, ".3g"))
 
 
 def accuracy(heading: str, key: str) -> Column:
-    """A column of per cents; an accuracy that equals the share of the majority class is marked."""
+    """Make a column of per cents. An accuracy that equals the share of the majority class is marked."""
 
     def show(row: Row) -> str:
         shown = _formatted(row.get(key), ".2f")
@@ -108,12 +112,12 @@ def _with_deviation(row: Row, key: str, form: str, mark: str = "") -> str:
 
 
 def _formatted(value: Any, form: str) -> str:
-    """The number in this form; empty where it is missing or not finite."""
+    """Format the number; an empty text where it is missing or not finite."""
     return "" if value is None or not math.isfinite(value) else format(value, form)
 
 
 def spread(per_trial: Sequence[Sequence[float]]) -> float | None:
-    """The paper's deviation, sqrt(Var(nodes) + Var(trials)); None for a single value."""
+    """Return the paper's deviation, sqrt(Var(nodes) + Var(trials)); None for a single value."""
     if sum(len(values) for values in per_trial) < 2:
         return None
     nodes = float(np.mean([np.var(values) for values in per_trial]))
@@ -121,23 +125,15 @@ def spread(per_trial: Sequence[Sequence[float]]) -> float | None:
 
 
 def mean(per_trial: Sequence[Sequence[float]]) -> float:
-    """The mean over trials of the means over nodes."""
+    """Return the mean over trials of the means over nodes."""
     return float(np.mean([np.mean(values) for values in per_trial]))
 
 
-def summarise(
-    dataset: str, method: str, results: Sequence[dict[str, Any]], paper: Figure | None = None, last: bool = False
-) -> Row:
-    """One row: means over nodes and trials, their deviations, and the published figures.
-
-    ``last`` takes the last iterates instead of the averaged ones.
-    """
+def summarise(results: Sequence[dict[str, Any]], last: bool = False) -> Row:
+    """Return means over nodes and trials, and deviations; ``last`` takes the last iterates, not the averaged ones."""
     end = "_last" if last else ""
     own, seconds = [r[f"own{end}"] for r in results], [r["seconds"] for r in results]
-    published = dict(zip(Figure._fields, paper or [None] * len(Figure._fields), strict=True))
     return {
-        "dataset": dataset,
-        "method": method,
         "accuracy_mean": mean(own),
         "accuracy_sd": spread(own),
         "accuracy_whole_mean": mean([r[f"whole{end}"] for r in results]),
@@ -147,12 +143,11 @@ def summarise(
         "iterations_mean": mean([r["iterations"] for r in results]),
         "epsilon": max(r["epsilon"] for r in results),
         "messages": mean([[r["messages"]] for r in results]),
-        **{f"paper_{name}": value for name, value in published.items()},
     }
 
 
 def better(first: Row, second: Row) -> bool:
-    """Whether ``first`` wins the paper's lexicographic comparison of (accuracy, time).
+    """Return whether ``first`` wins the paper's lexicographic comparison of (accuracy, time).
 
     Accuracies are compared to a tenth of a per cent; of equal times the first wins.
     """

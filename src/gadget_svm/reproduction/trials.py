@@ -56,11 +56,10 @@ class Trial:
     @cached_property
     def problem(self) -> Problem:
         """The training problem of the nodes."""
-        ones = np.ones(len(self.label))
-        return Problem(self.data.X, self.label, ones, None, self.shares, list(range(self.n_nodes)), 1)
+        return Problem(self.data.X, self.label, None, self.shares, list(range(self.n_nodes)), 1)
 
     def shard(self, i: int) -> tuple[sp.csr_matrix, NDArray[Any]]:
-        """Node i's rows and their labels."""
+        """Return node i's rows and their labels."""
         mine = self.shares.order[self.shares.start[i] : self.shares.start[i + 1]]
         return self.data.X[mine], self.data.y[mine]
 
@@ -73,11 +72,11 @@ class Trial:
         return partition_evenly(self.data.X_test, (self.data.y_test > 0).astype(np.int32), self.n_nodes, self.seed)
 
     def objectives(self, models: Floats) -> list[float]:
-        """F of every model (m x features) on all training rows."""
+        """Return F of every model (m x features) on all training rows."""
         return [float(value) for value in self._objective(models[:, None, :]).objective]
 
     def accuracies(self, models: Floats) -> tuple[list[float], list[float]]:
-        """Accuracy of every model in per cent: on its node's share of the test rows, and on all of them."""
+        """Return the accuracy of every model in per cent: on its node's share of the test rows, and on all of them."""
         right = np.where(self.data.X_test @ models.T > 0, 1, -1) == self.data.y_test[:, None]
         whole = [100 * float(column.mean()) for column in right.T]
         if len(models) != self.n_nodes:  # one model for all
@@ -86,17 +85,12 @@ class Trial:
         own = [100 * float(right[order[start[i] : start[i + 1]], i].mean()) for i in range(self.n_nodes)]
         return own, whole
 
-    def evaluate(self, w: Floats) -> tuple[float, float]:
-        """Objective on all training rows and zero-one error on all test rows of one model."""
-        (objective,), (error,) = self.evaluate_all(w[None])
-        return objective, error
-
     def evaluate_all(self, models: Floats) -> tuple[list[float], list[float]]:
-        """The same for every node's model."""
+        """Return every model's objective on all training rows, and its zero-one error on all test rows."""
         return self.objectives(models), [1 - whole / 100 for whole in self.accuracies(models)[1]]
 
     def loading_seconds(self) -> dict[str, float]:
-        """Seconds to read svmlight text: a file of all rows, and the mean over nodes of a file of their own rows."""
+        """Time the reading of svmlight text: one file of all rows, and the mean over files of each node's rows."""
         step = max(1, self.data.X.shape[0] // MOST_ROWS_TIMED)
         with TemporaryDirectory() as folder:
             file = Path(folder) / "rows.svm"
@@ -115,14 +109,14 @@ def _reading_seconds(path: Path, X: Any, y: Any) -> float:
 
 
 def majority_percent(data: Dataset) -> float:
-    """The share of the majority class among the test rows, in per cent."""
+    """Return the share of the majority class among the test rows, in per cent."""
     assert data.y_test is not None
     positive = float(np.mean(data.y_test > 0))
     return 100 * max(positive, 1 - positive)
 
 
 def fingerprint(data: Dataset) -> str:
-    """A checksum of all rows and labels, in eight digits."""
+    """Return a checksum of all rows and labels, in eight digits."""
     total = 0
     parts: list[tuple[Any, Any]] = [(data.X, data.y), (data.X_test, data.y_test)]
     for X, y in parts:

@@ -1,27 +1,16 @@
-"""The systems that GADGET is compared with, by name. A new one is a file here and a line in `BASELINES`.
+"""The systems that GADGET is compared with, a function each: it trains on rows in one place and returns a `Fit`.
 
-Local-only nodes have no entry of their own: they are "pegasos", fitted on each node's shard.
+A node on its own ("local-only") is `pegasos` on the node's shard.
 """
 
-from collections.abc import Callable
-
-from gadget_svm.reproduction.baselines.authors_program import AuthorsProgram
-from gadget_svm.reproduction.baselines.base import Baseline, Fit
-from gadget_svm.reproduction.baselines.liblinear import Liblinear
+from gadget_svm.reproduction.baselines.authors_program import authors_program
+from gadget_svm.reproduction.baselines.base import Fit
+from gadget_svm.reproduction.baselines.liblinear import liblinear
 from gadget_svm.reproduction.baselines.optimum import Optimum, certified_optimum
-from gadget_svm.reproduction.baselines.pegasos import Pegasos
-from gadget_svm.reproduction.baselines.perf import SvmPerf
-from gadget_svm.reproduction.baselines.sgd import SvmSgd
+from gadget_svm.reproduction.baselines.pegasos import pegasos
+from gadget_svm.reproduction.baselines.perf import svm_perf
+from gadget_svm.reproduction.baselines.sgd import svm_sgd
 
 __all__ = [
-    "BASELINES", "AuthorsProgram", "Baseline", "Fit", "Liblinear", "Optimum", "Pegasos", "SvmPerf", "SvmSgd",
-    "certified_optimum",
+    "Fit", "Optimum", "authors_program", "certified_optimum", "liblinear", "pegasos", "svm_perf", "svm_sgd",
 ]  # fmt: skip
-
-BASELINES: dict[str, Callable[[], Baseline]] = {
-    "pegasos": Pegasos,
-    "svm-sgd": SvmSgd,
-    "svm-perf": SvmPerf,
-    "liblinear": Liblinear,
-    "authors-program": AuthorsProgram,
-}

@@ -5,34 +5,26 @@ specifies nothing; GADGET as in Algorithm 2 is in `gadget_svm.algorithms`.
 """
 
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gadget_svm.core.types import Floats
 from gadget_svm.kernels.authors_program import published_steps
-from gadget_svm.reproduction.baselines.base import Fit, checked
+from gadget_svm.reproduction.baselines.base import Fit
+
+EPSILON, PATIENCE = 1e-3, 10
+"""The program stops when its "objective" changes by at most EPSILON in PATIENCE steps in a row."""
 
 
-@dataclass(frozen=True)
-class AuthorsProgram:
-    """Pegasos with step 1/(lam (t + 2)), last iterate. Stops when its "objective" rests for ``patience`` steps.
+def authors_program(X: Any, y: Floats, lam: float, seed: int = 0, *, max_iter: int = 1_000_000) -> Fit:
+    """Train as a node trains on its shard: Pegasos with step 1/(lam (t + 2)); the answer is the last iterate.
 
-    That "objective" is lam/2 |w|^2 plus one if the current row's margin is below one: no hinge and no mean. It rests if
-    it changes by at most ``epsilon``.
+    Its "objective" is lam/2 |w|^2 plus one if the current row's margin is below one: no hinge and no mean.
     """
-
-    epsilon: float = 1e-3
-    patience: int = 10
-    max_iter: int = 1_000_000
-
-    def fit(self, X: Any, y: NDArray[Any], lam: float, *, seed: int = 0) -> Fit:
-        """Train on X as a node trains on its shard."""
-        rows, labels = checked(X, y, lam)
-        w = np.zeros(rows.shape[1])
-        start = (0, 0, 0.0, w, rows.indptr, rows.indices, rows.data, labels, lam, self.epsilon, self.patience, seed)
-        published_steps(0, *start)  # compiles, and takes no step
-        started = time.perf_counter()
-        t, quiet, _, change = published_steps(self.max_iter, *start)
-        return Fit(w, time.perf_counter() - started, t, change, quiet >= self.patience)
+    w = np.zeros(X.shape[1])
+    start = (0, 0, 0.0, w, X.indptr, X.indices, X.data, y.astype(np.float64), lam, EPSILON, PATIENCE, seed)
+    published_steps(0, *start)  # compiles, and takes no step
+    started = time.perf_counter()
+    t, quiet, _, change = published_steps(max_iter, *start)
+    return Fit(w, time.perf_counter() - started, t, change, quiet >= PATIENCE)

@@ -5,7 +5,6 @@ and clarabel solves the QP over it.
 """
 
 import time
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -15,58 +14,39 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from gadget_svm.core.types import Floats
-from gadget_svm.reproduction.baselines.base import Fit, checked
+from gadget_svm.reproduction.baselines.base import Fit
 
 
-@dataclass(frozen=True)
-class SvmPerf:
-    """Planes are added until the newest is violated by at most ``epsilon``; then F(w) - F* <= ``epsilon``.
+def svm_perf(
+    X: Any, y: Floats, lam: float, seed: int = 0, *,  # noqa: ARG001 nothing is drawn
+    epsilon: float = 1e-3, patience: int = 10, max_seconds: float = np.inf,
+) -> Fit:  # fmt: skip
+    """Add planes until the newest is violated by at most ``epsilon``; then F(w) - F* <= ``epsilon``.
 
     A plane without weight in ``patience`` solutions in a row is dropped, so that the QP stays small. The fit ends soon
-    after ``max_seconds``.
+    after ``max_seconds``. An iteration is one plane.
     """
-
-    epsilon: float = 1e-3
-    patience: int = 10
-    max_iter: int = 100_000
-    max_seconds: float = np.inf
-
-    def fit(self, X: Any, y: NDArray[Any], lam: float, *, seed: int = 0) -> Fit:  # noqa: ARG002 nothing is drawn
-        """Train on all of X; an iteration is one plane. On one core, as the other baselines."""
-        load_solver()  # before the time is measured
-        with threadpool_limits(limits=1, user_api="blas"):  # two threads for one short product mostly wait
-            return self._cut(*checked(X, y, lam), lam)
-
-    def _cut(self, rows: sp.csr_matrix, labels: Floats, lam: float) -> Fit:
-        planes, b, gram = list[Floats](), np.empty(0), np.empty((0, 0))
-        idle = np.empty(0, dtype=np.int64)  # of each plane: solutions since it last mattered
-        w: Floats = np.zeros(rows.shape[1])
-        bound, iteration, started = 0.0, 0, time.perf_counter()
+    load_solver()  # before the time is measured
+    planes, b, gram = list[Floats](), np.empty(0), np.empty((0, 0))
+    idle = np.empty(0, dtype=np.int64)  # for each plane, the number of solutions since it last mattered
+    w: Floats = np.zeros(X.shape[1])
+    bound, iteration, started = 0.0, 0, time.perf_counter()
+    with threadpool_limits(limits=1, user_api="blas"):  # two threads for one short product mostly wait
         while True:
-            plane, offset, loss = most_violated(rows, labels, w)
-            epsilon = 0.5 * lam * float(w @ w) + loss - bound  # = H(w) - xi where the QP is solved exactly
+            plane, offset, loss = most_violated(X, y, w)
+            violation = 0.5 * lam * float(w @ w) + loss - bound  # = H(w) - xi where the QP is solved exactly
             seconds = time.perf_counter() - started
-            if epsilon <= self.epsilon or iteration == self.max_iter or seconds >= self.max_seconds:
-                return Fit(w, seconds, iteration, epsilon, epsilon <= self.epsilon)
+            if violation <= epsilon or seconds >= max_seconds:
+                return Fit(w, seconds, iteration, violation, violation <= epsilon)
             planes, b, idle, gram = [*planes, plane], np.append(b, offset), np.append(idle, 0), np.pad(gram, (0, 1))
             gram[-1] = gram[:, -1] = [plane @ other for other in planes]
-            solution = self._solved(gram, b, lam, iteration)
+            solution = solve(gram, b, lam, epsilon)
             w = np.asarray(sum(map(np.multiply, solution.beta, planes))) / lam
             bound = max(bound, solution.bound)
             idle = np.where(solution.active, 0, idle + 1)
-            kept = np.flatnonzero(idle <= self.patience)
+            kept = np.flatnonzero(idle <= patience)
             planes, b, idle, gram = [planes[j] for j in kept], b[kept], idle[kept], gram[np.ix_(kept, kept)]
             iteration += 1
-
-    def _solved(self, gram: Floats, b: Floats, lam: float, iteration: int) -> "Solution":
-        solution = solve(gram, b, lam, min(1e-8, 1e-4 * self.epsilon))
-        if not solution.value - solution.bound <= 0.1 * self.epsilon:
-            raise RuntimeError(
-                f"svm-perf: the QP of iteration {iteration} ({len(b)} planes, lam {lam:g}) ended as "
-                f"{solution.status}, {solution.value - solution.bound:.2g} from its optimum where "
-                f"{0.1 * self.epsilon:.2g} is needed: raise epsilon, or scale the rows to a length of about one"
-            )
-        return solution
 
 
 def most_violated(X: sp.csr_matrix, y: Floats, w: Floats) -> tuple[Floats, float, float]:
@@ -78,26 +58,24 @@ def most_violated(X: sp.csr_matrix, y: Floats, w: Floats) -> tuple[Floats, float
 
 
 class Solution(NamedTuple):
-    """Weights of the planes and two values of F that enclose the QP's optimum; ``bound`` is also below F*."""
+    """Weights of the planes, which of them matter, and a lower bound of the QP's optimum and so of F*."""
 
     beta: Floats
     active: NDArray[np.bool_]
     bound: float
-    value: float
-    status: str
 
 
-def solve(gram: Floats, b: Floats, lam: float, tolerance: float) -> Solution:
+def solve(gram: Floats, b: Floats, lam: float, epsilon: float) -> Solution:
     """Maximise <b, beta> - beta' G beta / (2 lam) over beta >= 0, sum beta <= 1: Joachims' dual times lam = 1/C.
 
-    In these units C, which is up to 1e5, does not appear in the constraints. ``bound`` and ``value`` are computed from
-    a beta made exactly feasible, so they hold whatever the accuracy of the solver.
+    In these units C, which is up to 1e5, does not appear in the constraints. The bounds are computed from a beta made
+    exactly feasible, so they hold whatever the accuracy of the solver.
     """
     clarabel = load_solver()
     m = len(b)
     settings = clarabel.DefaultSettings()
     settings.verbose, settings.max_threads = False, 1
-    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = min(1e-8, 1e-4 * epsilon)
     P = sp.csc_matrix(np.triu(gram / lam))
     A = sp.csc_matrix(np.vstack([-np.eye(m), np.ones((1, m))]))
     limits, cones = np.append(np.zeros(m), 1.0), [clarabel.NonnegativeConeT(m + 1)]
@@ -106,8 +84,16 @@ def solve(gram: Floats, b: Floats, lam: float, tolerance: float) -> Solution:
     beta /= max(1.0, beta.sum())
     pull = gram @ beta / lam  # <w, g_j> of every plane
     ridge, xi = 0.5 * float(beta @ pull), max(0.0, float((b - pull).max()))
-    active = beta > xi - (b - pull)  # of weight and slack one is zero; an interior-point solver leaves both above it
-    return Solution(beta, active, float(b @ beta) - ridge, ridge + xi, str(answer.status))
+    gap = 2 * ridge + xi - float(b @ beta)
+    if not gap <= 0.1 * epsilon:
+        raise RuntimeError(
+            f"svm-perf: the QP of {m} planes with lam {lam:g} ended as {answer.status}, {gap:.2g} from its optimum "
+            f"where {0.1 * epsilon:.2g} is needed: raise epsilon, or scale the rows to a length of about one"
+        )
+    active = beta > xi - (
+        b - pull
+    )  # at the optimum, weight or slack is zero; an interior-point solver leaves both above zero
+    return Solution(beta, active, float(b @ beta) - ridge)
 
 
 def load_solver() -> Any:
