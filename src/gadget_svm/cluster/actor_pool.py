@@ -4,19 +4,16 @@ Owns the handles, all timeouts, and when an actor counts as lost. `on_loss` deci
 """
 
 import re
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from gadget_svm.cluster.actor import ActorReady, NotReadyError, Question
+from gadget_svm.cluster.actor import NotReadyError, Question
 from gadget_svm.cluster.connection import Cluster, ClusterError, last_line
 
 ERROR_GRACE_S = 5.0
 """After one actor's error, time for the answers of the others, and for a ping."""
 MAX_REASON_LENGTH = 300
-FIRST_RETRY_S, LONGEST_RETRY_S = 0.5, 10.0
-"""Pauses between attempts to start a restarted actor: they double."""
 
 
 class AllLostError(ClusterError):
@@ -38,8 +35,8 @@ class ActorPool:
 
     def __init__(self, cluster: Cluster, sources: Sequence[Any], on_loss: Callable[[int, str], None]) -> None:
         self.cluster, self.ray, self.options = cluster, cluster.ray, cluster.options
-        self.sources = [self.ray.put(source) for source in sources]
-        self.actors = [cluster.create(index) for index in range(len(sources))]
+        self.sources = [self.ray.put(source) for source in sources]  # which Ray also hands to restarted actors
+        self.actors = [cluster.create(index, source) for index, source in enumerate(self.sources)]
         self.lost: dict[int, str] = {}  # why
         self._on_loss = on_loss
         self._forgetting: list[Any] = []  # calls of `forget` that may not have returned
@@ -80,47 +77,35 @@ class ActorPool:
                 f"{start}all of them run, and still read their rows or compile; give them more time with "
                 "engine_options={'start_timeout': ...}, or read in their logs what they wait for"
             )
-        requested = {"resources": self.options.resources, "memory": self.options.memory}
-        more = ", ".join(f"{name} {value!r}" for name, value in requested.items() if value)
+        given = {name: getattr(self.options, name) for name in ("num_cpus", "resources", "memory")}
+        each = ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
         return (
             f"{start}{len(silent)} of {len(pings)} have no place, as the cluster has {self.cluster.cpus():g} CPUs, and "
-            f"{len(pings)} actors of {self.options.num_cpus:g} {f'with {more} each ' * bool(more)}were asked for; ask "
-            "for fewer with engine_options={'actors': ...}, or wait until the cluster has room"
+            f"{len(pings)} actors with {each} each were asked for; ask for fewer with "
+            "engine_options={'actors': ...}, or wait until the cluster has room"
         )
 
     def start_again(
-        self, specs: Sequence[Any], questions: Sequence[Question], check: Callable[[int, ActorReady], None]
-    ) -> dict[int, str]:
-        """Let lost actors that Ray has restarted make their blocks; those that do are live again.
+        self, specs: Sequence[Any], questions: Sequence[Question]
+    ) -> tuple[dict[int, list[str]], dict[int, str]]:
+        """Let lost actors make their blocks as soon as Ray has restarted them, within ``start_timeout`` seconds.
 
-        Tries for ``start_timeout`` seconds. ``check`` raises a ValueError to refuse an actor. Returns why the others
-        are still lost.
+        Returns what `Host.begin` of the actors returned that are ready, and why the others are not.
         """
-        end, pause = time.monotonic() + self.options.start_timeout, FIRST_RETRY_S
-        room = "has the cluster room and memory for it?"
-        failed = dict.fromkeys(self.lost, room)
-        while True:
-            calls = {self.actors[i].begin.remote(self.sources[i], specs[i], questions): i for i in failed}
-            left = max(0.0, end - time.monotonic())
-            ready, late = self.ray.wait(list(calls), num_returns=len(calls), timeout=left)
-            for ref in ready:
-                index = calls[ref]
-                try:
-                    check(index, self.ray.get(ref, timeout=self.options.timeout))
-                except self.ray.exceptions.RayTaskError as error:
-                    failed[index] = f"{type(cause(error)).__name__}: {cause(error)}"
-                except self.ray.exceptions.RayError as error:
-                    failed[index] = f"{room} {describe(error)}"
-                except ValueError as error:
-                    failed[index] = str(error)
-                else:
-                    del failed[index], self.lost[index]
-            if late or not failed or time.monotonic() + pause > end:
-                break
-            time.sleep(pause)
-            pause = min(2 * pause, LONGEST_RETRY_S)
-        limit = f"not there within start_timeout={self.options.start_timeout:g} s"
-        return {index: f"{limit}: {why}" for index, why in failed.items()}
+        calls = {
+            self.actors[i].begin.options(max_task_retries=-1).remote(specs[i], questions): i for i in sorted(self.lost)
+        }
+        done, late = self.ray.wait(list(calls), num_returns=len(calls), timeout=self.options.start_timeout)
+        room, limit = "has the cluster room and memory for it?", f"start_timeout={self.options.start_timeout:g} s"
+        failed, ready = {calls[ref]: f"not there within {limit}: {room}" for ref in late}, {}
+        for ref in done:
+            try:
+                ready[calls[ref]] = self.ray.get(ref, timeout=self.options.timeout)
+            except self.ray.exceptions.RayTaskError as error:
+                failed[calls[ref]] = f"{type(cause(error)).__name__}: {cause(error)}"
+            except self.ray.exceptions.RayError as error:
+                failed[calls[ref]] = f"{room} {describe(error)}"
+        return ready, failed
 
     # questions
 

@@ -19,9 +19,10 @@ from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, MessageBatch
 from gadget_svm.core.objective import Objective, Scores
 from gadget_svm.core.types import Flags, Floats, Ints
+from gadget_svm.gossip import Round
 from gadget_svm.kernels.dual import multiplicity
 from gadget_svm.simulation.channel import padded
-from gadget_svm.simulation.engine import MAX_IDLE_EXCHANGES, UNCERTIFIABLE, LocalRuntime, resume
+from gadget_svm.simulation.engine import MAX_IDLE_EXCHANGES, LocalRuntime, resume
 
 LEARN, CERTIFY = 0, 1
 Key = tuple[int, int, int]
@@ -29,34 +30,17 @@ Key = tuple[int, int, int]
 
 STATE = ("w", "s", "phi", "held", "w_sum", "iterates", "steps", "alive", "away")
 """The arrays of a block that a checkpoint holds, beside those of its edges."""
-
-
-class Batch(NamedTuple):
-    """What one worker sends another in one exchange; sent also without messages, as the other waits for it."""
-
-    messages: MessageBatch
-    complete: int = 0  # of a certificate: a bit for each worker known to have the bound at all its nodes
-    last_news: int = 0  # of a certificate: the last exchange known to have changed any node
-
-
-Post = Callable[[int, Key, Batch], None]
-"""(to which worker, key, batch): must not wait for the receiver."""
+Post = Callable[[int, Key, MessageBatch], None]
+"""(to which worker, key, messages): must not wait for the receiver."""
 
 
 class CertificatePart(NamedTuple):
-    """A worker's part of a certificate; ``model`` and ``bound`` come from the worker that has the owner."""
+    """What a worker knows of a certificate after an exchange."""
 
-    failure: str
-    uninformed: Ints  # live nodes of this worker that did not get the bound
-    complete_at: int  # the exchange from which on all live nodes of this worker had the bound; -1: never
-    last_news: int  # the last exchange known to have changed any node
-    spent: Ints  # exchanges x 3: messages, bytes and messages with vectors sent up to each
-    model: Floats | None = None
-    bound: Floats | None = None
-
-
-class StalledError(RuntimeError):
-    """Messages of some workers did not come in time."""
+    uninformed: Ints  # its live nodes that do not have the bound yet
+    progress: int  # how much its nodes have learned so far
+    cost: tuple[int, int, int, int]  # exchanges, messages, bytes and messages with vectors so far
+    result: tuple[Floats, Floats] | None  # the model and its bound, from the worker that has the owner
 
 
 class Worker:
@@ -65,30 +49,28 @@ class Worker:
     Other threads may call `receive`, `forget` and `status` at the same time.
     """
 
-    def __init__(
-        self, index: int, bounds: Ints, run: Run, block: Block, post: Post, *,
-        lam: float | None = None, timeout: float | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, index: int, bounds: Ints, run: Run, block: Block, post: Post, lam: float | None = None) -> None:
         self.index, self.bounds, self.run, self.block, self.post = index, bounds, run, block, post
-        self.lam, self.timeout, self.t = lam, timeout, 0
+        self.lam, self.t = lam, 0
         self.messages = self.nbytes = 0
         near = np.unique(np.concatenate([block.links.target, block.links.source]).astype(np.int64))
         self.peers = [p for p in np.unique(self._owner(near)).tolist() if p != index]
         self.others = [p for p in range(len(bounds) - 1) if p != index]
         self.lost: set[int] = set()
         self._left: list[int] = []
-        self._inbox: dict[Key, dict[int, Batch]] = {}
+        self._inbox: dict[Key, dict[int, MessageBatch]] = {}
         self._waiting: list[int] = []
         self._at: Key = (LEARN, 0, 0)
         self._changed = threading.Condition()
+        self._certificate: tuple[CertificateSession, Round, MessageBatch] | None = None  # and what is to be sent next
 
     # called by other threads
 
-    def receive(self, source: int, key: Key, batch: Batch) -> None:
-        """Store a batch from another worker. Batches may arrive in any order."""
+    def receive(self, source: int, key: Key, messages: MessageBatch) -> None:
+        """Store messages from another worker. They may arrive in any order."""
         with self._changed:
             if source not in self.lost:
-                self._inbox.setdefault(key, {})[source] = batch
+                self._inbox.setdefault(key, {})[source] = messages
                 self._changed.notify_all()
 
     def forget(self, worker: int) -> None:
@@ -108,6 +90,7 @@ class Worker:
 
     def advance(self, count: int) -> None:
         """Do ``count`` iterations in step with the others, or fused if there are no others."""
+        self._certificate = None
         with self._changed:  # drop what lost workers sent before
             self._inbox = {key: found for key, found in self._inbox.items() if key[0] == LEARN and key[1] > self.t}
         if not self.others and self.run.supports_fused(self.block):
@@ -120,8 +103,7 @@ class Worker:
 
     def warm_up(self) -> None:
         """Compile what an iteration needs, on a block without nodes."""
-        alone = LocalRuntime(self.run, [self.block], Delivery if self.others else None, lam=self.lam)
-        alone.warm_up()
+        LocalRuntime(self.run, [self.block], Delivery if self.others else None).warm_up()
 
     def _iterate(self) -> None:
         steps = self.run.iteration(self.block, self.t)
@@ -133,7 +115,7 @@ class Worker:
             key = (LEARN, self.t, turn)
             batches = [self._send(messages, key)]
             messages = None  # frees the batch: with one vector per node it may be as large as the block
-            batches += [batch.messages for batch in self._collect(key)]
+            batches += self._collect(key)
             with self._changed:
                 left, self._left = self._nodes(self._left), []
             received = MessageBatch.merge(batches)
@@ -143,33 +125,32 @@ class Worker:
             if left:
                 self._drop_edges(left)
 
-    def _send(self, messages: MessageBatch, key: Key, complete: int = 0, last_news: int = 0) -> MessageBatch:
-        """Post the messages for other workers; return those that stay here, and those that could not be sent."""
+    def _send(self, messages: MessageBatch, key: Key) -> MessageBatch:
+        """Post the messages for other workers, also if there are none, as the others wait for them.
+
+        Returns the messages that stay here, and those that could not be sent.
+        """
         if not self.others:
             return messages
         owner = self._owner(messages.receiver)
         lost = self._lost_now()
         for worker in self.peers:
             if worker not in lost:
-                self.post(worker, key, Batch(messages.select(owner == worker), complete, last_news))
+                self.post(worker, key, messages.select(owner == worker))
         own = messages.select(owner == self.index)
         lost = self._lost_now()  # also those lost just now: what was posted to them is lost too
-        undeliverable = np.isin(owner, list(lost)) if lost and key[0] == LEARN and self.run.loses_mass else None
-        if undeliverable is None or not undeliverable.any():
+        if not lost or key[0] == CERTIFY or not self.run.loses_mass:
             return own
-        back = messages.select(undeliverable)
+        back = messages.select(np.isin(owner, list(lost)))
         return MessageBatch.merge([own, back._replace(receiver=back.sender)])
 
-    def _collect(self, key: Key, lost: set[int] | None = None) -> list[Batch]:
-        """Return a batch from each worker that is not lost. With ``lost``, stop waiting if another one is lost."""
+    def _collect(self, key: Key) -> list[MessageBatch]:
+        """Return the messages of every worker that is not lost."""
         with self._changed:
             self._at = key
             while missing := [w for w in self.peers if w not in self.lost and w not in self._inbox.get(key, {})]:
-                if lost is not None and self.lost != lost:
-                    break
                 self._waiting = missing
-                if not self._changed.wait(self.timeout):
-                    raise StalledError(f"worker {self.index} had no messages from {missing} for {self.timeout:g} s")
+                self._changed.wait()
             self._waiting = []
             return list(self._inbox.pop(key, {}).values())
 
@@ -183,42 +164,22 @@ class Worker:
     # certificates
 
     def certify(self, owner: int, live: Flags, serial: int) -> CertificatePart:
-        """Take part in a certificate, with messages to the same workers as in learning.
-
-        Which workers hold the bound, and when a node last changed, travels with the messages and so reaches workers
-        without an edge to this one. Until it does, some more exchanges are made than in the simulator: `assemble`
-        leaves them out of the cost. A worker that knows that all hold the bound sends this once more and stops.
-        """
-        if self.lam is None or not self.run.certifiable:
-            raise ValueError(UNCERTIFIABLE)
-        session = CertificateSession(self.run, self.block, self.lam, owner, live, serial, self.t)
-        before = self._lost_now()
-        everyone = sum(1 << w for w in (self.index, *self.others) if w not in before)
-        patience = MAX_IDLE_EXCHANGES + everyone.bit_count()  # news of the farthest worker takes at most as many
-        steps, complete_at, news, complete, last_news = session.steps(), -1, 0, 0, 0
-        messages, spent = next(steps), []
-        for turn in counting():
-            spent.append((session.messages, session.nbytes, session.vectors))
-            last_news, news = turn if session.progress > news else last_news, session.progress
-            if complete_at < 0 and (session.holds_bound | ~session.nodes.alive).all():
-                complete_at, complete = turn, complete | 1 << self.index
-            key = (CERTIFY, serial, turn)
-            own = self._send(messages, key, complete, last_news)
-            if complete == everyone or turn - last_news >= patience:
-                break
-            batches = self._collect(key, before)
-            if self._lost_now() != before:
-                session.failure = "a worker was lost meanwhile"
-                break
-            for batch in batches:
-                complete, last_news = complete | batch.complete, max(last_news, batch.last_news)
-            messages = steps.send(Delivery(padded([own, *(batch.messages for batch in batches)])))
-        nodes, first = session.nodes, self.block.first
-        uninformed, i = first + np.flatnonzero(nodes.alive & ~session.holds_bound), owner - first
-        part = CertificatePart(session.failure, uninformed, complete_at, last_news, np.array(spent, dtype=np.int64))
-        if not 0 <= i < self.block.k:
-            return part
-        return part._replace(model=nodes.model[i].copy(), bound=nodes.bound[i].copy())
+        """Begin certificate ``serial``, or do its next exchange: with messages to the same workers as in learning."""
+        if self._certificate is None or self._certificate[0].serial != serial:
+            session = CertificateSession(self.run, self.block, self.lam or 0.0, owner, live, serial, self.t)
+            steps = session.steps()
+            messages = next(steps)
+        else:
+            session, steps, messages = self._certificate
+            key = (CERTIFY, serial, session.exchanges)
+            messages = steps.send(Delivery(padded([self._send(messages, key), *self._collect(key)])))
+        self._certificate = session, steps, messages
+        nodes, i = session.nodes, owner - self.block.first
+        uninformed = self.block.first + np.flatnonzero(nodes.alive & ~session.holds_bound)
+        has_result = 0 <= i < self.block.k and not len(uninformed)
+        cost = session.exchanges, session.messages, session.nbytes, session.vectors
+        result = (nodes.model[i].copy(), nodes.bound[i].copy()) if has_result else None
+        return CertificatePart(uninformed, session.progress, cost, result)
 
     # what the block holds
 
@@ -272,37 +233,36 @@ class Worker:
         self.nbytes += nbytes
 
 
-def assemble(parts: Sequence[CertificatePart], shape: tuple[int, int], owner: int, live: Flags) -> Certificate:
-    """Join the workers' parts into the certificate of models of ``shape`` and of the nodes that are ``live``."""
+def certify_together(
+    exchange: Callable[[], Sequence[CertificatePart]], shape: tuple[int, int], owner: int, live: Flags
+) -> Certificate:
+    """Return the certificate of models of ``shape`` and of the nodes that are ``live``.
+
+    ``exchange`` calls `Worker.certify` of all workers. As in the simulator, it is called until all live nodes have the
+    bound, or until they learn nothing new.
+    """
+    parts, known, idle = exchange(), 0, 0
+    workers = len(parts)
+    while idle < MAX_IDLE_EXCHANGES and any(len(part.uninformed) for part in parts):
+        parts = exchange()
+        if len(parts) < workers:
+            return failed_certificate(shape, "a worker was lost meanwhile")
+        progress = sum(part.progress for part in parts)
+        known, idle = progress, idle + 1 if progress == known else 0
     K, F = shape
-    cost = _cost(parts)
-    model, bound = next((part.model, part.bound) for part in parts if part.model is not None)
-    failure = next((part.failure for part in parts if part.failure), "")
+    messages, nbytes, vectors = np.sum([part.cost[1:] for part in parts], axis=0).tolist()
+    cost = parts[0].cost[0], messages, nbytes, vectors
     uninformed = np.concatenate([part.uninformed for part in parts])
-    if not failure and len(uninformed):
+    if len(uninformed):
         failure = f"{len(uninformed)} nodes, the first of them node {uninformed[0]}, are cut off from the others"
-    if not failure and (bound is None or not np.isfinite(bound).all()):
-        failure = "its model or its dual variables are not finite"
-    if failure or model is None or bound is None:
         return failed_certificate(shape, failure, owner, cost)
+    model, bound = next(part.result for part in parts if part.result is not None)
+    if not np.isfinite(bound).all():
+        return failed_certificate(shape, "its model or its dual variables are not finite", owner, cost)
     rows, nodes = bound[2 * K :].tolist()
     return Certificate(
-        model.reshape(K, F), owner, bound[:K].copy(), bound[K : 2 * K].copy(), rows, int(nodes), *cost,
-        nodes=np.flatnonzero(live),
-    )  # fmt: skip
-
-
-def _cost(parts: Sequence[CertificatePart]) -> Cost:
-    """Return the cost until all nodes held the bound, or until the attempt ended, as the simulator counts it.
-
-    A worker that stopped earlier sent nothing after that.
-    """
-    last = max(len(part.spent) for part in parts) - 1
-    cut_off = any(len(part.uninformed) for part in parts)
-    end = max(p.last_news for p in parts) + MAX_IDLE_EXCHANGES if cut_off else max(p.complete_at for p in parts)
-    last = min(last, end)
-    messages, nbytes, vectors = np.sum([p.spent[min(last, len(p.spent) - 1)] for p in parts], axis=0).tolist()
-    return last + 1, messages, nbytes, vectors
+        model.reshape(K, F), owner, bound[:K], bound[K : 2 * K], rows, int(nodes), *cost, nodes=np.flatnonzero(live)
+    )
 
 
 def failed_certificate(shape: tuple[int, int], failure: str, owner: int = -1, cost: Cost = FREE) -> Certificate:
