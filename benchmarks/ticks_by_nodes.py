@@ -72,9 +72,9 @@ def batches(nodes: int) -> tuple[int, int, int]:
     posted = count()
 
     def post_of(source: int) -> Any:
-        def post(to: int, key: Any, messages: Any) -> None:
+        def post(to: int, number: int, messages: Any) -> None:
             next(posted)
-            workers[to].receive(source, key, messages)
+            workers[to].receive(source, number, messages)
 
         return post
 

@@ -57,13 +57,13 @@ def test_the_others_reach_their_optimum(stage, toy, way):
 
     class Faulty(Host):
         def status(self):
-            if way == "hangs" and self.worker.index == 1 and self.worker.t > 20:
+            if way == "hangs" and self.worker.index == 1 and self.worker.runtime.t > 20:
                 free.wait(60)
             return super().status()
 
-        def receive(self, group, source, key, messages):
-            if way == "dies" or self.worker.index != 1 or key[1] <= 20 or (way == "is not heard" and source == 0):
-                super().receive(group, source, key, messages)
+        def receive(self, group, source, number, messages):
+            if way == "dies" or self.worker.index != 1 or number <= 20 or (way == "is not heard" and source == 0):
+                super().receive(group, source, number, messages)
 
     stage.ray.host = Faulty
     at = {20: lambda: stage.kill(1)} if way == "dies" else None
@@ -230,13 +230,13 @@ def test_messages_of_an_earlier_group_are_dropped(stage):
     sent = []
 
     class Recorder(Host):
-        def receive(self, group, source, key, messages):
-            sent.append((self.worker.index, group, source, (*key[:1], 50, key[2]), messages))
-            super().receive(group, source, key, messages)
+        def receive(self, group, source, number, messages):
+            sent.append((self.worker.index, group, source, messages))
+            super().receive(group, source, number, messages)
 
     def deliver():
-        for index, group, source, key, messages in [each for each in sent if each[1] == 1]:
-            stage.runtime.pool.actors[index].host.receive(group, source, key, messages)
+        for index, group, source, messages in [each for each in sent if each[1] == 1]:
+            stage.runtime.pool.actors[index].host.receive(group, source, 50, messages)
 
     stage.ray.host = Recorder
     model = stage.fit({20: lambda: stage.kill(1), 40: deliver}, options={"restart": True}, max_iter=60)
@@ -301,7 +301,7 @@ def test_an_interruption_does_not_wait_forever(stage, tmp_path, monkeypatch):
     advance, free = Host.advance, threading.Event()
 
     def slow(self, count):
-        if self.worker.t >= 30:
+        if self.worker.runtime.t >= 30:
             self.worker.block.w += 1.0
             free.wait(60)
         return advance(self, count)
@@ -324,8 +324,8 @@ def test_an_error_keeps_the_last_checkpoint(stage, tmp_path, monkeypatch):
 
     def failing(self, count):
         sent = advance(self, count)
-        if self.worker.t > 40 and self.worker.index == 1:
-            self.worker.t -= 1
+        if self.worker.runtime.t > 40 and self.worker.index == 1:
+            self.worker.runtime.t -= 1
             raise ArithmeticError
         return sent
 

@@ -16,7 +16,7 @@ import numpy as np
 from gadget_svm.algorithms.base import Run
 from gadget_svm.cluster.checkpoints import SaveFailedError, load_block, row_digests, save_block
 from gadget_svm.cluster.telemetry import RayTelemetry, Telemetry
-from gadget_svm.cluster.worker import CertificatePart, Key, Worker
+from gadget_svm.cluster.worker import CertificatePart, Worker
 from gadget_svm.core.block import Block, Links
 from gadget_svm.core.messages import MessageBatch
 from gadget_svm.core.rows import Rows
@@ -25,8 +25,6 @@ from gadget_svm.kernels import ThreadTeam
 
 Question = tuple[Any, ...]
 """A method of the rows' source and its arguments."""
-NOT_STARTED: tuple[Key, list[int]] = ((0, 0, 0), [])
-"""The status of an actor without a block."""
 
 
 class NotReadyError(RuntimeError):
@@ -130,7 +128,7 @@ class Host:
             for method, *args in questions:
                 self.ask(method, *args)
             self._spec, self._rows = spec, self.source.rows()
-            self._make_worker(spec, self._rows, self.group).warm_up()
+            self._make_worker(spec, self._rows, self.group).runtime.warm_up()
             return row_digests(self._rows) if spec.digest_rows else []
 
     def _make_worker(self, spec: ActorSpec, rows: Rows, group: Group) -> Worker:
@@ -150,7 +148,7 @@ class Host:
         if spec is None or rows is None:
             raise NotReadyError("the actor was restarted")
         worker = self._make_worker(spec, rows, group)  # a worker of an earlier group posts to that one
-        first, last, worker.t = worker.block.first, worker.block.first + worker.block.k, group.t
+        first, last, worker.runtime.t = worker.block.first, worker.block.first + worker.block.k, group.t
         self.telemetry.log(f"nodes {first} to {last - 1}, {len(rows.order)} rows, {spec.threads} threads")
         self.telemetry.gauge("gadget_rows", len(rows.order))
         if group.checkpoint is not None:
@@ -162,13 +160,13 @@ class Host:
 
     # calls from other actors
 
-    def _post(self, group: Group, to: int, key: Key, messages: MessageBatch) -> None:
-        group.actors[to].receive.remote(group.number, self.worker.index, key, messages)
+    def _post(self, group: Group, to: int, number: int, messages: MessageBatch) -> None:
+        group.actors[to].receive.remote(group.number, self.worker.index, number, messages)
 
-    def receive(self, group: int, source: int, key: Key, messages: MessageBatch) -> None:
-        """Store messages from another actor."""
+    def receive(self, group: int, source: int, number: int, messages: MessageBatch) -> None:
+        """Store messages of an exchange from another actor."""
         if group == self.group.number:
-            self.worker.receive(source, key, messages)
+            self.worker.receive(source, number, messages)
 
     def forget(self, index: int) -> None:
         """Note that an actor is lost."""
@@ -176,19 +174,19 @@ class Host:
             self._worker.forget(index)
             self.telemetry.log(f"actor {index} is lost")
 
-    def status(self) -> tuple[Key, list[int]]:
+    def status(self) -> tuple[int, list[int]]:
         """Return how far the actor is, and the actors whose messages it waits for."""
-        return NOT_STARTED if self._worker is None else self._worker.status()
+        return (0, []) if self._worker is None else self._worker.status()
 
     # learning
 
     def advance(self, count: int) -> tuple[int, int]:
         """Do iterations; return the number of messages sent and their bytes."""
-        worker = self.worker
-        messages, nbytes = worker.messages, worker.nbytes
-        worker.advance(count)
-        sent = worker.messages - messages, worker.nbytes - nbytes
-        self.telemetry.gauge("gadget_iteration", worker.t)
+        runtime = self.worker.runtime
+        messages, nbytes = runtime.messages, runtime.nbytes
+        self.worker.advance(count)
+        sent = runtime.messages - messages, runtime.nbytes - nbytes
+        self.telemetry.gauge("gadget_iteration", runtime.t)
         self.telemetry.count("gadget_messages", sent[0])
         self.telemetry.count("gadget_bytes", sent[1])
         return sent
@@ -198,8 +196,12 @@ class Host:
         return self.worker.certify(owner, live, serial)
 
     def values(self, name: str) -> Any:
-        """Return an attribute of the block."""
+        """Return an array of the block."""
         return self.worker.values(name)
+
+    def exchanges(self) -> int:
+        """Return how often the block has sent."""
+        return self.worker.runtime.exchanges()
 
     def losses(self, models: Floats) -> tuple[Floats, Floats, float]:
         """Return the losses of models on the actor's own rows."""

@@ -189,7 +189,7 @@ class RayRuntime:
 
     def exchanges(self) -> int:
         """Return how often every block has sent."""
-        return int(next(iter(self._ask_all("values", "exchanges").values())))
+        return int(next(iter(self._ask_all("exchanges").values())))
 
     def events(self) -> list[dict[str, Any]]:
         """Return the losses, returns and failed checkpoints since the last call."""

@@ -6,14 +6,13 @@ batch to another worker, and reports which workers are lost: this module uses no
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from itertools import count as counting
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from gadget_svm.algorithms.base import Run, models
+from gadget_svm.algorithms.base import Run
 from gadget_svm.algorithms.certificate import FREE, Certificate, CertificateSession, Cost
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, MessageBatch
@@ -22,16 +21,14 @@ from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.gossip import Round
 from gadget_svm.kernels.dual import multiplicity
 from gadget_svm.simulation.channel import padded
-from gadget_svm.simulation.engine import MAX_IDLE_EXCHANGES, LocalRuntime, resume
-
-LEARN, CERTIFY = 0, 1
-Key = tuple[int, int, int]
-"""What a batch belongs to: learning or a certificate, which iteration or certificate, and which exchange of it."""
+from gadget_svm.simulation.engine import MAX_IDLE_EXCHANGES, LocalRuntime
 
 STATE = ("w", "s", "phi", "held", "w_sum", "iterates", "steps", "alive", "away")
 """The arrays of a block that a checkpoint holds, beside those of its edges."""
-Post = Callable[[int, Key, MessageBatch], None]
-"""(to which worker, key, messages): must not wait for the receiver."""
+COUNTERS = ("t", "messages", "nbytes")
+"""The counters of its runtime that a checkpoint holds."""
+Post = Callable[[int, int, MessageBatch], None]
+"""(to which worker, number of the exchange, messages): must not wait for the receiver."""
 
 
 class CertificatePart(NamedTuple):
@@ -51,108 +48,85 @@ class Worker:
 
     def __init__(self, index: int, bounds: Ints, run: Run, block: Block, post: Post, lam: float | None = None) -> None:
         self.index, self.bounds, self.run, self.block, self.post = index, bounds, run, block, post
-        self.lam, self.t = lam, 0
-        self.messages = self.nbytes = 0
-        near = np.unique(np.concatenate([block.links.target, block.links.source]).astype(np.int64))
-        self.peers = [p for p in np.unique(self._owner(near)).tolist() if p != index]
+        self.lam = lam
         self.others = [p for p in range(len(bounds) - 1) if p != index]
-        self.lost: set[int] = set()
-        self._left: list[int] = []
-        self._inbox: dict[Key, dict[int, MessageBatch]] = {}
+        near = self._owner(np.concatenate([block.links.target, block.links.source]))
+        self.peers = np.setdiff1d(near, [index]).tolist()  # those with an edge to this one
+        self.runtime = LocalRuntime(run, [block], self._exchange if self.others else None)
+        self.lost: frozenset[int] = frozenset()
+        self._left: frozenset[int] = frozenset()  # the lost ones whose nodes have left
+        self._inbox: dict[int, dict[int, MessageBatch]] = {}
         self._waiting: list[int] = []
-        self._at: Key = (LEARN, 0, 0)
+        self._exchanges = 0  # all workers make the same exchanges, and so agree on their numbers
         self._changed = threading.Condition()
         self._certificate: tuple[CertificateSession, Round, MessageBatch] | None = None  # and what is to be sent next
 
     # called by other threads
 
-    def receive(self, source: int, key: Key, messages: MessageBatch) -> None:
-        """Store messages from another worker. They may arrive in any order."""
+    def receive(self, source: int, number: int, messages: MessageBatch) -> None:
+        """Store messages of an exchange from another worker. They may arrive in any order."""
         with self._changed:
             if source not in self.lost:
-                self._inbox.setdefault(key, {})[source] = messages
+                self._inbox.setdefault(number, {})[source] = messages
                 self._changed.notify_all()
 
     def forget(self, worker: int) -> None:
         """Stop waiting for a worker that is lost; its nodes have left."""
         with self._changed:
-            if worker not in self.lost:
-                self.lost.add(worker)
-                self._left.append(worker)
-                self._changed.notify_all()
+            self.lost |= {worker}
+            self._changed.notify_all()
 
-    def status(self) -> tuple[Key, list[int]]:
-        """Return the exchange that this worker has reached, and the workers whose batches for it are missing."""
+    def status(self) -> tuple[int, list[int]]:
+        """Return how many exchanges this worker has begun, and the workers whose messages for the last are missing."""
         with self._changed:
-            return self._at, list(self._waiting)
+            return self._exchanges, list(self._waiting)
 
     # learning
 
     def advance(self, count: int) -> None:
         """Do ``count`` iterations in step with the others, or fused if there are no others."""
         self._certificate = None
-        with self._changed:  # drop what lost workers sent before
-            self._inbox = {key: found for key, found in self._inbox.items() if key[0] == LEARN and key[1] > self.t}
-        if not self.others and self.run.supports_fused(self.block):
-            self._count(*self.run.advance_fused(self.block, count))
-            self.t += count
+        if not self.others:
+            self.runtime.advance(count)
             return
         for _ in range(count):
-            self.t += 1
-            self._iterate()
+            before = self._left
+            self.runtime.advance(1)
+            if self._left != before:
+                self._drop_edges(self._nodes(self._left - before))
 
-    def warm_up(self) -> None:
-        """Compile what an iteration needs, on a block without nodes."""
-        LocalRuntime(self.run, [self.block], Delivery if self.others else None).warm_up()
+    def _exchange(self, messages: MessageBatch) -> Delivery:
+        arrived = self._arrived(messages, bounce=self.run.loses_mass)
+        lost, before = self.lost, self._left
+        self._left = lost
+        return Delivery(MessageBatch.merge(arrived), (), self._nodes(lost - before))
 
-    def _iterate(self) -> None:
-        steps = self.run.iteration(self.block, self.t)
-        messages = next(steps, None)
-        for turn in counting():
-            if messages is None:
-                return
-            self._count(messages.n_messages, messages.nbytes)
-            key = (LEARN, self.t, turn)
-            batches = [self._send(messages, key)]
-            messages = None  # frees the batch: with one vector per node it may be as large as the block
-            batches += self._collect(key)
-            with self._changed:
-                left, self._left = self._nodes(self._left), []
-            received = MessageBatch.merge(batches)
-            batches.clear()
-            messages = resume(steps, Delivery(received, (), left))
-            del received
-            if left:
-                self._drop_edges(left)
+    def _arrived(self, messages: MessageBatch, bounce: bool = False) -> list[MessageBatch]:
+        """Post the messages for other workers, also if there are none; return what they post, and what stays here.
 
-    def _send(self, messages: MessageBatch, key: Key) -> MessageBatch:
-        """Post the messages for other workers, also if there are none, as the others wait for them.
-
-        Returns the messages that stay here, and those that could not be sent.
+        With ``bounce``, messages to lost workers come back to their senders.
         """
-        if not self.others:
-            return messages
-        owner = self._owner(messages.receiver)
-        lost = self._lost_now()
+        self._exchanges += 1
+        owner, lost = self._owner(messages.receiver), self.lost
         for worker in self.peers:
             if worker not in lost:
-                self.post(worker, key, messages.select(owner == worker))
-        own = messages.select(owner == self.index)
-        lost = self._lost_now()  # also those lost just now: what was posted to them is lost too
-        if not lost or key[0] == CERTIFY or not self.run.loses_mass:
-            return own
-        back = messages.select(np.isin(owner, list(lost)))
-        return MessageBatch.merge([own, back._replace(receiver=back.sender)])
+                self.post(worker, self._exchanges, messages.select(owner == worker))
+        arrived = [messages.select(owner == self.index)]
+        lost = self.lost  # also those lost just now: what was posted to them is lost too
+        if bounce and lost:
+            back = messages.select(np.isin(owner, list(lost)))
+            arrived.append(back._replace(receiver=back.sender))
+        return arrived + self._collect()
 
-    def _collect(self, key: Key) -> list[MessageBatch]:
+    def _collect(self) -> list[MessageBatch]:
         """Return the messages of every worker that is not lost."""
         with self._changed:
-            self._at = key
-            while missing := [w for w in self.peers if w not in self.lost and w not in self._inbox.get(key, {})]:
+            inbox = self._inbox.setdefault(self._exchanges, {})
+            while missing := [w for w in self.peers if w not in self.lost and w not in inbox]:
                 self._waiting = missing
                 self._changed.wait()
             self._waiting = []
-            return list(self._inbox.pop(key, {}).values())
+            return list(self._inbox.pop(self._exchanges).values())
 
     def _drop_edges(self, left: tuple[int, ...]) -> None:
         """Drop the edges to lost nodes: they do not return soon."""
@@ -166,13 +140,13 @@ class Worker:
     def certify(self, owner: int, live: Flags, serial: int) -> CertificatePart:
         """Begin certificate ``serial``, or do its next exchange: with messages to the same workers as in learning."""
         if self._certificate is None or self._certificate[0].serial != serial:
-            session = CertificateSession(self.run, self.block, self.lam or 0.0, owner, live, serial, self.t)
+            time = self.runtime.t
+            session = CertificateSession(self.run, self.block, self.lam or 0.0, owner, live, serial, time)
             steps = session.steps()
             messages = next(steps)
         else:
             session, steps, messages = self._certificate
-            key = (CERTIFY, serial, session.exchanges)
-            messages = steps.send(Delivery(padded([self._send(messages, key), *self._collect(key)])))
+            messages = steps.send(Delivery(padded(self._arrived(messages))))
         self._certificate = session, steps, messages
         nodes, i = session.nodes, owner - self.block.first
         uninformed = self.block.first + np.flatnonzero(nodes.alive & ~session.holds_bound)
@@ -186,11 +160,8 @@ class Worker:
     def values(self, name: str) -> NDArray[Any]:
         """Return an array of the block with an entry per node; "models" are what the nodes would answer with."""
         if name == "models":
-            return models(self.run, self.block)
-        if name == "w":
-            return self.run.weights(self.block)
-        found: NDArray[Any] = getattr(self.block, name)
-        return found
+            return self.runtime.models()
+        return self.runtime.weights() if name == "w" else self.runtime.gather(name)
 
     def losses(self, models: Floats) -> tuple[Floats, Floats, float]:
         """Return, per model, the sum of hinges and the weight of wrong answers on this block's rows; and all weight."""
@@ -207,30 +178,23 @@ class Worker:
         """Return all that a checkpoint needs beside the rows: arrays and counters."""
         arrays = {name: getattr(self.block, name) for name in STATE}
         arrays |= {f"edge.{name}": value for name, value in self.block.edge.items()}
-        counters = {"t": self.t, "exchanges": self.block.exchanges, "messages": self.messages, "nbytes": self.nbytes}
-        return arrays, counters
+        counters = {name: getattr(self.runtime, name) for name in COUNTERS}
+        return arrays, {**counters, "exchanges": self.block.exchanges}
 
     def restore(self, arrays: dict[str, NDArray[Any]], counters: dict[str, int]) -> None:
         """Put the block back into the state of a checkpoint."""
         for name in STATE:
             getattr(self.block, name)[:] = arrays[name]
         self.block.edge = {name[5:]: value.copy() for name, value in arrays.items() if name.startswith("edge.")}
-        self.block.exchanges, self.t = counters["exchanges"], counters["t"]
-        self.messages, self.nbytes = counters["messages"], counters["nbytes"]
+        self.block.exchanges = counters["exchanges"]
+        for name in COUNTERS:
+            setattr(self.runtime, name, counters[name])
 
     def _owner(self, nodes: NDArray[Any]) -> Ints:
         return np.searchsorted(self.bounds, nodes, side="right") - 1
 
     def _nodes(self, workers: Iterable[int]) -> tuple[int, ...]:
         return tuple(node for w in workers for node in range(int(self.bounds[w]), int(self.bounds[w + 1])))
-
-    def _lost_now(self) -> set[int]:
-        with self._changed:
-            return set(self.lost)
-
-    def _count(self, messages: int, nbytes: int) -> None:
-        self.messages += messages
-        self.nbytes += nbytes
 
 
 def certify_together(
