@@ -1,5 +1,7 @@
 """The parameters of GADGET, which `bind` checks and resolves for a network."""
 
+from dataclasses import dataclass
+
 from gadget_svm import gossip, spectral
 from gadget_svm.algorithms.base import BaseAlgorithm
 from gadget_svm.algorithms.gadget import UNLIMITED, GadgetRun
@@ -18,6 +20,7 @@ SPARSE_DEGREE = 6
 PROJECTIONS = {"both": (True, True), "local": (True, False), "mixed": (False, True), "none": (False, False)}
 
 
+@dataclass(repr=False, eq=False)
 class Gadget(BaseAlgorithm):
     """GADGET SVM, the paper's Algorithm 2.
 
@@ -65,31 +68,17 @@ class Gadget(BaseAlgorithm):
     [0, 1]
     """
 
-    def __init__(
-        self,
-        solver: str = "pegasos",
-        gossip: str | Gossip = "auto",
-        gossip_rounds: int | str = 1,
-        mass: str = "auto",
-        gamma: float = 0.01,
-        transition: str = "lazy",
-        batch_size: int = 1,
-        local_steps: int = 1,
-        project: bool | str = True,
-        average: bool = True,
-        window: int | None = None,
-    ) -> None:
-        self.solver = solver
-        self.gossip = gossip
-        self.gossip_rounds = gossip_rounds
-        self.mass = mass
-        self.gamma = gamma
-        self.transition = transition
-        self.batch_size = batch_size
-        self.local_steps = local_steps
-        self.project = project
-        self.average = average
-        self.window = window
+    solver: str = "pegasos"
+    gossip: str | Gossip = "auto"
+    gossip_rounds: int | str = 1
+    mass: str = "auto"
+    gamma: float = 0.01
+    transition: str = "lazy"
+    batch_size: int = 1
+    local_steps: int = 1
+    project: bool | str = True
+    average: bool = True
+    window: int | None = None
 
     def bind(
         self,

@@ -147,6 +147,7 @@ def lower_bound(blocks: Sequence[Block], lam: float) -> Floats:
     return value
 
 
+@dataclass(repr=False, eq=False)
 class MomDsvm(BaseAlgorithm):
     """MoM-DSVM, the consensus SVM by the alternating direction method of multipliers.
 
@@ -175,10 +176,9 @@ class MomDsvm(BaseAlgorithm):
     average = False  # the models are the last iterates
     certifies = True  # runs keep dual variables
 
-    def __init__(self, eta: float | str = "auto", passes: int = 50, tol: float = 0.1) -> None:
-        self.eta = eta
-        self.passes = passes
-        self.tol = tol
+    eta: float | str = "auto"
+    passes: int = 50
+    tol: float = 0.1
 
     def bind(
         self, network: Network, lam: float, radius: float, lossy: bool = False, sizes: Floats | None = None  # noqa: ARG002

@@ -16,6 +16,7 @@ from gadget_svm.core.block import Block
 from gadget_svm.core.network import Network
 from gadget_svm.core.rows import Rows
 from gadget_svm.core.types import Flags, Floats, Ints
+from gadget_svm.gossip import Gossip
 from gadget_svm.kernels import add_row, compiled, dot_row, draw
 from gadget_svm.kernels.counter_rng import EXAMPLE
 from gadget_svm.kernels.rows import side
@@ -73,6 +74,7 @@ class TwoPushSumRun(GadgetRun):
         gossip.estimate(block)
 
 
+@dataclass(repr=False, eq=False)
 class TwoPushSum(BaseAlgorithm):
     """The older GADGET, with one Push-Sum call for the models and one for the loss vectors.
 
@@ -102,23 +104,13 @@ class TwoPushSum(BaseAlgorithm):
     [0, 1]
     """
 
-    def __init__(
-        self,
-        gossip: "str | gossip.Gossip" = "push-sum",
-        gossip_rounds: int | str = "mix",
-        gamma: float = 0.01,
-        transition: str = "lazy",
-        batch_size: int = 1,
-        project: bool = True,
-        average: bool = True,
-    ) -> None:
-        self.gossip = gossip
-        self.gossip_rounds = gossip_rounds
-        self.gamma = gamma
-        self.transition = transition
-        self.batch_size = batch_size
-        self.project = project
-        self.average = average
+    gossip: str | Gossip = "push-sum"
+    gossip_rounds: int | str = "mix"
+    gamma: float = 0.01
+    transition: str = "lazy"
+    batch_size: int = 1
+    project: bool = True
+    average: bool = True
 
     def bind(
         self, network: Network, lam: float, radius: float, lossy: bool = False, sizes: Floats | None = None
