@@ -159,8 +159,6 @@ def test_another_ray_than_the_current_one_is_refused(ray):
             cluster(address=other)
     for same in ("127.0.0.1:6379", "auto", None):
         cluster(address=same).close()
-    with pytest.warns(UserWarning, match=r"a Ray that is started here: temp_dir, object_store_memory; this process is"):
-        cluster(temp_dir="/x", object_store_memory=10**8)
 
 
 def test_the_result_or_error_of_a_call_passes():

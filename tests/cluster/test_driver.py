@@ -439,7 +439,7 @@ def test_a_block_is_saved_by_one_thread_at_a_time(monkeypatch, tmp_path):
 
     monkeypatch.setattr(actor_module, "save_block", save_block)
     with ThreadPoolExecutor(2) as pool:
-        assert list(pool.map(host.save, [str(tmp_path)] * 2, [0, 0], ["this"] * 2)) == [None, None]
+        assert list(pool.map(host.save, [str(tmp_path)] * 2, [0, 0])) == [None, None]
 
 
 # what is known of lost nodes
@@ -534,8 +534,10 @@ def test_errors_of_actors_that_do_not_start():
 
         ray = Threads()
         ray.get = failing
-        pool = SimpleNamespace(ray=ray, options=SimpleNamespace(timeout=1, start_timeout=1))
-        return ActorPool.wait_started(pool, [])
+        ref = Future()
+        ref.set_result(None)
+        options = SimpleNamespace(timeout=1, start_timeout=1)
+        return ActorPool(SimpleNamespace(ray=ray, options=options), [], print).wait_started([ref])
 
     text = "The actor died\n  of \x1b[36mthis\x1b[39m:\n\nModuleNotFoundError: No module named 'gadget_svm'\n"
     with pytest.raises(ClusterError, match=r"No module named 'gadget_svm'\): install .* 'gadget-svm\[ray\]'") as told:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from gadget_svm import gossip, spectral
 from gadget_svm.algorithms.base import BaseAlgorithm
 from gadget_svm.algorithms.gadget import UNLIMITED, GadgetRun
@@ -100,11 +102,11 @@ class Gadget(BaseAlgorithm):
                 "Use a fixed gossip_rounds with mass='persistent', or gossip='push-sum'"
             )
         protocol.check(network)
-        inner, outer = self._projections()
+        inner, outer = (radius if project else np.inf for project in self._projections())
         batch, steps = checked_count(self.batch_size, "batch_size"), checked_count(self.local_steps, "local_steps")
         window = UNLIMITED if self.window is None else max(1, checked_count(self.window, "window") // batch)
         return GadgetRun(
-            lam, radius, protocol, rounds, persist, batch, steps, implicit, inner, outer, self.average, until, window
+            lam, inner, outer, protocol, rounds, persist, batch, steps, implicit, self.average, until, window
         )
 
     def iterations_per_pass(self, rows: int) -> int:

@@ -74,8 +74,8 @@ class Group(NamedTuple):
     actors: list[Any]
     lost: list[int]
     t: int
+    fingerprint: str = ""  # of the run
     checkpoint: str | None = None  # the folder to restore blocks of iteration t from
-    fingerprint: str = ""  # of the run that made the checkpoint
 
 
 class Host:
@@ -207,11 +207,11 @@ class Host:
         """Return the losses of models on the actor's own rows."""
         return self.worker.losses(np.array(models))
 
-    def save(self, folder: str, keep: int, fingerprint: str) -> None:
+    def save(self, folder: str, keep: int) -> None:
         """Write the block's checkpoint file; keep that of iteration ``keep``."""
         with self._lock:
             block, (arrays, counters) = self.worker.block, self.worker.state()
-            about = {**counters, "fingerprint": fingerprint}
+            about = {**counters, "fingerprint": self.group.fingerprint}
             try:
                 save_block(Path(folder), block.first, block.first + block.k, arrays, about, keep)
             except SaveFailedError as error:

@@ -20,6 +20,14 @@ class AllLostError(ClusterError):
     """No actor is left to answer."""
 
 
+class ActorLostError(Exception):
+    """An actor ended before it answered; ``cause`` is Ray's error."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
 class ActorPool:
     """Actors by number.
 
@@ -39,7 +47,6 @@ class ActorPool:
         self.actors = [cluster.create(index, source) for index, source in enumerate(self.sources)]
         self.lost: dict[int, str] = {}  # why
         self._on_loss = on_loss
-        self._forgetting: list[Any] = []  # calls of `forget` that may not have returned
         self._calls: dict[Any, int] = {}  # those that have not returned yet
 
     def live(self) -> list[int]:
@@ -54,11 +61,9 @@ class ActorPool:
         if late:
             raise TimeoutError(self._why_late(len(late), len(refs)))
         try:
-            return list(self.ray.get(refs, timeout=self.options.timeout))
-        except self.ray.exceptions.RayTaskError as error:
-            raise cause(error) from None
-        except self.ray.exceptions.RayError as error:
-            why = describe(error)
+            return [self._answer(ref) for ref in refs]
+        except ActorLostError as error:
+            why = describe(error.cause)
             fix = "does its machine have enough memory? Try again, or resume"
             if "No module named" in why:
                 fix = (
@@ -100,11 +105,11 @@ class ActorPool:
         failed, ready = {calls[ref]: f"not there within {limit}: {room}" for ref in late}, {}
         for ref in done:
             try:
-                ready[calls[ref]] = self.ray.get(ref, timeout=self.options.timeout)
-            except self.ray.exceptions.RayTaskError as error:
-                failed[calls[ref]] = f"{type(cause(error)).__name__}: {cause(error)}"
-            except self.ray.exceptions.RayError as error:
-                failed[calls[ref]] = f"{room} {describe(error)}"
+                ready[calls[ref]] = self._answer(ref)
+            except ActorLostError as error:
+                failed[calls[ref]] = f"{room} {describe(error.cause)}"
+            except Exception as error:
+                failed[calls[ref]] = f"{type(error).__name__}: {error}"
         return ready, failed
 
     # questions
@@ -120,29 +125,44 @@ class ActorPool:
             What an actor's method raised.
         """
         self._calls = {}
-        self._wait_forgotten()
         for index in self.live():
             self._calls[getattr(self.actors[index], method).remote(*args)] = index
-        pending = dict(self._calls)
-        answers: dict[int, Any] = {}
-        before: dict[int, Any] = {}
+        pending, answers, before = dict(self._calls), dict[int, Any](), dict[int, Any]()
         while pending:
             ready, _ = self.ray.wait(list(pending), num_returns=1, timeout=self.options.timeout / 2)
             for ref in ready:
                 index = pending.pop(ref)
-                if index not in self.lost:
-                    try:
-                        self._take(ref, index, answers)
-                    except Exception:
-                        self._drain(list(pending))
-                        raise
+                try:
+                    answers[index] = self._answer(ref)
+                except ActorLostError as error:
+                    self.lose(index, type(error.cause).__name__)
+                except NotReadyError as error:
+                    self.lose(index, str(error))
+                except Exception:
+                    self._drain(list(pending))
+                    raise
             if not ready:
                 before = self._probe(set(pending.values()), before)
             pending = {ref: index for ref, index in pending.items() if index not in self.lost}
         self._calls = {}
         if not self.live():
             raise AllLostError("all actors are lost")
-        return {index: answers[index] for index in sorted(answers) if index not in self.lost}
+        return {index: answers[index] for index in self.live()}
+
+    def _answer(self, ref: Any) -> Any:
+        """Return what an actor's method returned, or raise what it raised.
+
+        Raises
+        ------
+        ActorLostError
+            The actor ended.
+        """
+        try:
+            return self.ray.get(ref, timeout=self.options.timeout)
+        except self.ray.exceptions.RayTaskError as error:
+            raise cause(error) from None
+        except self.ray.exceptions.RayError as error:
+            raise ActorLostError(error) from None
 
     def wait_interrupted(self, seconds: float) -> dict[int, Any]:
         """Return the answers to the call that was interrupted by a signal; none unless all live actors answer."""
@@ -151,20 +171,9 @@ class ActorPool:
             return {}
         ready, late = self.ray.wait(list(calls), num_returns=len(calls), timeout=seconds)
         try:
-            return {} if late else {calls[ref]: self.ray.get(ref, timeout=self.options.timeout) for ref in ready}
-        except self.ray.exceptions.RayError:
+            return {} if late else {calls[ref]: self._answer(ref) for ref in ready}
+        except Exception:  # it was interrupted in the middle
             return {}
-
-    def _take(self, ref: Any, index: int, answers: dict[int, Any]) -> None:
-        exceptions = self.ray.exceptions
-        try:
-            answers[index] = self.ray.get(ref, timeout=self.options.timeout)
-        except exceptions.RayTaskError as error:
-            if not isinstance(cause(error), NotReadyError):
-                raise cause(error) from None
-            self.lose(index, "it was restarted")
-        except (exceptions.RayError, exceptions.GetTimeoutError) as error:
-            self.lose(index, type(error).__name__)
 
     def _drain(self, refs: list[Any]) -> None:
         """Fetch the answers of the other actors after an error: Ray prints errors that are not fetched."""
@@ -172,7 +181,7 @@ class ActorPool:
             ready, _ = self.ray.wait(refs, num_returns=len(refs), timeout=min(ERROR_GRACE_S, self.options.timeout / 2))
             for ref in ready:
                 with suppress(Exception):
-                    self.ray.get(ref, timeout=self.options.timeout)
+                    self._answer(ref)
 
     def _probe(self, pending: set[int], before: dict[int, Any]) -> dict[int, Any]:
         """Ask all actors for their status, because no answer came for a long time; return it.
@@ -185,9 +194,9 @@ class ActorPool:
         now: dict[int, Any] = {}
         for ref in ready:
             try:
-                now[asked[ref]] = self.ray.get(ref, timeout=self.options.timeout)
-            except self.ray.exceptions.RayError as error:
-                self.lose(asked[ref], type(error).__name__)
+                now[asked[ref]] = self._answer(ref)
+            except ActorLostError as error:
+                self.lose(asked[ref], type(error.cause).__name__)
         for ref in silent:
             self.lose(asked[ref], "no answer", hung=True)
         stuck = [i for i in pending if i in now and now[i][1] and before.get(i) == now[i]]
@@ -206,14 +215,10 @@ class ActorPool:
         self.lost[index] = why
         if hung or not self.options.restart:
             self._end(index, no_restart=not self.options.restart)
-        self._forgetting += [self.actors[other].forget.remote(index) for other in self.live()]
+        told = [self.actors[other].forget.remote(index) for other in self.live()]
+        if told:  # so that they send it nothing more
+            self.ray.wait(told, num_returns=len(told), timeout=self.options.timeout / 2)
         self._on_loss(index, why)
-
-    def _wait_forgotten(self) -> None:
-        """Wait until the other actors know which ones are lost, so that they send nothing to them."""
-        refs, self._forgetting = self._forgetting, []
-        if refs:
-            self.ray.wait(refs, num_returns=len(refs), timeout=self.options.timeout / 2)
 
     def _end(self, index: int, no_restart: bool) -> None:
         with suppress(Exception):  # it may have ended already

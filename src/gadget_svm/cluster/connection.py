@@ -164,20 +164,11 @@ class Cluster:
                 f"engine option address is {given!r}, but this process is connected to Ray at {current}, and it can "
                 "have one Ray only: leave address out to use that one, or call ray.shutdown() before"
             )
-        self._warn_of_unused(f"this process is connected to Ray at {current or 'another address'} already")
-
-    def _warn_of_unused(self, why: str) -> None:
-        unused = [name for name in ("temp_dir", "object_store_memory") if getattr(self.options, name) is not None]
-        if unused:
-            warnings.warn(
-                f"not used, as they are for a Ray that is started here: {', '.join(unused)}; {why}", stacklevel=2
-            )
 
     def _connect(self, stack: ExitStack) -> None:
         """Join the cluster at the address, or start a local Ray; the stack undoes it."""
         options, address, limit = self.options, self.options.address, self.options.start_timeout
         if address not in (None, "local"):
-            self._warn_of_unused(f"address {address} is that of a cluster")
             require_reachable(address, min(limit, CONNECT_TIMEOUT_S))
             call_within(limit, f"connect to {address}", lambda: self.ray.init(address=address, **QUIET))
         else:

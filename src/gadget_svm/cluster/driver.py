@@ -102,10 +102,10 @@ class RayRuntime:
     def _next_group(self) -> Group:
         """Return a group of the actors that are live, at the last checkpoint or at the start of the run."""
         self._group += 1
-        lost, last = sorted(self.pool.lost), self.checkpoints.last
-        if last < 0:
-            return Group(self._group, self.pool.actors, lost, self._began)
-        return Group(self._group, self.pool.actors, lost, last, str(self.checkpoints.folder), self._fingerprint)
+        group = Group(self._group, self.pool.actors, sorted(self.pool.lost), self._began, self._fingerprint)
+        if self.checkpoints.last < 0:
+            return group
+        return group._replace(t=self.checkpoints.last, checkpoint=str(self.checkpoints.folder))
 
     def warm_up(self) -> None:
         """Do nothing: `begin` has compiled everything."""
@@ -230,7 +230,7 @@ class RayRuntime:
         """Make a checkpoint of all actors; if that fails, the run continues and the next is made when it is due."""
         self.checkpoints.note_attempt(self.t)
         try:
-            self._ask_all("save", str(self.checkpoints.folder), self.checkpoints.last, self._fingerprint)
+            self._ask_all("save", str(self.checkpoints.folder), self.checkpoints.last)
             if self.pool.lost:
                 return
             counts = {"t": self.t, "messages": self.messages, "nbytes": self.nbytes, "certificates": self.certificates}
