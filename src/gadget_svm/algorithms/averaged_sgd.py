@@ -1,7 +1,7 @@
 """Averaged SGD with GADGET's Push-Sum: a pass of small local steps between exchanges, whose average is sent.
 
 Bottou's step size, eta_t = eta0 / (1 + lam eta0 t)^power. Owns the local pass, the choice of eta0 and the parameters;
-the averaging, with persistent mass, is that of `gadget.GadgetRun`.
+`gadget.GadgetRun` owns the averaging, with persistent mass.
 
 A step costs the non-zeros of its row. w = size * u, so that scaling w is one product; and as
 u_t = u_0 + sum_{s<=t} d_s x_s, the sum of the iterates of a pass is
@@ -183,7 +183,7 @@ class AveragedSgdRun(GadgetRun):
         block.w_sum[block.alive] += weight * block.w[block.alive]
 
     def supports_fused(self, block: Block) -> bool:  # noqa: ARG002
-        """No: an iteration is so long that Python's time does not matter."""
+        """Return False: an iteration is so long that Python's time does not matter."""
         return False
 
     def _mix(self, block: Block, t: int) -> gossip.Round:

@@ -161,8 +161,8 @@ class GadgetRun(BaseRun):
     """Algorithm 2 with every parameter resolved."""
 
     lam: float
-    inner_radius: float  # of the ball that (f) projects into; infinite: no projection
-    outer_radius: float  # of the ball that (h) projects into
+    inner_radius: float  # (f) projects into the ball of this radius; if it is infinite, nothing is projected
+    outer_radius: float  # the same for (h)
     protocol: gossip.Gossip
     rounds: int
     persist: bool

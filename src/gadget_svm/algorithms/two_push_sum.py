@@ -52,17 +52,17 @@ class TwoPushSumRun(GadgetRun):
             loss_vectors, block.k, width, block.alive, block.first, block.w, other.reshape(block.w.shape), block.rows,
             block.steps, self.batch_size, block.seed,
         )  # fmt: skip
-        yield from self._mean(block, t)  # of the models
+        yield from self._mean(block, t)  # averages the models
         active = block.alive.copy()
         means = flat[active]
         flat[active], other[active] = other[active], means
-        yield from self._mean(block, t)  # of the loss vectors
+        yield from self._mean(block, t)  # averages the loss vectors
         steps = np.maximum(block.steps[active], 1)[:, None]  # a node without rows has no steps of its own
         flat[active] = (1.0 - 1.0 / steps) * other[active] + 1.0 / (self.lam * steps) * flat[active]
         self._project_and_average(block)
 
     def supports_fused(self, block: Block) -> bool:  # noqa: ARG002
-        """No: `advance_fused` is GADGET's."""
+        """Return False: `advance_fused` computes GADGET's steps, not these."""
         return False
 
     def _mean(self, block: Block, t: int) -> gossip.Round:

@@ -74,7 +74,7 @@ class Group(NamedTuple):
     actors: list[Any]
     lost: list[int]
     t: int
-    fingerprint: str = ""  # of the run
+    fingerprint: str = ""  # identifies the run in its checkpoints
     checkpoint: str | None = None  # the folder to restore blocks of iteration t from
 
 
@@ -96,7 +96,7 @@ class Host:
         self._spec: ActorSpec | None = None
         self._rows: Rows | None = None
         self._worker: Worker | None = None
-        self._lock = threading.Lock()  # for methods that the driver may call again before they have returned
+        self._lock = threading.Lock()  # the driver may call a method again before it has returned
 
     def __repr__(self) -> str:
         """Return the name, which Ray's logs show."""
@@ -208,7 +208,7 @@ class Host:
         return self.worker.losses(np.array(models))
 
     def save(self, folder: str, keep: int) -> None:
-        """Write the block's checkpoint file; keep that of iteration ``keep``."""
+        """Write the block's checkpoint file; keep the file of iteration ``keep``."""
         with self._lock:
             block, (arrays, counters) = self.worker.block, self.worker.state()
             about = {**counters, "fingerprint": self.group.fingerprint}

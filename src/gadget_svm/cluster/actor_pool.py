@@ -115,7 +115,7 @@ class ActorPool:
     # questions
 
     def ask_all(self, method: str, *args: Any) -> dict[int, Any]:
-        """Call a method of all actors; return the answers of those that are not lost, by number. Waits have timeouts.
+        """Call a method of all actors; return the answers by number, without lost actors. Waits have timeouts.
 
         Raises
         ------

@@ -21,7 +21,7 @@ from gadget_svm.core.file_lock import FileInUseError, lock_file
 from gadget_svm.core.rows import Rows
 from gadget_svm.core.state_file import Arrays, StateFileError, encode_state, read_state, write_atomically
 
-RUN_KIND, BLOCK_KIND, VERSION = "cluster checkpoint", "cluster checkpoint block", 3
+RUN_KIND, BLOCK_KIND, VERSION = "cluster checkpoint", "cluster checkpoint block", 4
 RUN_FILE = "run.safetensors"
 OLDER_RUN_FILE = "run.json"
 """Written by format 2 and before."""
@@ -90,7 +90,7 @@ def set_aside(folder: Path) -> None:
             path.replace(former / path.name)
 
 
-# its files
+# the files
 
 
 def block_file(folder: Path, first: int, last: int, t: int) -> Path:
@@ -99,7 +99,7 @@ def block_file(folder: Path, first: int, last: int, t: int) -> Path:
 
 
 def save_block(folder: Path, first: int, last: int, arrays: Arrays, about: Mapping[str, Any], keep: int) -> None:
-    """Write a block. Remove its older files, but keep that of iteration ``keep``, from which a run would resume.
+    """Write a block. Remove its older files, except the file of iteration ``keep``, from which a run would resume.
 
     Raises
     ------
@@ -251,7 +251,7 @@ def changed_nodes(before: Sequence[str], now: Sequence[str], first: int = 0) -> 
 
 
 def describe_nodes(nodes: Sequence[int], names: Sequence[str]) -> str:
-    """Return text such as "node 3 (part-3.svm), node 4 (part-4.svm) and 7 more"; ``names`` are those of the shards."""
+    """Return text such as "node 3 (part-3.svm), node 4 (part-4.svm) and 7 more"; ``names`` are the shards' names."""
     some = [f"node {node} ({names[node]})" if names else f"node {node}" for node in nodes[:MAX_NAMED_NODES]]
     more = len(nodes) - len(some)
     return ", ".join(some) + (f" and {more:,} more" if more else "")

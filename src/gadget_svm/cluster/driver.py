@@ -52,7 +52,7 @@ class RayRuntime:
         self.checkpoints = Checkpoints(self.options.checkpoint_dir, self.options.checkpoint_every)
         self.pool = ActorPool(cluster, sources, self._on_loss)
         self.t = self.messages = self.nbytes = self.omitted_columns = self.certificates = 0
-        self.names: list[str] = []  # of shards that the actors read
+        self.names: list[str] = []  # the shards that the actors read
         self._questions: list[Question] = []  # asked again after an actor is restarted
         self._specs: list[Any] = []
         self._rows: list[str] = []  # digests of every node's rows
@@ -205,7 +205,7 @@ class RayRuntime:
         for start in range(0, len(models), BATCH):
             answers = self._ask_all("losses", self.ray.put(models[start : start + BATCH])).values()
             hinge, wrong, rows = (sum(column) for column in zip(*answers, strict=True))
-            parts.append([hinge / rows, wrong / rows])  # per batch: an actor may be lost before the next
+            parts.append([hinge / rows, wrong / rows])  # divided now, as an actor may be lost before the next batch
         loss, error = (np.concatenate(column) for column in zip(*parts, strict=True))
         return Scores(0.5 * lam * np.einsum("mkd,mkd->m", models, models) + loss, error)
 

@@ -1,4 +1,4 @@
-"""One block of a network that is spread over several workers: its nodes learn in step with those of the others.
+"""One block of a network that is spread over several workers: its nodes learn in step with the other workers' nodes.
 
 Owns the exchange between workers: what goes to whom, and what to wait for. The caller supplies a function that posts a
 batch to another worker, and reports which workers are lost: this module uses no process, no network and no Ray.
@@ -24,7 +24,7 @@ from gadget_svm.simulation.channel import padded
 from gadget_svm.simulation.engine import MAX_IDLE_EXCHANGES, LocalRuntime
 
 STATE = ("w", "s", "phi", "held", "w_sum", "iterates", "steps", "alive", "away")
-"""The arrays of a block that a checkpoint holds, beside those of its edges."""
+"""The arrays of a block that a checkpoint holds, beside the arrays of its edges."""
 COUNTERS = ("t", "messages", "nbytes")
 """The counters of its runtime that a checkpoint holds."""
 Post = Callable[[int, int, MessageBatch], None]

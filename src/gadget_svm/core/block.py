@@ -83,9 +83,9 @@ class Block:
         self.w_sum: Floats = np.zeros((self.k, n_outputs, n_features))  # the sum of all iterates so far
         self.iterates: Ints = np.zeros(self.k, dtype=np.int64)  # how many iterates w_sum holds
         self.steps: Ints = np.zeros(self.k, dtype=np.int64)  # local steps taken: the paper's t, per node
-        self.alive: Flags = np.ones(self.k, dtype=np.bool_)
-        self.away: Ints = np.zeros(self.k, dtype=np.int64)
-        self.idle: tuple[int, ...] = ()  # places of the nodes that are present but take no part
+        self.alive: Flags = np.ones(self.k, dtype=np.bool_)  # which nodes are active: not away, and not idle
+        self.away: Ints = np.zeros(self.k, dtype=np.int64)  # for how many reasons a node is away
+        self.idle: tuple[int, ...] = ()  # places of the nodes that are live but take no part
         self.exchanges = 0  # how often this block has sent: the sequence number of its messages
         self.edge: dict[str, NDArray[Any]] = {}  # per-edge state of protocols that keep any
         self.scratch: dict[str, Any] = {}  # what can be computed again from the rest
@@ -95,7 +95,7 @@ class Block:
         cls, network: Network, rows: Rows, n: Floats, n_outputs: int, n_features: int, *,
         seed: int = 0, first: int = 0, last: int | None = None, team: ThreadTeam | None = None,
     ) -> "Block":  # fmt: skip
-        """Return the nodes first:last of the network at w = 0; ``rows`` and ``n`` are those of these nodes."""
+        """Return the nodes first:last of the network at w = 0; ``rows`` and ``n`` belong to these nodes."""
         links = Links.of(network, first, network.n if last is None else last)
         return cls(links, rows, n, n_outputs, n_features, first=first, seed=seed, team=team)
 
@@ -124,10 +124,10 @@ class Block:
 
     @property
     def live_mask(self) -> NDArray[np.bool_]:
-        """Which nodes are present: those that are alive, and those that are idle."""
-        present = self.alive.copy()
-        present[list(self.idle)] = True
-        return present
+        """Return which nodes are not away."""
+        live = self.alive.copy()
+        live[list(self.idle)] = True
+        return live
 
     def note_presence(self, delivery: Delivery) -> None:
         """Update which nodes are away, and which are idle."""

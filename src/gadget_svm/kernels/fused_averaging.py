@@ -1,4 +1,4 @@
-"""Complete rounds of averaging, for networks on which no message is lost or late and no node is absent.
+"""Complete rounds of averaging, for networks on which no message is lost or late and all nodes are live.
 
 A node is a row of ``state``: its sum s, and its weight phi in the last column, so that both are in one cache line. A
 round reads one such array and writes another. It adds a node's own part first, then what was sent to it by ascending

@@ -60,7 +60,7 @@ def pick_edge(table: Floats, first: int, last: int, u: float) -> int:
 
 @compiled
 def draw_edges(alive: Flags, first: int, indptr: Ints, table: Floats, seed: int, time: int) -> Ints:
-    """Return the out-edge that every node draws; -1 if it is absent, has no neighbours, or draws to send nothing."""
+    """Return the out-edge that every node draws; -1 if it is not active, has no neighbours, or draws none."""
     edges = np.empty(len(alive), dtype=np.int64)
     for i in range(len(alive)):
         edges[i] = -1
@@ -156,7 +156,7 @@ def order_messages(receiver: NodeIds, sender: NodeIds, seq: NodeIds, first: int,
 
 @compiled
 def in_order(sender: NodeIds, seq: NodeIds) -> bool:
-    """Whether messages are sorted by sender, then sequence number."""
+    """Return whether messages are sorted by sender, then sequence number."""
     for m in range(1, len(sender)):
         if sender[m - 1] > sender[m] or (sender[m - 1] == sender[m] and seq[m - 1] > seq[m]):
             return False

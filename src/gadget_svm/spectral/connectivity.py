@@ -1,4 +1,4 @@
-"""Whether mass reaches every node, and in how many hops: connectivity, period, diameter."""
+"""Connectivity, period and diameter: whether mass reaches every node, and in how many hops."""
 
 import numpy as np
 from numpy.typing import NDArray
