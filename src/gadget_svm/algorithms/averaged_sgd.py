@@ -273,10 +273,6 @@ class AveragedSgd(BaseAlgorithm):
         power = checked_positive(self.power, "power")
         return AveragedSgdRun(**vars(gadget), eta0=eta0, power=power, recency=int(self.recency))
 
-    def with_transition_of(self, network: Network) -> Network:
-        """Return the network with the matrix B of ``transition``."""
-        return self._gadget(1).with_transition_of(network)
-
     def _gadget(self, steps: int) -> Gadget:
         """GADGET with the same parameters."""
         return Gadget(

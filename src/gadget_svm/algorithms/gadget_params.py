@@ -113,10 +113,6 @@ class Gadget(BaseAlgorithm):
         """Return how many iterations draw that many examples."""
         return max(1, -(-rows // (self.batch_size * self.local_steps)))
 
-    def with_transition_of(self, network: Network) -> Network:
-        """Return the network with the matrix B of ``transition``."""
-        return network.with_transition(self.transition)
-
     def _protocol(self, network: Network, lossy: bool) -> Gossip:
         if self.gossip != "auto":
             return gossip.resolve(self.gossip)

@@ -128,10 +128,6 @@ class TwoPushSum(BaseAlgorithm):
         """Return how many iterations draw that many examples."""
         return max(1, -(-rows // self.batch_size))
 
-    def with_transition_of(self, network: Network) -> Network:
-        """Return the network with the matrix B of ``transition``."""
-        return self._gadget().with_transition_of(network)
-
     def _gadget(self) -> Gadget:
         """GADGET with the same parameters."""
         return Gadget(
