@@ -92,14 +92,8 @@ def pick(rows: Rows, i: int, u: float) -> int:
     lo, hi = rows.start[i], rows.start[i + 1]
     if len(rows.mass) == 0:
         return int(rows.order[lo + int(u * (hi - lo))])
-    at = u * rows.mass[hi - 1]
-    while lo < hi - 1:
-        middle = (lo + hi - 1) // 2
-        if at < rows.mass[middle]:
-            hi = middle + 1
-        else:
-            lo = middle + 1
-    return int(rows.order[lo])
+    place = lo + int(np.searchsorted(rows.mass[lo:hi], u * rows.mass[hi - 1], side="right"))
+    return int(rows.order[min(place, hi - 1)])
 
 
 @compiled

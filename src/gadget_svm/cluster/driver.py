@@ -8,7 +8,7 @@ driver.
 import hashlib
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from itertools import chain, pairwise
 from typing import Any
 
@@ -212,17 +212,15 @@ class RayRuntime:
     def close(self) -> None:
         """Save what is not saved yet, end the actors, and Ray if it was started here."""
         self._closing = True
-        try:
+        with ExitStack() as stack:
+            stack.callback(self.cluster.close)
+            stack.callback(self.pool.close)
             unsaved = self.checkpoints.enabled and self.t > max(self.checkpoints.last, self._began)
             if unsaved and self._consistent and not self.pool.lost:
-                self._save()
-        except (RuntimeError, self.ray.exceptions.RayError) as error:  # the models are complete
-            warnings.warn(f"the end of the run is not saved: {error}", stacklevel=2)
-        finally:
-            try:
-                self.pool.close()
-            finally:
-                self.cluster.close()
+                try:
+                    self._save()
+                except (RuntimeError, self.ray.exceptions.RayError) as error:  # the models are complete
+                    warnings.warn(f"the end of the run is not saved: {error}", stacklevel=2)
 
     # checkpoints
 
