@@ -83,12 +83,12 @@ def batches(nodes: int) -> tuple[int, int, int]:
     live = np.ones(nodes, dtype=np.bool_)
     with ThreadPoolExecutor(nodes) as pool:
 
-        def exchange() -> list[Any]:
+        def ask() -> list[Any]:
             return list(pool.map(lambda worker: worker.certify(0, live, 1), workers))
 
         list(pool.map(lambda worker: worker.advance(1), workers))
         learning = next(posted)
-        certificate = certify_together(exchange, (1, X.shape[1]), 0, live)
+        certificate = certify_together(ask, (1, X.shape[1]), 0, live)
     if certificate.failure:
         raise RuntimeError(certificate.failure)
     return learning, next(posted) - learning - 1, certificate.exchanges

@@ -191,8 +191,8 @@ class Host:
         self.telemetry.count("gadget_bytes", sent[1])
         return sent
 
-    def certify(self, owner: int, live: Flags, serial: int) -> CertificatePart:
-        """Do one exchange of a certificate."""
+    def certify(self, owner: int, live: Flags, serial: int) -> list[CertificatePart]:
+        """Do some exchanges of a certificate."""
         return self.worker.certify(owner, live, serial)
 
     def values(self, name: str) -> Any:

@@ -144,10 +144,10 @@ class RayRuntime:
                 return failed_certificate(self.shape, f"node {self.bounds[index]} left a moment ago and may return")
         owner = int(np.argmax(live_mask))
 
-        def exchange() -> list[CertificatePart]:
+        def ask() -> list[list[CertificatePart]]:
             return list(self._ask_all("certify", owner, live_mask, self.certificates).values())
 
-        certificate = certify_together(exchange, self.shape, owner, live_mask)
+        certificate = certify_together(ask, self.shape, owner, live_mask)
         self._count(certificate.messages, certificate.nbytes, certificate.vectors)
         return certificate
 

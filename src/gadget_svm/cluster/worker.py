@@ -5,6 +5,7 @@ batch to another worker, and reports which workers are lost: this module uses no
 """
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -31,13 +32,17 @@ Post = Callable[[int, int, MessageBatch], None]
 """(to which worker, number of the exchange, messages): must not wait for the receiver."""
 
 
+EXCHANGES_PER_CALL = 8
+"""Exchanges of a certificate that workers do without asking whether it is complete."""
+
+
 class CertificatePart(NamedTuple):
-    """What a worker knows of a certificate after an exchange."""
+    """The state of a certificate at a worker after an exchange."""
 
     uninformed: Ints  # its live nodes that do not have the bound yet
     progress: int  # how much its nodes have learned so far
     cost: tuple[int, int, int, int]  # exchanges, messages, bytes and messages with vectors so far
-    result: tuple[Floats, Floats] | None  # the model and its bound, from the worker that has the owner
+    result: tuple[Floats, Floats] | None = None  # the model and its bound, from the worker that has the owner
 
 
 class Worker:
@@ -137,23 +142,24 @@ class Worker:
 
     # certificates
 
-    def certify(self, owner: int, live: Flags, serial: int) -> CertificatePart:
-        """Begin certificate ``serial``, or do its next exchange: with messages to the same workers as in learning."""
+    def certify(self, owner: int, live: Flags, serial: int) -> list[CertificatePart]:
+        """Begin certificate ``serial`` or continue it; return its state after each exchange, and at its beginning."""
+        parts: list[CertificatePart] = []
         if self._certificate is None or self._certificate[0].serial != serial:
-            time = self.runtime.t
-            session = CertificateSession(self.run, self.block, self.lam or 0.0, owner, live, serial, time)
+            session = CertificateSession(self.run, self.block, self.lam or 0.0, owner, live, serial, self.runtime.t)
             steps = session.steps()
             messages = next(steps)
+            parts.append(_part(session))
         else:
             session, steps, messages = self._certificate
+        for _ in range(EXCHANGES_PER_CALL):
             messages = steps.send(Delivery(padded(self._arrived(messages))))
+            parts.append(_part(session))
         self._certificate = session, steps, messages
         nodes, i = session.nodes, owner - self.block.first
-        uninformed = self.block.first + np.flatnonzero(nodes.alive & ~session.holds_bound)
-        has_result = 0 <= i < self.block.k and not len(uninformed)
-        cost = session.exchanges, session.messages, session.nbytes, session.vectors
-        result = (nodes.model[i].copy(), nodes.bound[i].copy()) if has_result else None
-        return CertificatePart(uninformed, session.progress, cost, result)
+        if 0 <= i < self.block.k and session.holds_bound[i]:
+            parts[-1] = parts[-1]._replace(result=(nodes.model[i].copy(), nodes.bound[i].copy()))
+        return parts
 
     # what the block holds
 
@@ -197,20 +203,30 @@ class Worker:
         return tuple(node for w in workers for node in range(int(self.bounds[w]), int(self.bounds[w + 1])))
 
 
+def _part(session: CertificateSession) -> CertificatePart:
+    uninformed = session.block.first + np.flatnonzero(session.nodes.alive & ~session.holds_bound)
+    cost = session.exchanges, session.messages, session.nbytes, session.vectors
+    return CertificatePart(uninformed, session.progress, cost)
+
+
 def certify_together(
-    exchange: Callable[[], Sequence[CertificatePart]], shape: tuple[int, int], owner: int, live: Flags
+    ask: Callable[[], Sequence[list[CertificatePart]]], shape: tuple[int, int], owner: int, live: Flags
 ) -> Certificate:
     """Return the certificate of models of ``shape`` and of the nodes that are ``live``.
 
-    ``exchange`` calls `Worker.certify` of all workers. As in the simulator, it is called until all live nodes have the
-    bound, or until they learn nothing new.
+    ``ask`` calls `Worker.certify` of all workers. As in the simulator, the certificate ends when all live nodes have
+    the bound, or when they learn nothing new; what workers did after that is not counted.
     """
-    parts, known, idle = exchange(), 0, 0
-    workers = len(parts)
+    answers = ask()
+    workers, rounds, known, idle = len(answers), deque(zip(*answers, strict=True)), 0, 0
+    parts = rounds.popleft()
     while idle < MAX_IDLE_EXCHANGES and any(len(part.uninformed) for part in parts):
-        parts = exchange()
-        if len(parts) < workers:
-            return failed_certificate(shape, "a worker was lost meanwhile")
+        if not rounds:
+            answers = ask()
+            if len(answers) < workers:
+                return failed_certificate(shape, "a worker was lost meanwhile")
+            rounds.extend(zip(*answers, strict=True))
+        parts = rounds.popleft()
         progress = sum(part.progress for part in parts)
         known, idle = progress, idle + 1 if progress == known else 0
     K, F = shape
@@ -220,7 +236,7 @@ def certify_together(
     if len(uninformed):
         failure = f"{len(uninformed)} nodes, the first of them node {uninformed[0]}, are cut off from the others"
         return failed_certificate(shape, failure, owner, cost)
-    model, bound = next(part.result for part in parts if part.result is not None)
+    model, bound = next(parts[-1].result for parts in answers if parts[-1].result is not None)
     if not np.isfinite(bound).all():
         return failed_certificate(shape, "its model or its dual variables are not finite", owner, cost)
     rows, nodes = bound[2 * K :].tolist()
