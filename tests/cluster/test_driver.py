@@ -210,7 +210,7 @@ def test_a_restart_that_fails_is_tried_until_it_is_given_up(stage, monkeypatch, 
         "no room": "has the cluster room",
     }
     assert said[why] in events_of(model.history_)[-1]["why"]
-    assert len(tries) == (why != "no room")
+    assert len(tries) > 1 or why != "rows absent"
     assert not stage.runtime.live_mask()[2:4].any()
 
 

@@ -5,6 +5,7 @@ Imports no Ray: `Cluster.create` wraps `Host` as an actor. Telemetry writes its 
 
 import os
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,6 +26,7 @@ from gadget_svm.kernels import ThreadTeam
 
 Question = tuple[Any, ...]
 """A method of the rows' source and its arguments."""
+RETRY_INTERVAL_S = 0.2
 
 
 class NotReadyError(RuntimeError):
@@ -119,15 +121,30 @@ class Host:
         """Call a method of the source of rows."""
         return getattr(self.source, method)(*args)
 
-    def begin(self, spec: ActorSpec, questions: Sequence[Question] = ()) -> list[str]:
+    def begin(self, spec: ActorSpec, questions: Sequence[Question] = (), patience_s: float = 0.0) -> list[str]:
         """Read the rows and compile; return the digests of every node's rows if they are asked for.
 
-        ``questions``: what the source was asked before Ray restarted the actor.
+        Parameters
+        ----------
+        spec : ActorSpec
+            How to make the block.
+        questions : sequence
+            What the source was asked before Ray restarted the actor.
+        patience_s : float
+            How long to try again if a file or server is missing.
         """
+        end = time.monotonic() + patience_s
         with self._lock:
-            for method, *args in questions:
-                self.ask(method, *args)
-            self._spec, self._rows = spec, self.source.rows()
+            while True:
+                try:
+                    for method, *args in questions:
+                        self.ask(method, *args)
+                    self._spec, self._rows = spec, self.source.rows()
+                    break
+                except OSError:
+                    if time.monotonic() > end:
+                        raise
+                    time.sleep(RETRY_INTERVAL_S)
             self._make_worker(spec, self._rows, self.group).runtime.warm_up()
             return row_digests(self._rows) if spec.digest_rows else []
 

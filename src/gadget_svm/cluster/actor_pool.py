@@ -97,9 +97,10 @@ class ActorPool:
 
         Returns what `Host.begin` of the actors returned that are ready, and why the others are not.
         """
-        calls = {
-            self.actors[i].begin.options(max_task_retries=-1).remote(specs[i], questions): i for i in sorted(self.lost)
-        }
+        calls, patience_s = dict[Any, int](), self.options.start_timeout / 2
+        for i in sorted(self.lost):
+            begin = self.actors[i].begin.options(max_task_retries=-1)
+            calls[begin.remote(specs[i], questions, patience_s)] = i
         done, late = self.ray.wait(list(calls), num_returns=len(calls), timeout=self.options.start_timeout)
         room, limit = "has the cluster room and memory for it?", f"start_timeout={self.options.start_timeout:g} s"
         failed, ready = {calls[ref]: f"not there within {limit}: {room}" for ref in late}, {}
