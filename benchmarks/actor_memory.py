@@ -35,16 +35,16 @@ def of_process(pid: int, what: str) -> float:
 
 def measured(places: list[str]) -> tuple[float, float]:
     """The larger of the actors: its peak, and the most it had between ticks."""
-    found, most, begin = list[RayRuntime](), defaultdict[str, float](float), RayRuntime.begin
+    pids, most, begin = list[int](), defaultdict[str, float](float), RayRuntime.begin
 
     def noted(self: RayRuntime, *args: Any, **settings: Any) -> None:
         begin(self, *args, **settings)
-        found.append(self)
+        pids[:] = self.ray.get([actor.ping.remote() for actor in self.pool.actors])
 
     class Memory(Observer):
         def on_record(self, record: Any, view: Any) -> None:  # noqa: ARG002
             for what in ("VmHWM", "VmRSS"):
-                most[what] = max(most[what], *(of_process(pid, what) for pid in found[-1].pids))
+                most[what] = max(most[what], *(of_process(pid, what) for pid in pids))
 
     model = GadgetSVC(
         lam=1e-4, algorithm="pdmm", max_iter=TICKS, stopping=None, record_every=EVERY, topology="complete",

@@ -89,11 +89,11 @@ def _rounds(network: Network, features: int, team: ThreadTeam) -> dict[str, Roun
     edge_vectors, edge_weights = np.empty((edges, features)), np.empty(edges)
     state = np.column_stack([s, phi])
     other, receiver = np.empty_like(state), np.empty(n, np.int32)
-    start, sender = np.empty(n + 1, np.int32), np.empty(n, np.int32)
+    ids, pulled = np.arange(n, dtype=np.int32), (receiver, receiver)
     in_ptr, source, _ = network.by_receiver(np.zeros(edges, np.int8))
     senders, everyone, zeros = network.sources, np.arange(n), np.zeros(edges, dtype=np.int64)
     targets = network.indices.astype(np.int64)
-    drawn, order = everyone, (receiver, start)  # of the round under way
+    drawn, order = everyone, (receiver, receiver)  # of the round under way
 
     def draw() -> None:
         nonlocal drawn, order
@@ -106,6 +106,7 @@ def _rounds(network: Network, features: int, team: ThreadTeam) -> dict[str, Roun
         team.run(moves.absorb, n, features, *order, zeros, 0, messages, weight, s, phi)
 
     def draw_compiled() -> None:
+        nonlocal pulled
         team.run(
             fused_averaging.draw_receivers,
             n,
@@ -118,10 +119,10 @@ def _rounds(network: Network, features: int, team: ThreadTeam) -> dict[str, Roun
             state,
             receiver,
         )
-        fused_averaging.sort_by_receiver(receiver, start, sender)
+        pulled = moves.order_messages(receiver, ids, ids, 0, n)
 
     def push_sum_compiled() -> None:
-        team.run(fused_averaging.pull_halves, n, features, receiver, start, sender, state, other)
+        team.run(fused_averaging.pull_halves, n, features, receiver, *pulled, state, other)
 
     def sort() -> None:
         nonlocal order

@@ -14,7 +14,7 @@ from benchmarks.common import Table, generated, problem_of, publish_tables, rati
 from benchmarks.paper_scale import zipf_rows
 from gadget_svm import build_network
 from gadget_svm.algorithms import Pdmm
-from gadget_svm.cluster.worker import Worker, assemble
+from gadget_svm.cluster.worker import Worker, certify_together
 from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.reproduction.baselines import certified_optimum
@@ -72,19 +72,23 @@ def batches(nodes: int) -> tuple[int, int, int]:
     posted = count()
 
     def post_of(source: int) -> Any:
-        def post(to: int, key: Any, batch: Any) -> None:
+        def post(to: int, number: int, messages: Any) -> None:
             next(posted)
-            workers[to].receive(source, key, batch)
+            workers[to].receive(source, number, messages)
 
         return post
 
     for i, block in enumerate(make_blocks(problem, network, 0, nodes, ThreadTeam())):
-        workers.append(Worker(i, np.arange(nodes + 1), run, block, post_of(i), lam=LAM, timeout=60.0))
+        workers.append(Worker(i, np.arange(nodes + 1), run, block, post_of(i), LAM))
+    live = np.ones(nodes, dtype=np.bool_)
     with ThreadPoolExecutor(nodes) as pool:
+
+        def ask() -> list[Any]:
+            return list(pool.map(lambda worker: worker.certify(0, live, 1), workers))
+
         list(pool.map(lambda worker: worker.advance(1), workers))
         learning = next(posted)
-        found = list(pool.map(lambda worker: worker.certify(0, np.ones(nodes, dtype=np.bool_), 1), workers))
-    certificate = assemble(found, (1, X.shape[1]), 0)
+        certificate = certify_together(ask, (1, X.shape[1]), 0, live)
     if certificate.failure:
         raise RuntimeError(certificate.failure)
     return learning, next(posted) - learning - 1, certificate.exchanges

@@ -315,6 +315,9 @@ def test_one_lost_message_is_made_good(noisy):
     assert objective(block.w).objective.max() / noisy.f - 1 < 1e-5
 
 
+RECEIVED = ("received", "received_v", "received_eta", "received_seq", "received_proposal")
+
+
 def test_old_repeated_and_foreign_mail_is_ignored():
     """Node 5 hears node 2 (of which it knows exchange 6) and node 9; sums of 2 v: 20 after exchange 6, 32 after 8."""
     ends = Ends(
@@ -327,13 +330,13 @@ def test_old_repeated_and_foreign_mail_is_ignored():
             0, 1, np.array([0]), np.array([0, 1]), np.array([sender]), np.array([seq]), np.array([[total]]),
             np.array([2.0]), np.array([4.0]), ends,
         )  # fmt: skip
-        return ends.heard[0, 0], ends.heard_v[0, 0], ends.heard_eta[0], ends.heard_seq[0], ends.heard_proposal[0]
+        return tuple(float(getattr(ends, name).flat[0]) for name in RECEIVED)
 
     assert hear(2, 8, 32.0) == (32, 3, 2, 8, 4)  # one was missed: 3 each
     assert hear(2, 8, 32.0) == (32, 3, 2, 8, 4)
     assert hear(2, 7, 26.0) == (32, 3, 2, 8, 4)
     assert hear(5, 9, 99.0) == (32, 3, 2, 8, 4)  # its own, come back
-    assert ends.heard[1, 0] == 0
+    assert ends.received[1, 0] == 0
 
 
 def test_one_against_the_rest_is_that_many_binary_machines(toy):

@@ -22,7 +22,7 @@ from gadget_svm.cli.signals import handled, raise_interrupt
 from gadget_svm.cli.train import TrainRequest
 from gadget_svm.cli.train_run import check_lost_rows
 from gadget_svm.cluster import checkpoints
-from gadget_svm.cluster.connection import ClusterError, SigtermGuard
+from gadget_svm.cluster.connection import ClusterError
 from gadget_svm.data.files import DataFileError
 from support.threaded_actors import Stage
 from support.watch import watched
@@ -177,29 +177,6 @@ def test_signal_while_importing(number, then, tmp_path, monkeypatch):
         assert signal.getsignal(number) == usual
     finally:
         signal.signal(number, before)
-
-
-def rays_handler(*_):
-    raise AssertionError("Ray's handler was called")
-
-
-@pytest.mark.parametrize("mine", [signal.SIG_DFL, signal.SIG_IGN, lambda *_: None], ids=["none", "ignored", "handler"])
-def test_ray_does_not_replace_the_sigterm_handler(mine):
-    before = signal.signal(signal.SIGTERM, mine)
-    try:
-        guard = SigtermGuard()
-        signal.signal(signal.SIGTERM, rays_handler)  # as ray.init does
-        guard.restore()
-        if mine == signal.SIG_DFL:
-            with pytest.raises(SystemExit, match="143"):
-                signal.raise_signal(signal.SIGTERM)
-        else:
-            assert signal.getsignal(signal.SIGTERM) == mine
-        signal.signal(signal.SIGTERM, rays_handler)
-        guard.release()
-        assert signal.getsignal(signal.SIGTERM) == mine
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,10 @@ import numpy as np
 import pytest
 
 from gadget_svm.cluster import checkpoints
-from gadget_svm.cluster.checkpoints import Checkpoints, FolderInUseError, SaveFailedError, SaveResult
+from gadget_svm.cluster.checkpoints import Checkpoints, FolderInUseError, SaveFailedError
 from gadget_svm.core.state_file import encode_state, write_atomically
 
 ABOUT = {"messages": 7, "nbytes": 56, "certificates": 0, "fingerprint": "this", "rows": ["a", "b", "c"], "actors": 3}
-
-
-def saved(t: int) -> dict[int, SaveResult]:
-    return dict.fromkeys(range(3), SaveResult(t))
 
 
 def test_nothing_is_due_without_a_folder() -> None:
@@ -38,27 +34,16 @@ def test_failures_in_a_row_are_warned_of_once(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         kept.warn_of_failure(SaveFailedError("full"))
-    kept.complete(saved(200), {"t": 200, **ABOUT})
+    kept.complete({"t": 200, **ABOUT})
     with pytest.warns(UserWarning, match="resumed from iteration 200"):
         kept.warn_of_failure(SaveFailedError("full"))
-
-
-@pytest.mark.parametrize(
-    ("result", "problem"), [(SaveResult(201), "actor 2 is at iteration 201"), (SaveResult(200, "full"), "full")]
-)
-def test_blocks_that_make_no_checkpoint(tmp_path: Path, result: SaveResult, problem: str) -> None:
-    kept = Checkpoints(str(tmp_path), 100)
-    kept.complete(saved(100), {"t": 100, **ABOUT})
-    with pytest.raises(SaveFailedError, match=problem):
-        kept.complete({**saved(200), 2: result}, {"t": 200, **ABOUT})
-    assert checkpoints.read_run(tmp_path)["t"] == kept.last == 100
 
 
 @pytest.mark.parametrize(
     ("fingerprint", "rows", "message"),
     [
         ("other", ["a", "b", "c"], "another run.*number of actors, there 3, must be the same$"),
-        ("other", ["a", "x", "c"], r"another run.*; the rows of node 1 \(q.svm\) are not those"),
+        ("other", ["a", "x", "c"], r"the rows of node 1 \(q.svm\) are not those"),
         ("other", ["x", "y", "z"], "must be the same$"),
         ("this", ["a", "b", "x"], r"the rows of node 2 \(r.svm\) are not those .* put the former rows back"),
     ],
@@ -66,7 +51,7 @@ def test_blocks_that_make_no_checkpoint(tmp_path: Path, result: SaveResult, prob
 def test_a_checkpoint_of_another_run_is_refused(
     tmp_path: Path, fingerprint: str, rows: list[str], message: str
 ) -> None:
-    Checkpoints(str(tmp_path), 100).complete(saved(100), {"t": 100, **ABOUT})
+    Checkpoints(str(tmp_path), 100).complete({"t": 100, **ABOUT})
     kept = Checkpoints(str(tmp_path), 100)
     with pytest.raises(ValueError, match=message):
         kept.read(fingerprint, rows, ["p.svm", "q.svm", "r.svm"])
@@ -81,7 +66,7 @@ def test_an_older_format_is_refused_and_kept(tmp_path: Path) -> None:
     assert checkpoints.exists(tmp_path)
     with pytest.raises(ValueError, match=r"older format.*version that wrote it, or start without resume"):
         checkpoints.require_usable(tmp_path, resume=True)
-    Checkpoints(str(tmp_path), 1).prepare(resume=False)
+    checkpoints.set_aside(tmp_path)
     (former,) = tmp_path.glob("former-*")
     assert sorted(path.name for path in former.iterdir()) == ["block-0-2.10.safetensors", "run.json"]
     write_atomically(tmp_path / checkpoints.RUN_FILE, encode_state(checkpoints.RUN_KIND, 99, {}, {}))
@@ -98,6 +83,8 @@ def test_the_block_to_resume_from_is_kept(tmp_path: Path) -> None:
     assert (arrays["w"].tolist(), about["t"]) == ([3, 3], 3)
     with pytest.raises(ValueError, match=r"block-0-2\.3\.safetensors is of another run"):
         checkpoints.load_block(tmp_path, 0, 2, 3, "that")
+    with pytest.raises(SaveFailedError, match="File exists"):
+        checkpoints.save_block(checkpoints.block_file(tmp_path, 0, 2, 7), 0, 2, {}, about, keep=3)
     path = checkpoints.block_file(tmp_path, 0, 2, 7)
     path.write_bytes(path.read_bytes()[:-1])
     for t in (4, 7):
@@ -116,12 +103,15 @@ def test_a_folder_is_for_one_run_at_a_time(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("resume", [True, False])
-def test_half_written_files_are_removed(tmp_path: Path, resume: bool) -> None:
-    for name in ("block-0-2.30.safetensors.part", f"{checkpoints.RUN_FILE}.part"):
+def test_half_written_files_do_not_stay(tmp_path: Path) -> None:
+    """A new run sets them aside; one that is resumed removes those of its blocks."""
+    names = ("block-0-2.30.safetensors.part", f"{checkpoints.RUN_FILE}.part")
+    for name in names:
         (tmp_path / name).write_text("half")
-    Checkpoints(str(tmp_path), 100).prepare(resume)
-    assert not list(tmp_path.rglob("*.part"))
+    checkpoints.save_block(tmp_path, 0, 2, {}, {"t": 40, "fingerprint": "this"}, keep=0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["block-0-2.40.safetensors", names[1]]
+    checkpoints.set_aside(tmp_path)
+    assert not list(tmp_path.glob("*.*"))
 
 
 def test_what_cannot_be_used_is_refused_before_anything_starts(tmp_path: Path) -> None:

@@ -3,10 +3,8 @@
 import atexit
 import signal
 import socket
-import subprocess
 import sys
 import threading
-import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -117,28 +115,24 @@ def test_a_cluster_that_does_not_answer_at_the_end(monkeypatch, ray):
     there.close()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-def test_a_local_ray_that_does_not_answer_at_the_end_is_killed(monkeypatch, ray):
-    """Else Ray would crash at the end of this process."""
-    free, children = threading.Event(), []
+@pytest.mark.parametrize("mine", [signal.SIG_DFL, signal.SIG_IGN, lambda *_: None], ids=["none", "ignored", "handler"])
+def test_ray_does_not_replace_the_sigterm_handler(ray, mine):
+    def rays_handler(*_):
+        raise AssertionError("not reached")
 
-    def init(_temp_dir, **_):
-        sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
-        children.extend(subprocess.Popen([*sleep, argument]) for argument in (f"--log_dir={_temp_dir}/logs", "other"))
-        threading.Thread(target=lambda: (children[0].wait(), free.set()), daemon=True).start()
-
-    monkeypatch.setattr(connection, "SHUTDOWN_TIMEOUT_S", 5)
-    ray.init, ray.shutdown = init, lambda: free.wait(60)
-    there = cluster()
+    ray.init = lambda **_: signal.signal(signal.SIGTERM, rays_handler)
+    before = signal.signal(signal.SIGTERM, mine)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            there.close()
-        assert children[0].wait(20) == -signal.SIGKILL
-        assert children[1].poll() is None
+        there = cluster()
+        if mine == signal.SIG_DFL:
+            with pytest.raises(SystemExit, match="143"):
+                signal.raise_signal(signal.SIGTERM)
+        else:
+            assert signal.getsignal(signal.SIGTERM) == mine
+        there.close()
+        assert signal.getsignal(signal.SIGTERM) == mine
     finally:
-        children[1].kill()
-        children[1].wait()
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_a_cluster_that_hangs(monkeypatch, ray):
@@ -153,7 +147,7 @@ def test_a_cluster_that_hangs(monkeypatch, ray):
     hanging.remote = lambda *_: threading.Event().wait(5)
     ray.remote = lambda _: hanging
     with pytest.raises(TimeoutError, match=r"not register a new actor within 0\.3 s"):
-        there.create(0)
+        there.create(0, None)
     there.close()
 
 
@@ -165,8 +159,6 @@ def test_another_ray_than_the_current_one_is_refused(ray):
             cluster(address=other)
     for same in ("127.0.0.1:6379", "auto", None):
         cluster(address=same).close()
-    with pytest.warns(UserWarning, match=r"a Ray that is started here: temp_dir, object_store_memory; this process is"):
-        cluster(temp_dir="/x", object_store_memory=10**8)
 
 
 def test_the_result_or_error_of_a_call_passes():

@@ -14,7 +14,7 @@ from gadget_svm.cluster import actor as actor_module
 from gadget_svm.cluster import checkpoints, driver
 from gadget_svm.cluster.actor import Given, Host
 from gadget_svm.cluster.actor_pool import MAX_REASON_LENGTH, ActorPool, describe
-from gadget_svm.cluster.checkpoints import SaveResult
+from gadget_svm.cluster.checkpoints import SaveFailedError
 from gadget_svm.cluster.connection import ClusterError
 from support.ray_kit import events_of, excess
 from support.threaded_actors import SITES, Actor, RayError, Stage, TaskError, Threads
@@ -57,13 +57,13 @@ def test_the_others_reach_their_optimum(stage, toy, way):
 
     class Faulty(Host):
         def status(self):
-            if way == "hangs" and self.worker.index == 1 and self.worker.t > 20:
+            if way == "hangs" and self.worker.index == 1 and self.worker.runtime.t > 20:
                 free.wait(60)
             return super().status()
 
-        def receive(self, group, source, key, batch):
-            if way == "dies" or self.worker.index != 1 or key[1] <= 20 or (way == "is not heard" and source == 0):
-                super().receive(group, source, key, batch)
+        def receive(self, group, source, number, messages):
+            if way == "dies" or self.worker.index != 1 or number <= 20 or (way == "is not heard" and source == 0):
+                super().receive(group, source, number, messages)
 
     stage.ray.host = Faulty
     at = {20: lambda: stage.kill(1)} if way == "dies" else None
@@ -75,6 +75,22 @@ def test_the_others_reach_their_optimum(stage, toy, way):
     assert model.n_iter_ == 500
     assert excess(toy, model, np.flatnonzero(np.isin(SITES, SURVIVORS)), SURVIVORS) < 0.01
     assert stage.runtime.live_mask().tolist() == [node in SURVIVORS for node in range(7)]
+
+
+@pytest.mark.parametrize("certificate", [1, 2])
+def test_a_loss_ends_a_certificate(stage, certificate):
+    """No worker waits for the lost one; a later certificate is about the rows of the others."""
+    calls = []
+
+    def during(actor, method, args):  # noqa: ARG001
+        calls.append(method)
+        return calls.count("certify") == 3 * certificate - 1
+
+    stage.once(during, lambda: stage.kill(1))
+    model = stage.fit(stopping="gap", tol=0.05, max_iter=500, options={"timeout": 4})
+    assert model.converged_
+    assert "5 of 7" in model.certificate_note_
+    assert [event["why"] for event in events_of(model.history_)] == ["DiedError"]
 
 
 def test_diameter_gossip_cannot_go_on(stage):
@@ -194,7 +210,7 @@ def test_a_restart_that_fails_is_tried_until_it_is_given_up(stage, monkeypatch, 
         "no room": "has the cluster room",
     }
     assert said[why] in events_of(model.history_)[-1]["why"]
-    assert len(tries) > 1 or why == "no room"
+    assert len(tries) > 1 or why != "rows absent"
     assert not stage.runtime.live_mask()[2:4].any()
 
 
@@ -214,13 +230,13 @@ def test_messages_of_an_earlier_group_are_dropped(stage):
     sent = []
 
     class Recorder(Host):
-        def receive(self, group, source, key, batch):
-            sent.append((self.worker.index, group, source, (*key[:1], 50, key[2]), batch))
-            super().receive(group, source, key, batch)
+        def receive(self, group, source, number, messages):
+            sent.append((self.worker.index, group, source, messages))
+            super().receive(group, source, number, messages)
 
     def deliver():
-        for index, group, source, key, batch in [each for each in sent if each[1] == 1]:
-            stage.runtime.pool.actors[index].host.receive(group, source, key, batch)
+        for index, group, source, messages in [each for each in sent if each[1] == 1]:
+            stage.runtime.pool.actors[index].host.receive(group, source, 50, messages)
 
     stage.ray.host = Recorder
     model = stage.fit({20: lambda: stage.kill(1), 40: deliver}, options={"restart": True}, max_iter=60)
@@ -285,7 +301,7 @@ def test_an_interruption_does_not_wait_forever(stage, tmp_path, monkeypatch):
     advance, free = Host.advance, threading.Event()
 
     def slow(self, count):
-        if self.worker.t >= 30:
+        if self.worker.runtime.t >= 30:
             self.worker.block.w += 1.0
             free.wait(60)
         return advance(self, count)
@@ -308,8 +324,8 @@ def test_an_error_keeps_the_last_checkpoint(stage, tmp_path, monkeypatch):
 
     def failing(self, count):
         sent = advance(self, count)
-        if self.worker.t > 40 and self.worker.index == 1:
-            self.worker.t -= 1
+        if self.worker.runtime.t > 40 and self.worker.index == 1:
+            self.worker.runtime.t -= 1
             raise ArithmeticError
         return sent
 
@@ -412,18 +428,18 @@ def test_a_start_that_fails_saves_nothing(stage, toy, tmp_path, monkeypatch):
 
 def test_a_block_is_saved_by_one_thread_at_a_time(monkeypatch, tmp_path):
     """A driver that was interrupted while a checkpoint is made asks for another at the end, in the same file."""
-    host, busy = Host(), threading.Lock()
+    host, busy = Host(None), threading.Lock()
     host._worker = SimpleNamespace(block=SimpleNamespace(first=0, k=2), state=lambda: ({}, {"t": 7}))
 
     def save_block(*_):
         if not busy.acquire(blocking=False):
-            raise OSError("another thread is at it")
+            raise SaveFailedError("another thread is at it")
         time.sleep(0.05)
         busy.release()
 
     monkeypatch.setattr(actor_module, "save_block", save_block)
     with ThreadPoolExecutor(2) as pool:
-        assert list(pool.map(host.save, [str(tmp_path)] * 2, [0, 0])) == [SaveResult(7)] * 2
+        assert list(pool.map(host.save, [str(tmp_path)] * 2, [0, 0])) == [None, None]
 
 
 # what is known of lost nodes
@@ -518,8 +534,10 @@ def test_errors_of_actors_that_do_not_start():
 
         ray = Threads()
         ray.get = failing
-        pool = SimpleNamespace(ray=ray, options=SimpleNamespace(timeout=1, start_timeout=1))
-        return ActorPool.wait_started(pool, [])
+        ref = Future()
+        ref.set_result(None)
+        options = SimpleNamespace(timeout=1, start_timeout=1)
+        return ActorPool(SimpleNamespace(ray=ray, options=options), [], print).wait_started([ref])
 
     text = "The actor died\n  of \x1b[36mthis\x1b[39m:\n\nModuleNotFoundError: No module named 'gadget_svm'\n"
     with pytest.raises(ClusterError, match=r"No module named 'gadget_svm'\): install .* 'gadget-svm\[ray\]'") as told:

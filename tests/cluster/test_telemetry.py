@@ -84,7 +84,7 @@ class Metric:
 def test_metrics_carry_the_actors_name_and_lines_go_to_stderr(monkeypatch, capsys):
     kinds = type("metrics", (), {"Gauge": Metric, "Counter": Metric})
     monkeypatch.setattr(telemetry_module, "import_module", lambda _: kinds)
-    host = Host("gadget-ab-0")
+    host = Host(None, "gadget-ab-0")
     assert isinstance(host.telemetry, RayTelemetry)
     assert repr(host) == "gadget-ab-0"
     host.telemetry.gauge("gadget_iteration", 7)

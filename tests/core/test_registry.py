@@ -43,3 +43,17 @@ def test_a_part_that_cannot_be_imported_names_its_entry_point_and_leaves_the_oth
         table["broken"]
     assert table["theirs"] == pytest.approx(3.14159, abs=1e-5)
     assert table.builtin == {"ours": 1.0}
+
+
+def needs_a_value(value: int) -> float:
+    return float(value)
+
+
+def test_a_part_that_cannot_be_made_from_its_name_alone_is_refused() -> None:
+    parts = Registry("example.parts", {"one": lambda: 1.0, "other": needs_a_value, "wrong": lambda: "text"})
+    assert parts.resolve("part", "one", float, "1.0") == parts.resolve("part", 1.0, float, "1.0") == 1.0
+    with pytest.raises(TypeError, match=r"part 'other' cannot be made from its name alone \(.*'value'\): give an obj"):
+        parts.resolve("part", "other", float, "1.0")
+    for given in ("wrong", float, None):
+        with pytest.raises(TypeError, match=r"part is a name \(one, other, wrong\) or an instance .* such as 1"):
+            parts.resolve("part", given, float, "1.0")

@@ -58,7 +58,11 @@ def noted(monkeypatch, also=None):
 
 
 def kill(runtime, actor, number=signal.SIGKILL):
-    os.kill(runtime.pids[actor], number)
+    os.kill(pid_of(runtime, actor), number)
+
+
+def pid_of(runtime, actor):
+    return runtime.ray.get(runtime.pool.actors[actor].ping.remote())
 
 
 def network(**settings):

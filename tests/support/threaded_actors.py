@@ -40,18 +40,44 @@ class GetTimeoutError(RayError, TimeoutError):
     """An answer did not come."""
 
 
+class Ended(set):
+    """The lost workers, as a worker sees them whose process has ended."""
+
+    def __contains__(self, worker):
+        raise DiedError
+
+
 class Actor:
     """A host; its methods are called as Ray's are. With ``restarts`` a new host takes the place of one that dies."""
 
-    def __init__(self, ray, restarts=False):
-        self.ray, self.restarts, self.lock = ray, restarts, threading.Lock()
+    def __init__(self, ray, source=None, restarts=False):
+        self.ray, self.source, self.restarts, self.lock = ray, source, restarts, threading.Lock()
         self.start()
 
     def start(self):
-        self.host, self.dead, self.refs = self.ray.host(), False, set()
+        self.host, self.dead, self.refs = self.ray.host(self.source), False, set()
 
     def __getattr__(self, method):
-        return SimpleNamespace(remote=lambda *args: self.call(method, *args))
+        retried = SimpleNamespace(remote=lambda *args: self.retry(method, *args))
+        return SimpleNamespace(remote=lambda *args: self.call(method, *args), options=lambda **_: retried)
+
+    def retry(self, method, *args):
+        """A call that waits for the actor to be restarted, as with max_task_retries=-1."""
+        ref = Future()
+
+        def work():
+            while True:
+                while self.dead:
+                    time.sleep(0.01)
+                try:
+                    return ref.set_result(self.call(method, *args).result())
+                except DiedError:
+                    pass
+                except TaskError as error:
+                    return ref.set_exception(error)
+
+        threading.Thread(target=work, daemon=True).start()
+        return ref
 
     def call(self, method, *args):
         self.ray.asked.append(method)
@@ -89,7 +115,7 @@ class Actor:
             if (worker := self.host._worker) is not None:
                 worker.post = fail
                 with worker._changed:
-                    worker.timeout = 0.0
+                    worker.lost = Ended()
                     worker._changed.notify_all()
             if self.restarts if restarts is None else restarts:
                 self.start()
@@ -145,8 +171,8 @@ class Place:
     def cpus(self):
         return 2.0
 
-    def create(self, index):  # noqa: ARG002
-        return Actor(self.ray, self.options.restart)
+    def create(self, index, source):  # noqa: ARG002
+        return Actor(self.ray, source, self.options.restart)
 
     def close(self):
         pass

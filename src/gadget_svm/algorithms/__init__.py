@@ -11,7 +11,6 @@ from gadget_svm.algorithms.gadget_params import Gadget, gadget_as_printed
 from gadget_svm.algorithms.mom_dsvm import MomDsvm
 from gadget_svm.algorithms.pdmm import Pdmm
 from gadget_svm.algorithms.two_push_sum import TwoPushSum
-from gadget_svm.core.lookup import lookup
 from gadget_svm.core.registry import Registry
 
 ALGORITHMS: Registry[Callable[[], Algorithm]] = Registry(
@@ -29,21 +28,8 @@ ALGORITHMS: Registry[Callable[[], Algorithm]] = Registry(
 
 
 def resolve(algorithm: object) -> Algorithm:
-    """Return the algorithm of this name, or the algorithm itself if it is given as an object.
-
-    Raises
-    ------
-    ValueError
-        If no algorithm has this name.
-    TypeError
-        If it is neither a name nor an instance of a `BaseAlgorithm` class.
-    """
-    found: object = lookup("algorithm", algorithm, ALGORITHMS)() if isinstance(algorithm, str) else algorithm
-    if not isinstance(found, BaseAlgorithm):
-        raise TypeError(
-            f"algorithm is a name ({', '.join(ALGORITHMS)}) or an instance of a class that derives from "
-            f"gadget_svm.algorithms.BaseAlgorithm, such as Gadget(); got {algorithm!r}"
-        )
+    """Return the algorithm of this name, or the algorithm itself if it is given as an object."""
+    found: Algorithm = ALGORITHMS.resolve("algorithm", algorithm, BaseAlgorithm, "Gadget()")
     return found
 
 

@@ -1,6 +1,7 @@
 """The default algorithm: the one that is best in benchmarks for the network."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from gadget_svm.core.lookup import lookup
 from gadget_svm.core.network import Network
 
 
+@dataclass(repr=False, eq=False)
 class Auto(BaseAlgorithm):
     """PDMM, which brings every node to the pooled optimum; GADGET with implicit steps where PDMM does not apply.
 
@@ -27,8 +29,7 @@ class Auto(BaseAlgorithm):
         `Gadget`. None: all of them.
     """
 
-    def __init__(self, window: int | None = None) -> None:
-        self.window = window
+    window: int | None = None
 
     def for_network(self, network: Network) -> Algorithm:
         """Return the algorithm for this network."""

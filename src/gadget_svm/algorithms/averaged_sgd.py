@@ -1,7 +1,7 @@
 """Averaged SGD with GADGET's Push-Sum: a pass of small local steps between exchanges, whose average is sent.
 
 Bottou's step size, eta_t = eta0 / (1 + lam eta0 t)^power. Owns the local pass, the choice of eta0 and the parameters;
-the averaging, with persistent mass, is that of `gadget.GadgetRun`.
+`gadget.GadgetRun` owns the averaging, with persistent mass.
 
 A step costs the non-zeros of its row. w = size * u, so that scaling w is one product; and as
 u_t = u_0 + sum_{s<=t} d_s x_s, the sum of the iterates of a pass is
@@ -30,11 +30,12 @@ from gadget_svm.core.messages import Delivery, MessageBatch
 from gadget_svm.core.network import Network
 from gadget_svm.core.rows import Rows
 from gadget_svm.core.types import Flags, Floats, Ints
+from gadget_svm.gossip import Gossip
 from gadget_svm.gossip.base import message_order
 from gadget_svm.kernels import add_row, compiled, dot_row, draw, scale, sq_norm, sq_norm_row
 from gadget_svm.kernels.counter_rng import EXAMPLE
 from gadget_svm.kernels.rows import side
-from gadget_svm.kernels.sgd import add_iterates, average_step_sizes, permutation_keys, permute
+from gadget_svm.kernels.sgd import average_step_sizes, permutation_keys, permute
 
 TUNING_ROWS = 5000
 """The most rows on which a node tries step sizes."""
@@ -177,13 +178,12 @@ class AveragedSgdRun(GadgetRun):
         self.protocol.load_vectors(block, self.persist)
         yield from self._mix(block, t)
         gossip.estimate(block)
-        block.team.run(
-            add_iterates, block.k, width, block.alive, block.w, block.w_sum, block.iterates,
-            min(t, LAST_WEIGHTED_ITERATION) ** self.recency,
-        )  # fmt: skip
+        weight = min(t, LAST_WEIGHTED_ITERATION) ** self.recency
+        block.iterates[block.alive] += weight
+        block.w_sum[block.alive] += weight * block.w[block.alive]
 
     def supports_fused(self, block: Block) -> bool:  # noqa: ARG002
-        """No: an iteration is so long that Python's time does not matter."""
+        """Return False: an iteration is so long that Python's time does not matter."""
         return False
 
     def _mix(self, block: Block, t: int) -> gossip.Round:
@@ -214,6 +214,7 @@ class AveragedSgdRun(GadgetRun):
         block.edge["eta0"] = eta0
 
 
+@dataclass(repr=False, eq=False)
 class AveragedSgd(BaseAlgorithm):
     """Averaged stochastic gradient descent, with a pass of local steps between two exchanges of GADGET's Push-Sum.
 
@@ -247,25 +248,14 @@ class AveragedSgd(BaseAlgorithm):
     [0, 1]
     """
 
-    def __init__(
-        self,
-        eta0: float | str = "auto",
-        power: float = 1.0,
-        passes: float = 1.0,
-        recency: int = 2,
-        gossip: "str | gossip.Gossip" = "auto",
-        gossip_rounds: int | str = 1,
-        transition: str = "lazy",
-        average: bool = True,
-    ) -> None:
-        self.eta0 = eta0
-        self.power = power
-        self.passes = passes
-        self.recency = recency
-        self.gossip = gossip
-        self.gossip_rounds = gossip_rounds
-        self.transition = transition
-        self.average = average
+    eta0: float | str = "auto"
+    power: float = 1.0
+    passes: float = 1.0
+    recency: int = 2
+    gossip: str | Gossip = "auto"
+    gossip_rounds: int | str = 1
+    transition: str = "lazy"
+    average: bool = True
 
     def bind(
         self, network: Network, lam: float, radius: float, lossy: bool = False, sizes: Floats | None = None
@@ -282,10 +272,6 @@ class AveragedSgd(BaseAlgorithm):
         gadget = self._gadget(steps).bind(network, lam, radius, lossy, sizes)
         power = checked_positive(self.power, "power")
         return AveragedSgdRun(**vars(gadget), eta0=eta0, power=power, recency=int(self.recency))
-
-    def with_transition_of(self, network: Network) -> Network:
-        """Return the network with the matrix B of ``transition``."""
-        return self._gadget(1).with_transition_of(network)
 
     def _gadget(self, steps: int) -> Gadget:
         """GADGET with the same parameters."""

@@ -42,19 +42,19 @@ class BaseRun:
         return False
 
     def weights(self, block: Block) -> Floats:
-        """Every node's last iterate, nodes x outputs x features."""
+        """Return every node's last iterate, nodes x outputs x features."""
         return block.w
 
     def iteration(self, block: Block, t: int) -> Round:
-        """One iteration of a block's nodes: yields messages, is sent deliveries. Every subclass has its own."""
+        """Do one iteration of a block's nodes: yield messages, receive deliveries. Every subclass has its own."""
         raise NotImplementedError(f"{type(self).__name__} needs a method iteration(block, t), a generator")
 
     def supports_fused(self, block: Block) -> bool:  # noqa: ARG002
-        """Whether `advance_fused` may replace `iteration`."""
+        """Return whether `advance_fused` may replace `iteration`."""
         return False
 
     def advance_fused(self, block: Block, count: int) -> tuple[int, int]:
-        """Several iterations of a block that holds all nodes; returns the messages sent and their bytes."""
+        """Do several iterations of a block that holds all nodes; return the number of messages sent and their bytes."""
         raise NotImplementedError(f"{type(self).__name__} has no fused iterations: call `iteration`")
 
     def drop(self, block: Block, node: int, other: int) -> None:
@@ -65,15 +65,15 @@ class BaseRun:
         raise NotImplementedError(f"{type(self).__name__} keeps its neighbours: use PDMM where they change")
 
     def reset_edge(self, block: Block, other: int) -> None:
-        """A neighbour restarted: it counts its messages from the beginning, and may have lost its state."""
+        """Note that a neighbour restarted: it counts its messages from the beginning, and may have lost its state."""
         raise NotImplementedError(f"{type(self).__name__} keeps its neighbours: use PDMM where they restart")
 
     def counted(self, block: Block) -> Flags:
-        """Per end of an edge, whether its other end counts as a part of the network also when it is away."""
+        """Return, per end of an edge, whether its other end is a part of the network also when it is away."""
         raise NotImplementedError(f"{type(self).__name__} keeps no dual variables: set stopping to another rule")
 
     def duals(self, block: Block) -> Floats:
-        """alpha, outputs x rows of the block, in [0, c_r] for f_i(w) = n_i lam/2 |w|^2 + sum_r c_r hinge_r(w)."""
+        """Return alpha, outputs x rows, in [0, c_r] for f_i(w) = n_i lam/2 |w|^2 + sum_r c_r hinge_r(w)."""
         raise NotImplementedError(f"{type(self).__name__} keeps no dual variables: set stopping to another rule")
 
 
@@ -82,7 +82,7 @@ Run = BaseRun
 
 
 def models(run: Run, block: Block) -> Floats:
-    """Every node's model: the average of its iterates, or the last one."""
+    """Return every node's model: the average of its iterates, or the last one."""
     return block.averages() if run.average else run.weights(block)
 
 
@@ -100,6 +100,8 @@ class BaseAlgorithm(Params):
         Whether its runs are certifiable.
     omits_unused_columns : bool, default False
         Whether features that occur in no row may be left out because they change no bit of the result.
+    transition : str or None, default None
+        The matrix B on the graph, for algorithms that use one: "lazy", "random-walk", "metropolis" or "max-degree".
 
     Examples
     --------
@@ -126,28 +128,29 @@ class BaseAlgorithm(Params):
     average: bool = True
     certifies: bool = False
     omits_unused_columns: bool = False
+    transition: str | None = None
 
     def for_network(self, network: Network) -> "BaseAlgorithm":  # noqa: ARG002
-        """The algorithm to use on this network; itself, unless it chooses among others."""
+        """Return the algorithm to use on this network: itself, unless it chooses among others."""
         return self
 
     def for_batches(self) -> "BaseAlgorithm":
-        """The algorithm to use in `partial_fit`; itself, unless it chooses among others."""
+        """Return the algorithm to use in `partial_fit`: itself, unless it chooses among others."""
         return self
 
     def bind(
         self, network: Network, lam: float, radius: float, lossy: bool = False, sizes: Floats | None = None
     ) -> Run:
-        """The algorithm on this network, for shards of these sizes; ``lossy`` says that messages may be lost."""
+        """Return the algorithm on this network, for shards of these sizes; ``lossy`` says that messages may be lost."""
         raise NotImplementedError(f"{type(self).__name__} needs a method bind that returns a Run")
 
     def iterations_per_pass(self, rows: int) -> int:  # noqa: ARG002
-        """How many iterations see each of a node's ``rows`` about once."""
+        """Return how many iterations see each of a node's ``rows`` about once."""
         return 1
 
     def with_transition_of(self, network: Network) -> Network:
-        """The network under the transition matrix the algorithm asks for; as it is, if it uses none."""
-        return network
+        """Return the network under the matrix B of ``transition``; as it is, if the algorithm uses none."""
+        return network if self.transition is None else network.with_transition(self.transition)
 
 
 Algorithm = BaseAlgorithm

@@ -5,10 +5,10 @@ Owns the decision, from what a `Delivery` says; `kernels.pdmm` owns the arithmet
 An edge whose other end is away still carries its last z, and with it the pull of that node's rows, so the others stay
 at the optimum of all rows. Dropping it moves the optimum and disturbs both ends. So an edge is dropped late, by an
 accrual rule (Hayashibara et al., 2004): every end keeps the number and the mean of its neighbour's silences that ended,
-and drops the edge when the present silence is far outside that distribution. Each drop that turns out wrong, because
+and drops the edge when the current silence is far outside that distribution. Each drop that turns out wrong, because
 the neighbour returns, doubles the timeout of that end. A neighbour that never returns is dropped after
 MIN_TIMEOUT_TICKS if it was never away before, and after MAX_TIMEOUT_TICKS at most. Only ticks in which the node itself
-is present count. Then the pull fades for FADE_TICKS before the edge is closed: a sudden drop moves the node far away.
+is live count. Then the pull fades for FADE_TICKS before the edge is closed: a sudden drop moves the node far away.
 
 A node that returns has all its edges as it left them. It learns of drops from the higher epochs of its neighbours; then
 both ends approach each other in small steps (``damping``).
@@ -32,8 +32,8 @@ FADE_TICKS, FADE_RATE = 100, 0.05
 """The pull of a dead neighbour's edge fades for FADE_TICKS ticks, by the part FADE_RATE in each."""
 
 PER_END = ("absent", "silence", "n_silences", "total_silence", "wrong_drops")
-"""Per end of an edge: for how many reasons the neighbour is away, the ticks of its present silence, the number and the
-total of those that ended, and how often it came back after the edge had begun to fade."""
+"""Per end of an edge: for how many reasons the neighbour is away, the ticks of its current silence, the number and the
+total of the silences that ended, and how often it came back after the edge had begun to fade."""
 
 
 def update(block: Block, delivery: Delivery, nodes: kernels.Nodes, edges: kernels.Edges) -> None:
@@ -73,7 +73,7 @@ def _end_silences(
 ) -> None:
     """Count the silences that ended, and raise the epoch of edges that were dropped or had begun to fade.
 
-    A closed edge is reopened by the end that was present; if both were away, by the one with the lower number.
+    A closed edge is reopened by the end that was live; if both were away, by the one with the lower number.
     """
     own = block.edge
     late = own["silence"][ended] >= timeout_ticks(block)[ended]

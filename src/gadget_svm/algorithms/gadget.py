@@ -92,14 +92,8 @@ def pick(rows: Rows, i: int, u: float) -> int:
     lo, hi = rows.start[i], rows.start[i + 1]
     if len(rows.mass) == 0:
         return int(rows.order[lo + int(u * (hi - lo))])
-    at = u * rows.mass[hi - 1]
-    while lo < hi - 1:
-        middle = (lo + hi - 1) // 2
-        if at < rows.mass[middle]:
-            hi = middle + 1
-        else:
-            lo = middle + 1
-    return int(rows.order[lo])
+    place = lo + int(np.searchsorted(rows.mass[lo:hi], u * rows.mass[hi - 1], side="right"))
+    return int(rows.order[min(place, hi - 1)])
 
 
 @compiled
@@ -161,15 +155,14 @@ class GadgetRun(BaseRun):
     """Algorithm 2 with every parameter resolved."""
 
     lam: float
-    radius: float
+    inner_radius: float  # (f) projects into the ball of this radius; if it is infinite, nothing is projected
+    outer_radius: float  # the same for (h)
     protocol: gossip.Gossip
     rounds: int
     persist: bool
     batch_size: int
     local_steps: int
     implicit: bool
-    project_local: bool
-    project_mixed: bool
     average: bool
     until_converged: tuple[int, float] | None = None  # (diameter, gamma): Push-Sum until no estimate changes
     window: int = UNLIMITED  # local steps after which the step size stays, and older iterates fade
@@ -214,7 +207,7 @@ class GadgetRun(BaseRun):
         """Run ``count`` iterations of a block of all nodes, to the same bits; return the messages and bytes sent."""
         links = block.links
         sent = fused_iterations(
-            count, block.exchanges, self.rounds, self.persist, self._local(block), self._outer_radius, self.average,
+            count, block.exchanges, self.rounds, self.persist, self._local(block), self.outer_radius, self.average,
             self.max_iterates, block.alive, block.n, links.indptr, links.target, links.table, block.rows, block.w,
             block.flat, block.s, block.phi, block.held, block.w_sum, block.iterates, block.steps,
         )  # fmt: skip
@@ -222,17 +215,14 @@ class GadgetRun(BaseRun):
         return sent, sent * message_bytes(block.s.shape[1], 1)
 
     def _local(self, block: Block) -> LocalSteps:
-        radius = self.radius if self.project_local else np.inf
-        return LocalSteps(self.local_steps, self.batch_size, self.implicit, self.lam, radius, block.seed, self.window)
-
-    @property
-    def _outer_radius(self) -> float:
-        return self.radius if self.project_mixed else np.inf
+        return LocalSteps(
+            self.local_steps, self.batch_size, self.implicit, self.lam, self.inner_radius, block.seed, self.window
+        )
 
     def _project_and_average(self, block: Block) -> None:
         block.team.run(
             project_and_average, block.k, block.s.shape[1], block.alive, block.w, block.w_sum, block.iterates,
-            self._outer_radius, self.average, self.max_iterates,
+            self.outer_radius, self.average, self.max_iterates,
         )  # fmt: skip
 
     def supports_fused(self, block: Block) -> bool:

@@ -1,5 +1,9 @@
 """The parameters of GADGET, which `bind` checks and resolves for a network."""
 
+from dataclasses import dataclass
+
+import numpy as np
+
 from gadget_svm import gossip, spectral
 from gadget_svm.algorithms.base import BaseAlgorithm
 from gadget_svm.algorithms.gadget import UNLIMITED, GadgetRun
@@ -18,6 +22,7 @@ SPARSE_DEGREE = 6
 PROJECTIONS = {"both": (True, True), "local": (True, False), "mixed": (False, True), "none": (False, False)}
 
 
+@dataclass(repr=False, eq=False)
 class Gadget(BaseAlgorithm):
     """GADGET SVM, the paper's Algorithm 2.
 
@@ -65,31 +70,17 @@ class Gadget(BaseAlgorithm):
     [0, 1]
     """
 
-    def __init__(
-        self,
-        solver: str = "pegasos",
-        gossip: str | Gossip = "auto",
-        gossip_rounds: int | str = 1,
-        mass: str = "auto",
-        gamma: float = 0.01,
-        transition: str = "lazy",
-        batch_size: int = 1,
-        local_steps: int = 1,
-        project: bool | str = True,
-        average: bool = True,
-        window: int | None = None,
-    ) -> None:
-        self.solver = solver
-        self.gossip = gossip
-        self.gossip_rounds = gossip_rounds
-        self.mass = mass
-        self.gamma = gamma
-        self.transition = transition
-        self.batch_size = batch_size
-        self.local_steps = local_steps
-        self.project = project
-        self.average = average
-        self.window = window
+    solver: str = "pegasos"
+    gossip: str | Gossip = "auto"
+    gossip_rounds: int | str = 1
+    mass: str = "auto"
+    gamma: float = 0.01
+    transition: str = "lazy"
+    batch_size: int = 1
+    local_steps: int = 1
+    project: bool | str = True
+    average: bool = True
+    window: int | None = None
 
     def bind(
         self,
@@ -111,20 +102,16 @@ class Gadget(BaseAlgorithm):
                 "Use a fixed gossip_rounds with mass='persistent', or gossip='push-sum'"
             )
         protocol.check(network)
-        inner, outer = self._projections()
+        inner, outer = (radius if project else np.inf for project in self._projections())
         batch, steps = checked_count(self.batch_size, "batch_size"), checked_count(self.local_steps, "local_steps")
         window = UNLIMITED if self.window is None else max(1, checked_count(self.window, "window") // batch)
         return GadgetRun(
-            lam, radius, protocol, rounds, persist, batch, steps, implicit, inner, outer, self.average, until, window
+            lam, inner, outer, protocol, rounds, persist, batch, steps, implicit, self.average, until, window
         )
 
     def iterations_per_pass(self, rows: int) -> int:
         """Return how many iterations draw that many examples."""
         return max(1, -(-rows // (self.batch_size * self.local_steps)))
-
-    def with_transition_of(self, network: Network) -> Network:
-        """Return the network with the matrix B of ``transition``."""
-        return network.with_transition(self.transition)
 
     def _protocol(self, network: Network, lossy: bool) -> Gossip:
         if self.gossip != "auto":

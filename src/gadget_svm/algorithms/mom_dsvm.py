@@ -9,8 +9,8 @@ Why it converges to the pooled optimum. The consensus problem, with C = 1 / (lam
 
     min sum_j 1/2 |v_j|^2 + J C sum_{n at j} hinge_n(v_j)    s.t.  v_j = omega_ji,  omega_ji = v_i  for i in B_j
 
-is at consensus J times 1/2 |w|^2 + C sum hinge, so its solution is that of lam/2 |w|^2 + mean hinge. With penalty eta
-and multipliers that start at zero, ADMM keeps both multipliers of a pair equal, alpha_ji = -alpha_ij, and
+is at consensus J times 1/2 |w|^2 + C sum hinge, so it has the same solution as lam/2 |w|^2 + mean hinge. With penalty
+eta and multipliers that start at zero, ADMM keeps both multipliers of a pair equal, alpha_ji = -alpha_ij, and
 omega_ji = (v_j + v_i) / 2. With alpha_j = sum_i alpha_ji the step in v_j minimises
 
     1/2 |v|^2 + J C sum hinge_n(v) + 2 alpha_j.v + eta sum_i |v - (v_j + v_i)/2|^2,
@@ -76,7 +76,7 @@ class MomDsvmRun(BaseRun):
             f.reshape(block.w.shape), U, edge["dual"], edge["perm"], edge["path_limit"], edge["path"], rows,
             self.passes, self.tol, block.seed, t,
         )  # fmt: skip
-        ends.sent[:] += ends.eta[:, None] * block.flat[senders]  # absent nodes too: neighbours do the same
+        ends.sent[:] += ends.eta[:, None] * block.flat[senders]  # also for nodes that are away: neighbours do the same
         age = t - int(edge["before"][0])
         if self.eta is None and age % ADAPT_INTERVAL == 0 and age <= LAST_ADAPTATION:
             block.team.run(kernels.adapt_eta, k, width, block.alive, ends, block.flat, f, U, edge["proposal"])
@@ -106,14 +106,15 @@ class MomDsvmRun(BaseRun):
             dual=np.zeros((outputs, len(rows.order))), perm=np.zeros(len(rows.order), dtype=np.int64),
             path_limit=np.zeros((outputs, len(rows.order))), path=np.zeros((outputs, block.k)),
             proposal=proposal, before=np.array([t - 1]), eta=np.zeros(count), sent=np.zeros((count, width)),
-            heard=np.zeros((count, width)), heard_v=np.zeros((count, width)), heard_eta=np.zeros(count),
-            heard_seq=np.full(count, block.exchanges - 1, dtype=np.int64), heard_proposal=np.repeat(proposal, degree),
+            received=np.zeros((count, width)), received_v=np.zeros((count, width)), received_eta=np.zeros(count),
+            received_seq=np.full(count, block.exchanges - 1, dtype=np.int64),
+            received_proposal=np.repeat(proposal, degree),
         )  # fmt: skip
         if len(rows.pairs):
             block.edge["path_limit"][rows.unseen()] = np.inf  # never visited
 
     def counted(self, block: Block) -> Flags:
-        """None: a certificate leaves out nodes that are away."""
+        """Return False for every end: a certificate leaves out nodes that are away."""
         return np.zeros(len(block.links.target), dtype=np.bool_)
 
     def duals(self, block: Block) -> Floats:
@@ -147,6 +148,7 @@ def lower_bound(blocks: Sequence[Block], lam: float) -> Floats:
     return value
 
 
+@dataclass(repr=False, eq=False)
 class MomDsvm(BaseAlgorithm):
     """MoM-DSVM, the consensus SVM by the alternating direction method of multipliers.
 
@@ -175,10 +177,9 @@ class MomDsvm(BaseAlgorithm):
     average = False  # the models are the last iterates
     certifies = True  # runs keep dual variables
 
-    def __init__(self, eta: float | str = "auto", passes: int = 50, tol: float = 0.1) -> None:
-        self.eta = eta
-        self.passes = passes
-        self.tol = tol
+    eta: float | str = "auto"
+    passes: int = 50
+    tol: float = 0.1
 
     def bind(
         self, network: Network, lam: float, radius: float, lossy: bool = False, sizes: Floats | None = None  # noqa: ARG002

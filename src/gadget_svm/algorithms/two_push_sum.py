@@ -16,6 +16,7 @@ from gadget_svm.core.block import Block
 from gadget_svm.core.network import Network
 from gadget_svm.core.rows import Rows
 from gadget_svm.core.types import Flags, Floats, Ints
+from gadget_svm.gossip import Gossip
 from gadget_svm.kernels import add_row, compiled, dot_row, draw
 from gadget_svm.kernels.counter_rng import EXAMPLE
 from gadget_svm.kernels.rows import side
@@ -51,17 +52,17 @@ class TwoPushSumRun(GadgetRun):
             loss_vectors, block.k, width, block.alive, block.first, block.w, other.reshape(block.w.shape), block.rows,
             block.steps, self.batch_size, block.seed,
         )  # fmt: skip
-        yield from self._mean(block, t)  # of the models
+        yield from self._mean(block, t)  # averages the models
         active = block.alive.copy()
         means = flat[active]
         flat[active], other[active] = other[active], means
-        yield from self._mean(block, t)  # of the loss vectors
+        yield from self._mean(block, t)  # averages the loss vectors
         steps = np.maximum(block.steps[active], 1)[:, None]  # a node without rows has no steps of its own
         flat[active] = (1.0 - 1.0 / steps) * other[active] + 1.0 / (self.lam * steps) * flat[active]
         self._project_and_average(block)
 
     def supports_fused(self, block: Block) -> bool:  # noqa: ARG002
-        """No: `advance_fused` is GADGET's."""
+        """Return False: `advance_fused` computes GADGET's steps, not these."""
         return False
 
     def _mean(self, block: Block, t: int) -> gossip.Round:
@@ -73,6 +74,7 @@ class TwoPushSumRun(GadgetRun):
         gossip.estimate(block)
 
 
+@dataclass(repr=False, eq=False)
 class TwoPushSum(BaseAlgorithm):
     """The older GADGET, with one Push-Sum call for the models and one for the loss vectors.
 
@@ -102,23 +104,13 @@ class TwoPushSum(BaseAlgorithm):
     [0, 1]
     """
 
-    def __init__(
-        self,
-        gossip: "str | gossip.Gossip" = "push-sum",
-        gossip_rounds: int | str = "mix",
-        gamma: float = 0.01,
-        transition: str = "lazy",
-        batch_size: int = 1,
-        project: bool = True,
-        average: bool = True,
-    ) -> None:
-        self.gossip = gossip
-        self.gossip_rounds = gossip_rounds
-        self.gamma = gamma
-        self.transition = transition
-        self.batch_size = batch_size
-        self.project = project
-        self.average = average
+    gossip: str | Gossip = "push-sum"
+    gossip_rounds: int | str = "mix"
+    gamma: float = 0.01
+    transition: str = "lazy"
+    batch_size: int = 1
+    project: bool = True
+    average: bool = True
 
     def bind(
         self, network: Network, lam: float, radius: float, lossy: bool = False, sizes: Floats | None = None
@@ -135,10 +127,6 @@ class TwoPushSum(BaseAlgorithm):
     def iterations_per_pass(self, rows: int) -> int:
         """Return how many iterations draw that many examples."""
         return max(1, -(-rows // self.batch_size))
-
-    def with_transition_of(self, network: Network) -> Network:
-        """Return the network with the matrix B of ``transition``."""
-        return self._gadget().with_transition_of(network)
 
     def _gadget(self) -> Gadget:
         """GADGET with the same parameters."""

@@ -5,6 +5,7 @@ Imports no Ray: `Cluster.create` wraps `Host` as an actor. Telemetry writes its 
 
 import os
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,16 +15,18 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from gadget_svm.algorithms.base import Run
-from gadget_svm.cluster.checkpoints import SaveResult, load_block, row_digests, save_block
+from gadget_svm.cluster.checkpoints import SaveFailedError, load_block, row_digests, save_block
 from gadget_svm.cluster.telemetry import RayTelemetry, Telemetry
-from gadget_svm.cluster.worker import Batch, CertificatePart, Key, Worker
+from gadget_svm.cluster.worker import CertificatePart, Worker
 from gadget_svm.core.block import Block, Links
+from gadget_svm.core.messages import MessageBatch
 from gadget_svm.core.rows import Rows
 from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.kernels import ThreadTeam
 
 Question = tuple[Any, ...]
 """A method of the rows' source and its arguments."""
+RETRY_INTERVAL_S = 0.2
 
 
 class NotReadyError(RuntimeError):
@@ -62,16 +65,8 @@ class ActorSpec:
     seed: int
     lam: float | None
     threads: int
-    memory: dict[str, Any] = field(default_factory=dict)  # arrays of the block at the start
+    state: dict[str, Any] = field(default_factory=dict)  # arrays of the block at the start
     digest_rows: bool = False
-    fingerprint: str = ""  # of the run, for its checkpoints
-
-
-class ActorReady(NamedTuple):
-    """What an actor reports when its block is made."""
-
-    pid: int
-    row_digests: list[str]  # of every node's rows, if asked for
 
 
 class Group(NamedTuple):
@@ -81,21 +76,29 @@ class Group(NamedTuple):
     actors: list[Any]
     lost: list[int]
     t: int
+    fingerprint: str = ""  # identifies the run in its checkpoints
     checkpoint: str | None = None  # the folder to restore blocks of iteration t from
 
 
 class Host:
-    """The actor. Several of its methods run at a time, each in a thread."""
+    """The actor. Several of its methods run at a time, each in a thread.
 
-    def __init__(self, name: str = "") -> None:
-        """``name``: the name of an actor on Ray; without a name nothing is logged or measured."""
-        self.source: Any = None
-        self.name = name
+    Parameters
+    ----------
+    source : Source
+        Where the rows come from.
+    name : str, default=""
+        The name of an actor on Ray; without a name nothing is logged or measured.
+    """
+
+    def __init__(self, source: Source, name: str = "") -> None:
+        self.source, self.name = source, name
         self.telemetry = RayTelemetry(name) if name else Telemetry()
         self.group = Group(-1, [], [], 0)
-        self._worker: Worker | None = None
         self._spec: ActorSpec | None = None
-        self._saving = threading.Lock()  # an interrupted driver may ask for a second save
+        self._rows: Rows | None = None
+        self._worker: Worker | None = None
+        self._lock = threading.Lock()  # the driver may call a method again before it has returned
 
     def __repr__(self) -> str:
         """Return the name, which Ray's logs show."""
@@ -114,68 +117,73 @@ class Host:
 
     # start
 
-    def ask(self, source: Any, method: str, *args: Any) -> Any:
-        """Call a method of the source of rows. The source of the first call is kept."""
-        self.source = source if self.source is None else self.source
+    def ask(self, method: str, *args: Any) -> Any:
+        """Call a method of the source of rows."""
         return getattr(self.source, method)(*args)
 
-    def begin(self, source: Any, spec: ActorSpec, questions: Sequence[Question] = ()) -> ActorReady:
-        """Make the block. ``questions``: what the source was asked before Ray restarted the actor."""
-        self.source = source if self.source is None else self.source
-        for method, *args in questions:
-            self.ask(source, method, *args)
-        block = self._make_block(spec)
-        return ActorReady(os.getpid(), row_digests(block.rows) if spec.digest_rows else [])
+    def begin(self, spec: ActorSpec, questions: Sequence[Question] = (), patience_s: float = 0.0) -> list[str]:
+        """Read the rows and compile; return the digests of every node's rows if they are asked for.
 
-    def _make_block(self, spec: ActorSpec) -> Block:
-        """Make the block as it is at the start of the run, and its worker."""
-        first, last = (int(bound) for bound in spec.bounds[spec.index : spec.index + 2])
-        (K, F), k = spec.shape, last - first
+        Parameters
+        ----------
+        spec : ActorSpec
+            How to make the block.
+        questions : sequence
+            What the source was asked before Ray restarted the actor.
+        patience_s : float
+            How long to try again if a file or server is missing.
+        """
+        end = time.monotonic() + patience_s
+        with self._lock:
+            while True:
+                try:
+                    for method, *args in questions:
+                        self.ask(method, *args)
+                    self._spec, self._rows = spec, self.source.rows()
+                    break
+                except OSError:
+                    if time.monotonic() > end:
+                        raise
+                    time.sleep(RETRY_INTERVAL_S)
+            self._make_worker(spec, self._rows, self.group).runtime.warm_up()
+            return row_digests(self._rows) if spec.digest_rows else []
+
+    def _make_worker(self, spec: ActorSpec, rows: Rows, group: Group) -> Worker:
+        """Return a worker with the block as it is at the start of the run."""
         links = Links(*(np.array(part) for part in spec.links))
-        width = K * F
-        block = Block(
-            first, spec.seed, np.array(spec.n), links, self.source.rows(), np.zeros((k, K, F)),
-            np.zeros((k, width)), np.zeros(k), np.zeros((k, width)), np.zeros((k, K, F)), np.zeros(k, dtype=np.int64),
-            np.zeros(k, dtype=np.int64), np.ones(k, dtype=np.bool_), team=ThreadTeam(spec.threads),
-        )  # fmt: skip
-        memory = dict(spec.memory)
-        block.exchanges = memory.pop("exchanges", 0)
-        for name, value in memory.items():
+        team, first = ThreadTeam(spec.threads), int(spec.bounds[spec.index])
+        block = Block(links, rows, np.array(spec.n), *spec.shape, first=first, seed=spec.seed, team=team)
+        state = dict(spec.state)
+        block.exchanges = state.pop("exchanges", 0)
+        for name, value in state.items():
             getattr(block, name)[:] = value
-        post = partial(self._post, self.group)
-        worker = Worker(spec.index, np.array(spec.bounds), spec.run, block, post, lam=spec.lam)
-        worker.warm_up()
-        self._worker, self._spec, rows = worker, spec, len(block.rows.order)
-        self.telemetry.log(f"nodes {first} to {last - 1}, {rows} rows, {spec.threads} threads, process {os.getpid()}")
-        self.telemetry.gauge("gadget_rows", rows)
-        return block
+        return Worker(spec.index, np.array(spec.bounds), spec.run, block, partial(self._post, group), spec.lam)
 
     def join(self, group: Group) -> None:
         """Become part of a group: from its checkpoint, or from the start of the run."""
-        if self._spec is None:
+        spec, rows = self._spec, self._rows
+        if spec is None or rows is None:
             raise NotReadyError("the actor was restarted")
-        if self.group.number >= 0:  # it was part of another group
-            self._make_block(self._spec)
-        worker, block = self.worker, self.worker.block
-        worker.t = group.t
+        worker = self._make_worker(spec, rows, group)  # a worker of an earlier group posts to that one
+        first, last, worker.runtime.t = worker.block.first, worker.block.first + worker.block.k, group.t
+        self.telemetry.log(f"nodes {first} to {last - 1}, {len(rows.order)} rows, {spec.threads} threads")
+        self.telemetry.gauge("gadget_rows", len(rows.order))
         if group.checkpoint is not None:
-            nodes = block.first, block.first + block.k
-            worker.restore(*load_block(Path(group.checkpoint), *nodes, group.t, self._fingerprint))
+            worker.restore(*load_block(Path(group.checkpoint), first, last, group.t, group.fingerprint))
             self.telemetry.log(f"restored from the checkpoint of iteration {group.t}")
         for index in group.lost:
             worker.forget(index)
-        worker.post = partial(self._post, group)  # a worker that still runs for an earlier group posts to that one
-        self.group = group
+        self._worker, self.group = worker, group
 
     # calls from other actors
 
-    def _post(self, group: Group, to: int, key: Key, batch: Batch) -> None:
-        group.actors[to].receive.remote(group.number, self.worker.index, key, batch)
+    def _post(self, group: Group, to: int, number: int, messages: MessageBatch) -> None:
+        group.actors[to].receive.remote(group.number, self.worker.index, number, messages)
 
-    def receive(self, group: int, source: int, key: Key, batch: Batch) -> None:
-        """Store a batch from another actor."""
+    def receive(self, group: int, source: int, number: int, messages: MessageBatch) -> None:
+        """Store messages of an exchange from another actor."""
         if group == self.group.number:
-            self.worker.receive(source, key, batch)
+            self.worker.receive(source, number, messages)
 
     def forget(self, index: int) -> None:
         """Note that an actor is lost."""
@@ -183,25 +191,25 @@ class Host:
             self._worker.forget(index)
             self.telemetry.log(f"actor {index} is lost")
 
-    def status(self) -> tuple[Key, list[int]]:
-        """Return how far the actor is, and the actors whose batches it waits for."""
-        return self.worker.status()
+    def status(self) -> tuple[int, list[int]]:
+        """Return how far the actor is, and the actors whose messages it waits for."""
+        return (0, []) if self._worker is None else self._worker.status()
 
     # learning
 
     def advance(self, count: int) -> tuple[int, int]:
         """Do iterations; return the number of messages sent and their bytes."""
-        worker = self.worker
-        messages, nbytes = worker.messages, worker.nbytes
-        worker.advance(count)
-        sent = worker.messages - messages, worker.nbytes - nbytes
-        self.telemetry.gauge("gadget_iteration", worker.t)
+        runtime = self.worker.runtime
+        messages, nbytes = runtime.messages, runtime.nbytes
+        self.worker.advance(count)
+        sent = runtime.messages - messages, runtime.nbytes - nbytes
+        self.telemetry.gauge("gadget_iteration", runtime.t)
         self.telemetry.count("gadget_messages", sent[0])
         self.telemetry.count("gadget_bytes", sent[1])
         return sent
 
-    def certify(self, owner: int, live: Flags, serial: int) -> CertificatePart:
-        """Take part in a certificate."""
+    def certify(self, owner: int, live: Flags, serial: int) -> list[CertificatePart]:
+        """Do some exchanges of a certificate."""
         return self.worker.certify(owner, live, serial)
 
     def values(self, name: str) -> Any:
@@ -210,26 +218,21 @@ class Host:
 
     def exchanges(self) -> int:
         """Return how often the block has sent."""
-        return int(self.worker.block.exchanges)
+        return self.worker.runtime.exchanges()
 
     def losses(self, models: Floats) -> tuple[Floats, Floats, float]:
         """Return the losses of models on the actor's own rows."""
         return self.worker.losses(np.array(models))
 
-    def save(self, folder: str, keep: int) -> SaveResult:
-        """Write the block's checkpoint file. A disk error is returned: the caller could not tell it from others."""
-        with self._saving:
+    def save(self, folder: str, keep: int) -> None:
+        """Write the block's checkpoint file; keep the file of iteration ``keep``."""
+        with self._lock:
             block, (arrays, counters) = self.worker.block, self.worker.state()
-            about = {**counters, "fingerprint": self._fingerprint}
+            about = {**counters, "fingerprint": self.group.fingerprint}
             try:
                 save_block(Path(folder), block.first, block.first + block.k, arrays, about, keep)
-            except OSError as error:
+            except SaveFailedError as error:
                 self.telemetry.log(f"checkpoint of iteration {counters['t']} failed: {error}")
-                return SaveResult(counters["t"], str(error))
+                raise
         self.telemetry.log(f"checkpoint of iteration {counters['t']} written")
         self.telemetry.gauge("gadget_checkpoint_iteration", counters["t"])
-        return SaveResult(counters["t"])
-
-    @property
-    def _fingerprint(self) -> str:
-        return "" if self._spec is None else self._spec.fingerprint

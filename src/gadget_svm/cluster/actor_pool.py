@@ -4,23 +4,28 @@ Owns the handles, all timeouts, and when an actor counts as lost. `on_loss` deci
 """
 
 import re
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from gadget_svm.cluster.actor import ActorReady, NotReadyError, Question
+from gadget_svm.cluster.actor import NotReadyError, Question
 from gadget_svm.cluster.connection import Cluster, ClusterError, last_line
 
 ERROR_GRACE_S = 5.0
 """After one actor's error, time for the answers of the others, and for a ping."""
 MAX_REASON_LENGTH = 300
-FIRST_RETRY_S, LONGEST_RETRY_S = 0.5, 10.0
-"""Pauses between attempts to start a restarted actor: they double."""
 
 
 class AllLostError(ClusterError):
     """No actor is left to answer."""
+
+
+class ActorLostError(Exception):
+    """An actor ended before it answered; ``cause`` is Ray's error."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
 
 
 class ActorPool:
@@ -38,11 +43,10 @@ class ActorPool:
 
     def __init__(self, cluster: Cluster, sources: Sequence[Any], on_loss: Callable[[int, str], None]) -> None:
         self.cluster, self.ray, self.options = cluster, cluster.ray, cluster.options
-        self.sources = [self.ray.put(source) for source in sources]
-        self.actors = [cluster.create(index) for index in range(len(sources))]
+        self.sources = [self.ray.put(source) for source in sources]  # which Ray also hands to restarted actors
+        self.actors = [cluster.create(index, source) for index, source in enumerate(self.sources)]
         self.lost: dict[int, str] = {}  # why
         self._on_loss = on_loss
-        self._forgetting: list[Any] = []  # calls of `forget` that may not have returned
         self._calls: dict[Any, int] = {}  # those that have not returned yet
 
     def live(self) -> list[int]:
@@ -57,11 +61,9 @@ class ActorPool:
         if late:
             raise TimeoutError(self._why_late(len(late), len(refs)))
         try:
-            return list(self.ray.get(refs, timeout=self.options.timeout))
-        except self.ray.exceptions.RayTaskError as error:
-            raise cause(error) from None
-        except self.ray.exceptions.RayError as error:
-            why = describe(error)
+            return [self._answer(ref) for ref in refs]
+        except ActorLostError as error:
+            why = describe(error.cause)
             fix = "does its machine have enough memory? Try again, or resume"
             if "No module named" in why:
                 fix = (
@@ -80,52 +82,41 @@ class ActorPool:
                 f"{start}all of them run, and still read their rows or compile; give them more time with "
                 "engine_options={'start_timeout': ...}, or read in their logs what they wait for"
             )
-        requested = {"resources": self.options.resources, "memory": self.options.memory}
-        more = ", ".join(f"{name} {value!r}" for name, value in requested.items() if value)
+        given = {name: getattr(self.options, name) for name in ("num_cpus", "resources", "memory")}
+        each = ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
         return (
             f"{start}{len(silent)} of {len(pings)} have no place, as the cluster has {self.cluster.cpus():g} CPUs, and "
-            f"{len(pings)} actors of {self.options.num_cpus:g} {f'with {more} each ' * bool(more)}were asked for; ask "
-            "for fewer with engine_options={'actors': ...}, or wait until the cluster has room"
+            f"{len(pings)} actors with {each} each were asked for; ask for fewer with "
+            "engine_options={'actors': ...}, or wait until the cluster has room"
         )
 
     def start_again(
-        self, specs: Sequence[Any], questions: Sequence[Question], check: Callable[[int, ActorReady], None]
-    ) -> dict[int, str]:
-        """Let lost actors that Ray has restarted make their blocks; those that do are live again.
+        self, specs: Sequence[Any], questions: Sequence[Question]
+    ) -> tuple[dict[int, list[str]], dict[int, str]]:
+        """Let lost actors make their blocks as soon as Ray has restarted them, within ``start_timeout`` seconds.
 
-        Tries for ``start_timeout`` seconds. ``check`` raises a ValueError to refuse an actor. Returns why the others
-        are still lost.
+        Returns what `Host.begin` of the actors returned that are ready, and why the others are not.
         """
-        end, pause = time.monotonic() + self.options.start_timeout, FIRST_RETRY_S
-        room = "has the cluster room and memory for it?"
-        failed = dict.fromkeys(self.lost, room)
-        while True:
-            calls = {self.actors[i].begin.remote(self.sources[i], specs[i], questions): i for i in failed}
-            left = max(0.0, end - time.monotonic())
-            ready, late = self.ray.wait(list(calls), num_returns=len(calls), timeout=left)
-            for ref in ready:
-                index = calls[ref]
-                try:
-                    check(index, self.ray.get(ref, timeout=self.options.timeout))
-                except self.ray.exceptions.RayTaskError as error:
-                    failed[index] = f"{type(cause(error)).__name__}: {cause(error)}"
-                except self.ray.exceptions.RayError as error:
-                    failed[index] = f"{room} {describe(error)}"
-                except ValueError as error:
-                    failed[index] = str(error)
-                else:
-                    del failed[index], self.lost[index]
-            if late or not failed or time.monotonic() + pause > end:
-                break
-            time.sleep(pause)
-            pause = min(2 * pause, LONGEST_RETRY_S)
-        limit = f"not there within start_timeout={self.options.start_timeout:g} s"
-        return {index: f"{limit}: {why}" for index, why in failed.items()}
+        calls, patience_s = dict[Any, int](), self.options.start_timeout / 2
+        for i in sorted(self.lost):
+            begin = self.actors[i].begin.options(max_task_retries=-1)
+            calls[begin.remote(specs[i], questions, patience_s)] = i
+        done, late = self.ray.wait(list(calls), num_returns=len(calls), timeout=self.options.start_timeout)
+        room, limit = "has the cluster room and memory for it?", f"start_timeout={self.options.start_timeout:g} s"
+        failed, ready = {calls[ref]: f"not there within {limit}: {room}" for ref in late}, {}
+        for ref in done:
+            try:
+                ready[calls[ref]] = self._answer(ref)
+            except ActorLostError as error:
+                failed[calls[ref]] = f"{room} {describe(error.cause)}"
+            except Exception as error:
+                failed[calls[ref]] = f"{type(error).__name__}: {error}"
+        return ready, failed
 
     # questions
 
     def ask_all(self, method: str, *args: Any) -> dict[int, Any]:
-        """Call a method of all actors; return the answers of those that are not lost, by number. Waits have timeouts.
+        """Call a method of all actors; return the answers by number, without lost actors. Waits have timeouts.
 
         Raises
         ------
@@ -135,29 +126,44 @@ class ActorPool:
             What an actor's method raised.
         """
         self._calls = {}
-        self._wait_forgotten()
         for index in self.live():
             self._calls[getattr(self.actors[index], method).remote(*args)] = index
-        pending = dict(self._calls)
-        answers: dict[int, Any] = {}
-        before: dict[int, Any] = {}
+        pending, answers, before = dict(self._calls), dict[int, Any](), dict[int, Any]()
         while pending:
             ready, _ = self.ray.wait(list(pending), num_returns=1, timeout=self.options.timeout / 2)
             for ref in ready:
                 index = pending.pop(ref)
-                if index not in self.lost:
-                    try:
-                        self._take(ref, index, answers)
-                    except Exception:
-                        self._drain(list(pending))
-                        raise
+                try:
+                    answers[index] = self._answer(ref)
+                except ActorLostError as error:
+                    self.lose(index, type(error.cause).__name__)
+                except NotReadyError as error:
+                    self.lose(index, str(error))
+                except Exception:
+                    self._drain(list(pending))
+                    raise
             if not ready:
                 before = self._probe(set(pending.values()), before)
             pending = {ref: index for ref, index in pending.items() if index not in self.lost}
         self._calls = {}
         if not self.live():
             raise AllLostError("all actors are lost")
-        return {index: answers[index] for index in sorted(answers) if index not in self.lost}
+        return {index: answers[index] for index in self.live()}
+
+    def _answer(self, ref: Any) -> Any:
+        """Return what an actor's method returned, or raise what it raised.
+
+        Raises
+        ------
+        ActorLostError
+            The actor ended.
+        """
+        try:
+            return self.ray.get(ref, timeout=self.options.timeout)
+        except self.ray.exceptions.RayTaskError as error:
+            raise cause(error) from None
+        except self.ray.exceptions.RayError as error:
+            raise ActorLostError(error) from None
 
     def wait_interrupted(self, seconds: float) -> dict[int, Any]:
         """Return the answers to the call that was interrupted by a signal; none unless all live actors answer."""
@@ -166,20 +172,9 @@ class ActorPool:
             return {}
         ready, late = self.ray.wait(list(calls), num_returns=len(calls), timeout=seconds)
         try:
-            return {} if late else {calls[ref]: self.ray.get(ref, timeout=self.options.timeout) for ref in ready}
-        except self.ray.exceptions.RayError:
+            return {} if late else {calls[ref]: self._answer(ref) for ref in ready}
+        except Exception:  # it was interrupted in the middle
             return {}
-
-    def _take(self, ref: Any, index: int, answers: dict[int, Any]) -> None:
-        exceptions = self.ray.exceptions
-        try:
-            answers[index] = self.ray.get(ref, timeout=self.options.timeout)
-        except exceptions.RayTaskError as error:
-            if not isinstance(cause(error), NotReadyError):
-                raise cause(error) from None
-            self.lose(index, "it was restarted")
-        except (exceptions.RayError, exceptions.GetTimeoutError) as error:
-            self.lose(index, type(error).__name__)
 
     def _drain(self, refs: list[Any]) -> None:
         """Fetch the answers of the other actors after an error: Ray prints errors that are not fetched."""
@@ -187,7 +182,7 @@ class ActorPool:
             ready, _ = self.ray.wait(refs, num_returns=len(refs), timeout=min(ERROR_GRACE_S, self.options.timeout / 2))
             for ref in ready:
                 with suppress(Exception):
-                    self.ray.get(ref, timeout=self.options.timeout)
+                    self._answer(ref)
 
     def _probe(self, pending: set[int], before: dict[int, Any]) -> dict[int, Any]:
         """Ask all actors for their status, because no answer came for a long time; return it.
@@ -200,9 +195,9 @@ class ActorPool:
         now: dict[int, Any] = {}
         for ref in ready:
             try:
-                now[asked[ref]] = self.ray.get(ref, timeout=self.options.timeout)
-            except self.ray.exceptions.RayError as error:
-                self.lose(asked[ref], type(error).__name__)
+                now[asked[ref]] = self._answer(ref)
+            except ActorLostError as error:
+                self.lose(asked[ref], type(error.cause).__name__)
         for ref in silent:
             self.lose(asked[ref], "no answer", hung=True)
         stuck = [i for i in pending if i in now and now[i][1] and before.get(i) == now[i]]
@@ -221,14 +216,10 @@ class ActorPool:
         self.lost[index] = why
         if hung or not self.options.restart:
             self._end(index, no_restart=not self.options.restart)
-        self._forgetting += [self.actors[other].forget.remote(index) for other in self.live()]
+        told = [self.actors[other].forget.remote(index) for other in self.live()]
+        if told:  # so that they send it nothing more
+            self.ray.wait(told, num_returns=len(told), timeout=self.options.timeout / 2)
         self._on_loss(index, why)
-
-    def _wait_forgotten(self) -> None:
-        """Wait until the other actors know which ones are lost, so that they send nothing to them."""
-        refs, self._forgetting = self._forgetting, []
-        if refs:
-            self.ray.wait(refs, num_returns=len(refs), timeout=self.options.timeout / 2)
 
     def _end(self, index: int, no_restart: bool) -> None:
         with suppress(Exception):  # it may have ended already

@@ -10,9 +10,9 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,11 +21,12 @@ from gadget_svm.core.file_lock import FileInUseError, lock_file
 from gadget_svm.core.rows import Rows
 from gadget_svm.core.state_file import Arrays, StateFileError, encode_state, read_state, write_atomically
 
-RUN_KIND, BLOCK_KIND, VERSION = "cluster checkpoint", "cluster checkpoint block", 3
+RUN_KIND, BLOCK_KIND, VERSION = "cluster checkpoint", "cluster checkpoint block", 4
 RUN_FILE = "run.safetensors"
 OLDER_RUN_FILE = "run.json"
-"""Of format 2 and before."""
-FILES = ("block-*.safetensors", RUN_FILE, OLDER_RUN_FILE)
+"""Written by format 2 and before."""
+FILES = ("block-*", f"{RUN_FILE}*", OLDER_RUN_FILE)
+"""What an earlier run left, also half-written files."""
 CHECKPOINT_INTERVAL_S = 60.0
 """A checkpoint is due after this time, even if there were few iterations."""
 MAX_NAMED_NODES = 3
@@ -38,13 +39,6 @@ class FolderInUseError(ValueError, BlockingIOError):
 
 class SaveFailedError(Exception):
     """A checkpoint could not be written; the run continues without it."""
-
-
-class SaveResult(NamedTuple):
-    """What an actor reports after writing its block."""
-
-    t: int
-    problem: str = ""
 
 
 # the folder
@@ -73,21 +67,17 @@ def require_usable(folder: Path, resume: bool) -> None:
 @contextmanager
 def hold(folder: Path) -> Iterator[None]:
     """Lock the folder, if its file system has locks: two runs would write the same file names."""
-    lock = None
-    try:
-        lock = lock_file(folder / "lock")
-    except FileInUseError as error:
-        raise FolderInUseError(
-            f"{error} is running with the checkpoints in {folder}: wait for it, or set checkpoint_dir to "
-            "another folder, one for each run"
-        ) from None
-    except OSError:
-        pass
-    try:
+    with ExitStack() as stack:
+        try:
+            stack.callback(lock_file(folder / "lock").release)
+        except FileInUseError as error:
+            raise FolderInUseError(
+                f"{error} is running with the checkpoints in {folder}: wait for it, or set checkpoint_dir to "
+                "another folder, one for each run"
+            ) from None
+        except OSError:
+            pass  # no locks
         yield
-    finally:
-        if lock is not None:
-            lock.release()
 
 
 def set_aside(folder: Path) -> None:
@@ -100,7 +90,7 @@ def set_aside(folder: Path) -> None:
             path.replace(former / path.name)
 
 
-# its files
+# the files
 
 
 def block_file(folder: Path, first: int, last: int, t: int) -> Path:
@@ -109,11 +99,20 @@ def block_file(folder: Path, first: int, last: int, t: int) -> Path:
 
 
 def save_block(folder: Path, first: int, last: int, arrays: Arrays, about: Mapping[str, Any], keep: int) -> None:
-    """Write a block. Remove its older files except that of iteration ``keep``, from which a run would resume."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write a block. Remove its older files, except the file of iteration ``keep``, from which a run would resume.
+
+    Raises
+    ------
+    SaveFailedError
+        The disk is full, or the folder is gone.
+    """
     target = block_file(folder, first, last, about["t"])
-    write_atomically(target, encode_state(BLOCK_KIND, VERSION, arrays, about))
-    for old in folder.glob(f"block-{first}-{last}.*.safetensors"):
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(target, encode_state(BLOCK_KIND, VERSION, arrays, about))
+    except OSError as error:
+        raise SaveFailedError(str(error)) from error
+    for old in folder.glob(f"block-{first}-{last}.*"):  # also half-written ones
         if old not in (target, block_file(folder, first, last, keep)):
             old.unlink(missing_ok=True)
 
@@ -172,15 +171,6 @@ class Checkpoints:
         """True if checkpoints are made."""
         return self.folder is not None
 
-    def prepare(self, resume: bool) -> None:
-        """Remove half-written files; unless the run is resumed, set aside what is in the folder."""
-        if self.folder is not None:
-            for pattern in FILES:
-                for part in self.folder.glob(f"{pattern}.part"):
-                    part.unlink(missing_ok=True)
-            if not resume:
-                set_aside(self.folder)
-
     def is_due(self, t: int) -> bool:
         """True if the next checkpoint is due."""
         late = t - self._tried >= self.every or time.monotonic() - self._tried_at > CHECKPOINT_INTERVAL_S
@@ -190,20 +180,9 @@ class Checkpoints:
         """Note that the checkpoint of iteration t is being made: the next is due later, even if this one fails."""
         self._tried, self._tried_at = t, time.monotonic()
 
-    def complete(self, saved: Mapping[int, SaveResult], about: Mapping[str, Any]) -> None:
-        """Declare the block files that the actors have written to be the checkpoint to resume from.
-
-        Raises
-        ------
-        SaveFailedError
-            A block was not written, or is of another iteration.
-        """
+    def complete(self, about: Mapping[str, Any]) -> None:
+        """Declare the block files that the actors have written to be the checkpoint to resume from."""
         assert self.folder is not None
-        for index, result in saved.items():
-            if result.problem:
-                raise SaveFailedError(result.problem)
-            if result.t != about["t"]:
-                raise SaveFailedError(f"actor {index} is at iteration {result.t}")
         try:
             write_atomically(self.folder / RUN_FILE, encode_state(RUN_KIND, VERSION, {}, about))
         except OSError as error:
@@ -232,15 +211,16 @@ class Checkpoints:
         assert self.folder is not None
         about = read_run(self.folder)
         nodes = changed_nodes(about["rows"], rows) if len(about["rows"]) == len(rows) else []
-        others = f"the rows of {describe_nodes(nodes, names)} are not those the checkpoint in {self.folder} has"
-        if about["fingerprint"] != fingerprint:
+        if 0 < len(nodes) < len(rows):
+            raise ValueError(
+                f"the rows of {describe_nodes(nodes, names)} are not those the checkpoint in {self.folder} has: "
+                "put the former rows back, or start without resume"
+            )
+        if nodes or about["fingerprint"] != fingerprint:
             raise ValueError(
                 f"the checkpoint in {self.folder} is of another run: data, nodes, topology, algorithm, lam, seed and "
                 f"the number of actors, there {about['actors']}, must be the same"
-                + (f"; {others}" if 0 < len(nodes) < len(rows) else "")
             )
-        if nodes:
-            raise ValueError(f"{others}: put the former rows back, or start without resume")
         self.last = self._tried = about["t"]
         return about
 
@@ -271,7 +251,7 @@ def changed_nodes(before: Sequence[str], now: Sequence[str], first: int = 0) -> 
 
 
 def describe_nodes(nodes: Sequence[int], names: Sequence[str]) -> str:
-    """Return text such as "node 3 (part-3.svm), node 4 (part-4.svm) and 7 more"; ``names`` are those of the shards."""
+    """Return text such as "node 3 (part-3.svm), node 4 (part-4.svm) and 7 more"; ``names`` are the shards' names."""
     some = [f"node {node} ({names[node]})" if names else f"node {node}" for node in nodes[:MAX_NAMED_NODES]]
     more = len(nodes) - len(some)
     return ", ".join(some) + (f" and {more:,} more" if more else "")

@@ -12,9 +12,9 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, wait
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -38,9 +38,9 @@ QUIET = {"log_to_driver": False, "logging_level": "ERROR"}
 CONNECT_TIMEOUT_S = 60.0
 SHUTDOWN_TIMEOUT_S = 15.0
 CLIENT_PORT = 10001
-"""Of ray:// addresses that name none."""
+"""The port of a ray:// address that names none."""
 ABANDONED = "abandoned call to Ray"
-"""Name of a thread whose call to Ray did not return in time."""
+"""The name of a thread whose call to Ray did not return in time."""
 TRIAL = f"import ray, sys; ray.init(address=sys.argv[1], **{QUIET!r})"
 
 
@@ -94,10 +94,9 @@ def require_reachable(address: str, seconds: float) -> None:
 
     A process of its own tries it: `ray.init` may wait without limit or end the process if something else listens there.
     """
-    scheme, _, place = address.rpartition("://")
     try:
-        if address != "auto" and scheme in ("", "ray"):
-            socket.create_connection(_host_and_port(place, address, bool(scheme)), seconds).close()
+        if address != "auto":
+            socket.create_connection(_host_and_port(address), seconds).close()
         trial = [sys.executable, "-c", TRIAL, address]
         done = subprocess.run(trial, capture_output=True, text=True, timeout=seconds, check=False)
         problem = last_line(done.stderr) or f"exit code {done.returncode}" if done.returncode else ""
@@ -117,13 +116,13 @@ def last_line(text: str) -> str:
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
-def _host_and_port(place: str, address: str, client: bool) -> tuple[str, int]:
-    host = port = None
-    with suppress(ValueError):
-        host, port = urlsplit(f"//{place}").hostname, urlsplit(f"//{place}").port or (CLIENT_PORT if client else None)
-    if host is None or port is None:
-        raise ValueError(f"engine option address must be HOST:PORT, 'auto' or 'local', got {address!r}")
-    return host, port
+def _host_and_port(address: str) -> tuple[str, int]:
+    url = urlsplit(address if "://" in address else f"//{address}")
+    with suppress(ValueError):  # its port is no number
+        port = url.port or (CLIENT_PORT if url.scheme else None)
+        if url.hostname and port:
+            return url.hostname, port
+    raise ValueError(f"engine option address must be HOST:PORT, 'auto' or 'local', got {address!r}")
 
 
 class Cluster:
@@ -149,10 +148,10 @@ class Cluster:
             if self.ray.is_initialized():
                 self._require_this_one()
             else:
-                guard = SigtermGuard()
-                stack.callback(guard.release)
-                self._connect(stack)
-                guard.restore()
+                handler: Any = signal.getsignal(signal.SIGTERM)
+                stack.callback(set_sigterm_handler, handler)
+                self._connect(stack)  # Ray sets a handler that ends its processes at once
+                set_sigterm_handler(exit_on_sigterm if handler == signal.SIG_DFL else handler)
             self._stack = stack.pop_all()
 
     def _require_this_one(self) -> None:
@@ -165,47 +164,33 @@ class Cluster:
                 f"engine option address is {given!r}, but this process is connected to Ray at {current}, and it can "
                 "have one Ray only: leave address out to use that one, or call ray.shutdown() before"
             )
-        self._warn_of_unused(f"this process is connected to Ray at {current or 'another address'} already")
-
-    def _warn_of_unused(self, why: str) -> None:
-        unused = [name for name in ("temp_dir", "object_store_memory") if getattr(self.options, name) is not None]
-        if unused:
-            warnings.warn(
-                f"not used, as they are for a Ray that is started here: {', '.join(unused)}; {why}", stacklevel=2
-            )
 
     def _connect(self, stack: ExitStack) -> None:
         """Join the cluster at the address, or start a local Ray; the stack undoes it."""
-        options, folder = self.options, ""
-        address, limit = options.address, options.start_timeout
-        if address is not None and address != "local":
-            self._warn_of_unused(f"address {address} is that of a cluster")
+        options, address, limit = self.options, self.options.address, self.options.start_timeout
+        if address not in (None, "local"):
             require_reachable(address, min(limit, CONNECT_TIMEOUT_S))
-            what = f"connect to {address}"
-            call_within(limit, what, lambda: self.ray.init(address=address, **QUIET))
+            call_within(limit, f"connect to {address}", lambda: self.ray.init(address=address, **QUIET))
         else:
             scratch = stack.enter_context(Scratch())
-            settings: dict[str, Any] = {"object_store_memory": options.object_store_memory}
-            # inside a folder that only this user can open: Ray makes its own folder readable for all
-            folder = str(options.temp_dir or f"{scratch.path}/r")
             cpus = max(os.cpu_count() or 1, int(np.ceil((options.actors or 1) * options.num_cpus)))
-            with _environment(LOCAL_RAY_SETTINGS):  # in this thread: Ray's processes end with the one that starts them
-                self.ray.init(
-                    address="local", include_dashboard=False, num_cpus=cpus, _node_ip_address="127.0.0.1",
-                    _temp_dir=folder, **settings, **QUIET,
-                )  # fmt: skip
-        stack.callback(self._leave, folder)
+            for name in LOCAL_RAY_SETTINGS.keys() - os.environ.keys():
+                os.environ[name] = LOCAL_RAY_SETTINGS[name]
+                stack.callback(os.environ.pop, name, None)
+            # In this thread, as Ray's processes end with the one that starts them. In a folder inside one that only
+            # this user can open: Ray makes its own folder readable for all.
+            self.ray.init(
+                address="local", include_dashboard=False, num_cpus=cpus, _node_ip_address="127.0.0.1",
+                _temp_dir=str(options.temp_dir or f"{scratch.path}/r"),
+                object_store_memory=options.object_store_memory, **QUIET,
+            )  # fmt: skip
+        stack.callback(self._disconnect)
 
-    def _leave(self, folder: str) -> None:
-        """Disconnect. A cluster that does not answer is left with a warning: the models are here already.
-
-        ``folder``: of a local Ray, whose processes are killed then.
-        """
+    def _disconnect(self) -> None:
+        """Leave Ray. If it does not answer, only warn: the models are here already."""
         try:
             call_within(SHUTDOWN_TIMEOUT_S, "disconnect", self.ray.shutdown)
         except TimeoutError as error:
-            if folder and _kill_children(folder) and _abandoned_call_ends(SHUTDOWN_TIMEOUT_S):
-                return
             warnings.warn(
                 f"{error}; the models are complete, but this process cannot use Ray again: start another", stacklevel=2
             )
@@ -222,75 +207,26 @@ class Cluster:
         found = call_within(self.options.timeout, "report the cluster's CPUs", self.ray.cluster_resources)
         return float(found.get("CPU", 0))
 
-    def create(self, index: int) -> Any:
+    def create(self, index: int, source: Any) -> Any:
         """Return a new named actor with number ``index``. Ray restarts it after a loss if the options say so."""
         options, name = self.options, f"gadget-{self._run}-{index}"
-        requested = {"resources": options.resources, "memory": options.memory, "runtime_env": options.runtime_env}
-        given = {key: value for key, value in requested.items() if value is not None}
         kind = self.ray.remote(Host).options(
-            name=name, num_cpus=options.num_cpus, max_concurrency=8, max_restarts=-1 if options.restart else 0, **given
-        )
-        return call_within(options.start_timeout, "register a new actor", lambda: kind.remote(name))
+            name=name, num_cpus=options.num_cpus, resources=options.resources, memory=options.memory,
+            runtime_env=options.runtime_env, max_concurrency=8, max_restarts=-1 if options.restart else 0,
+        )  # fmt: skip
+        return call_within(options.start_timeout, "register a new actor", lambda: kind.remote(source, name))
 
     def close(self) -> None:
         """Undo what was done here: end a local Ray, disconnect, release the checkpoints' folder. Idempotent."""
         self._stack.close()
 
 
-def _kill_children(folder: str) -> bool:
-    """Kill this process's children with the folder on their command line (on Linux); True if there are any."""
-    found = False
-    for children in Path("/proc/self/task").glob("*/children"):
-        for number in children.read_text(encoding="ascii").split():
-            with suppress(OSError):  # it has just ended
-                if f"{folder}/" in Path("/proc", number, "cmdline").read_text(encoding="utf-8", errors="replace"):
-                    os.kill(int(number), signal.SIGKILL)
-                    found = True
-    return found
+def set_sigterm_handler(handler: Any) -> None:
+    """Set the handler of SIGTERM; outside the main thread nothing is done, as Ray sets no handler there either."""
+    if handler is not None and threading.current_thread() is threading.main_thread():  # None: not Python's
+        signal.signal(signal.SIGTERM, handler)
 
 
-def _abandoned_call_ends(seconds: float) -> bool:
-    for thread in threading.enumerate():
-        if thread.name == ABANDONED:
-            thread.join(seconds)
-    return not has_abandoned_call()
-
-
-class SigtermGuard:
-    """Keeps `ray.init` from replacing the caller's SIGTERM handler.
-
-    Ray's own handler ends its processes at once, before a checkpoint could be written. `restore` puts the caller's
-    handler back. Where there was none, SIGTERM raises SystemExit(143) until `release`, so that the run can save a
-    checkpoint and end its actors. Outside the main thread nothing is done: Ray sets no handler there either.
-    """
-
-    def __init__(self) -> None:
-        self._before: Any = signal.getsignal(signal.SIGTERM)
-
-    def restore(self) -> None:
-        """Undo what Ray did."""
-        self._set(_exit if self._before == signal.SIG_DFL else self._before)
-
-    def release(self) -> None:
-        """Leave the handler as it was before."""
-        self._set(self._before)
-
-    def _set(self, handler: Any) -> None:
-        if handler is not None and threading.current_thread() is threading.main_thread():  # None: not Python's
-            signal.signal(signal.SIGTERM, handler)
-
-
-def _exit(number: int, _frame: FrameType | None) -> None:
+def exit_on_sigterm(number: int, _frame: FrameType | None) -> None:
+    """End the process as SIGTERM would, but by a SystemExit: the run saves a checkpoint and ends its actors."""
     raise SystemExit(128 + number)
-
-
-@contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Set variables that Ray reads when it starts, unless the user has set them."""
-    new = {name: value for name, value in variables.items() if name not in os.environ}
-    os.environ.update(new)
-    try:
-        yield
-    finally:
-        for name in new:
-            os.environ.pop(name, None)

@@ -8,8 +8,8 @@ driver.
 import hashlib
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from itertools import pairwise
+from contextlib import ExitStack, suppress
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 
 from gadget_svm.algorithms.base import Run
 from gadget_svm.algorithms.certificate import Certificate
-from gadget_svm.cluster.actor import ActorReady, ActorSpec, Group, Question
+from gadget_svm.cluster.actor import ActorSpec, Group, Question
 from gadget_svm.cluster.actor_pool import ActorPool, AllLostError
-from gadget_svm.cluster.checkpoints import Checkpoints, SaveFailedError, changed_nodes, describe_nodes
+from gadget_svm.cluster.checkpoints import Checkpoints, SaveFailedError, changed_nodes, describe_nodes, set_aside
 from gadget_svm.cluster.connection import Cluster, ClusterError
-from gadget_svm.cluster.lost_actors import LastKnownState, LossLog
-from gadget_svm.cluster.worker import assemble, failed_certificate
+from gadget_svm.cluster.worker import CertificatePart, certify_together, failed_certificate
 from gadget_svm.core.block import Links
 from gadget_svm.core.network import Network
 from gadget_svm.core.objective import BATCH, Scores
@@ -31,6 +30,8 @@ from gadget_svm.simulation.engine import REJOIN_GRACE_ITERATIONS, UNCERTIFIABLE
 
 MAX_RESTORES = 3
 """How often in a row the group is restored; then actors that are lost again are left out."""
+MAX_REASON_LENGTH = 300
+"""Characters of a reason that the history keeps."""
 
 
 class RayRuntime:
@@ -48,52 +49,52 @@ class RayRuntime:
 
     def __init__(self, cluster: Cluster, bounds: Ints, sources: Sequence[Any]) -> None:
         self.cluster, self.ray, self.options, self.bounds = cluster, cluster.ray, cluster.options, bounds
-        self.log, self._state = LossLog(bounds), LastKnownState(bounds)
         self.checkpoints = Checkpoints(self.options.checkpoint_dir, self.options.checkpoint_every)
         self.pool = ActorPool(cluster, sources, self._on_loss)
+        self.t = self.messages = self.nbytes = self.omitted_columns = self.certificates = 0
+        self.names: list[str] = []  # the shards that the actors read
         self._questions: list[Question] = []  # asked again after an actor is restarted
         self._specs: list[Any] = []
+        self._rows: list[str] = []  # digests of every node's rows
+        self._fetched: dict[str, dict[int, NDArray[Any]]] = {}  # what actors answered last, by name and actor
+        self._events: list[dict[str, Any]] = []
+        self._lost_since: dict[int, int] = {}  # iterations, by actor
         self._given_up: set[int] = set()  # lost actors that did not come back
         self._group = self._restores = self._began = 0
         self._consistent = False  # whether all blocks are of iteration t
         self._closing = False
-        self.t = self.messages = self.nbytes = self.omitted_columns = self.certificates = 0
-        self._rows: list[str] = []  # digests of every node's rows
-        self.pids: list[int] = []
-        self.names: list[str] = []  # of shards that the actors read
 
     # start
 
     def ask(self, method: str, *args: Any) -> list[Any]:
         """Return what a method of every actor's source of rows returns."""
         self._questions.append((method, *args))
-        pairs = zip(self.pool.actors, self.pool.sources, strict=True)
-        return self.pool.wait_started([actor.ask.remote(source, method, *args) for actor, source in pairs])
+        return self.pool.wait_started([actor.ask.remote(method, *args) for actor in self.pool.actors])
 
     def begin(
         self, run: Run, network: Network, seed: int, sizes: Floats, shape: tuple[int, int], lam: float | None,
-        memory: Callable[[int, int], dict[str, Any]] | None = None,
+        state: Callable[[int, int], dict[str, Any]] | None = None,
     ) -> None:  # fmt: skip
-        """Make the blocks, from ``memory(first, last)`` if there is one, or from the checkpoint to be resumed."""
+        """Make the blocks, from ``state(first, last)`` if there is one, or from the checkpoint to be resumed."""
         self.run, self.lam, self._sizes, self.shape = run, lam, sizes, shape
         self._fingerprint = _fingerprint(run, network, seed, sizes, shape, self.bounds)
         threads, digest_rows = max(1, int(self.options.num_cpus)), self.options.restart or self.checkpoints.enabled
         for index, (first, last) in enumerate(pairwise(self.bounds.tolist())):
             spec = ActorSpec(
                 index, self.bounds, run, Links.of(network, first, last), sizes[first:last], shape, seed, lam, threads,
-                memory(first, last) if memory is not None else {}, digest_rows, self._fingerprint,
+                state(first, last) if state is not None else {}, digest_rows,
             )  # fmt: skip
             self._specs.append(self.ray.put(spec))
-        parts = zip(self.pool.actors, self.pool.sources, self._specs, strict=True)
-        refs = [actor.begin.remote(source, spec) for actor, source, spec in parts]
-        ready: list[ActorReady] = self.pool.wait_started(refs)
-        self.pids, self._rows = [each.pid for each in ready], [digest for each in ready for digest in each.row_digests]
+        pairs = zip(self.pool.actors, self._specs, strict=True)
+        digests = self.pool.wait_started([actor.begin.remote(spec) for actor, spec in pairs])
+        self._rows = list(chain.from_iterable(digests))
         self._began = self.t
-        self.checkpoints.prepare(bool(self.options.resume))
         if self.options.resume:
             about = self.checkpoints.read(self._fingerprint, self._rows, self.names)
             self.t, self.messages, self.nbytes = about["t"], about["messages"], about["nbytes"]
             self.certificates = about["certificates"]
+        elif self.checkpoints.folder is not None:
+            set_aside(self.checkpoints.folder)
         group = self._next_group()
         self.pool.wait_started([actor.join.remote(group) for actor in self.pool.actors])
         self._consistent = True
@@ -101,10 +102,10 @@ class RayRuntime:
     def _next_group(self) -> Group:
         """Return a group of the actors that are live, at the last checkpoint or at the start of the run."""
         self._group += 1
-        lost, last = sorted(self.pool.lost), self.checkpoints.last
-        if last < 0:
-            return Group(self._group, self.pool.actors, lost, self._began)
-        return Group(self._group, self.pool.actors, lost, last, str(self.checkpoints.folder))
+        group = Group(self._group, self.pool.actors, sorted(self.pool.lost), self._began, self._fingerprint)
+        if self.checkpoints.last < 0:
+            return group
+        return group._replace(t=self.checkpoints.last, checkpoint=str(self.checkpoints.folder))
 
     def warm_up(self) -> None:
         """Do nothing: `begin` has compiled everything."""
@@ -138,14 +139,15 @@ class RayRuntime:
             raise ValueError(UNCERTIFIABLE)
         self.certificates += 1
         live_mask = self.live_mask()
-        for node, since in self.log.lost_since.items():
+        for index, since in self._lost_since.items():
             if self.t - since < REJOIN_GRACE_ITERATIONS:
-                return failed_certificate(self.shape, f"node {node} left a moment ago and may return")
-        owner, live = int(np.argmax(live_mask)), self.pool.live()
-        parts = self._ask_all("certify", owner, live_mask, self.certificates)
-        if list(parts) != live:
-            return failed_certificate(self.shape, "an actor was lost meanwhile")
-        certificate = assemble(list(parts.values()), self.shape, owner, live_mask)
+                return failed_certificate(self.shape, f"node {self.bounds[index]} left a moment ago and may return")
+        owner = int(np.argmax(live_mask))
+
+        def ask() -> list[list[CertificatePart]]:
+            return list(self._ask_all("certify", owner, live_mask, self.certificates).values())
+
+        certificate = certify_together(ask, self.shape, owner, live_mask)
         self._count(certificate.messages, certificate.nbytes, certificate.vectors)
         return certificate
 
@@ -158,12 +160,16 @@ class RayRuntime:
         return self.gather("w")
 
     def gather(self, name: str) -> NDArray[Any]:
-        """Return an array of all blocks with an entry per node."""
-        return self._state.update(name, self._ask_all("values", name))
+        """Return an array of all blocks with an entry per node; of lost nodes, what was last fetched, or zeros."""
+        fetched = self._fetched.setdefault(name, {})
+        fetched.update(self._ask_all("values", name))
+        example = next(iter(fetched.values()))
+        missing = [np.zeros((size, *example.shape[1:]), example.dtype) for size in np.diff(self.bounds).tolist()]
+        return np.concatenate([fetched.get(index, zeros) for index, zeros in enumerate(missing)])
 
     def unseen(self, name: str) -> Flags:
         """Return which nodes were lost before this array was ever fetched: `gather` returns zeros for them."""
-        return ~self.live_mask() & ~self._state.known(name)
+        return self.lost_mask() & self._per_node(lambda index: index not in self._fetched.get(name, {}))
 
     def sizes(self) -> Floats:
         """Return n_i of every node."""
@@ -175,10 +181,10 @@ class RayRuntime:
 
     def live_mask(self) -> Flags:
         """Return which nodes are not lost."""
-        return self.log.live_mask()
+        return self._per_node(lambda index: index not in self._lost_since)
 
     def lost_mask(self) -> Flags:
-        """Which nodes lost their state, because their actor ended."""
+        """Return which nodes lost their state, because their actor ended."""
         return ~self.live_mask()
 
     def exchanges(self) -> int:
@@ -187,37 +193,34 @@ class RayRuntime:
 
     def events(self) -> list[dict[str, Any]]:
         """Return the losses, returns and failed checkpoints since the last call."""
-        return self.log.take_events()
+        events, self._events = self._events, []
+        return events
+
+    def _per_node(self, holds: Callable[[int], bool]) -> Flags:
+        return np.repeat([holds(index) for index in range(len(self.bounds) - 1)], np.diff(self.bounds))
 
     def evaluate(self, models: Floats, lam: float) -> Scores:
         """Return objective and error on the rows of live actors; the sums are added in the order of actors."""
-        hinge, wrong = np.zeros(len(models)), np.zeros(len(models))
+        parts: list[list[Floats]] = []
         for start in range(0, len(models), BATCH):
-            some = slice(start, start + BATCH)
-            total = 0.0
-            for loss, error, weight in self._ask_all("losses", self.ray.put(models[some])).values():
-                hinge[some] += loss
-                wrong[some] += error
-                total += weight
-            hinge[some] /= total  # per batch: an actor may be lost before the next
-            wrong[some] /= total
-        ridge = 0.5 * lam * np.einsum("mkd,mkd->m", models, models)
-        return Scores(ridge + hinge, wrong)
+            answers = self._ask_all("losses", self.ray.put(models[start : start + BATCH])).values()
+            hinge, wrong, rows = (sum(column) for column in zip(*answers, strict=True))
+            parts.append([hinge / rows, wrong / rows])  # divided now, as an actor may be lost before the next batch
+        loss, error = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return Scores(0.5 * lam * np.einsum("mkd,mkd->m", models, models) + loss, error)
 
     def close(self) -> None:
         """Save what is not saved yet, end the actors, and Ray if it was started here."""
         self._closing = True
-        try:
+        with ExitStack() as stack:
+            stack.callback(self.cluster.close)
+            stack.callback(self.pool.close)
             unsaved = self.checkpoints.enabled and self.t > max(self.checkpoints.last, self._began)
             if unsaved and self._consistent and not self.pool.lost:
-                self._save()
-        except (RuntimeError, self.ray.exceptions.RayError) as error:  # the models are complete
-            warnings.warn(f"the end of the run is not saved: {error}", stacklevel=2)
-        finally:
-            try:
-                self.pool.close()
-            finally:
-                self.cluster.close()
+                try:
+                    self._save()
+                except (RuntimeError, self.ray.exceptions.RayError) as error:  # the models are complete
+                    warnings.warn(f"the end of the run is not saved: {error}", stacklevel=2)
 
     # checkpoints
 
@@ -225,20 +228,21 @@ class RayRuntime:
         """Make a checkpoint of all actors; if that fails, the run continues and the next is made when it is due."""
         self.checkpoints.note_attempt(self.t)
         try:
-            saved = self._ask_all("save", str(self.checkpoints.folder), self.checkpoints.last)
+            self._ask_all("save", str(self.checkpoints.folder), self.checkpoints.last)
             if self.pool.lost:
                 return
             counts = {"t": self.t, "messages": self.messages, "nbytes": self.nbytes, "certificates": self.certificates}
             about = {**counts, "fingerprint": self._fingerprint, "rows": self._rows, "actors": len(self.pool.actors)}
-            self.checkpoints.complete(saved, about)
+            self.checkpoints.complete(about)
         except SaveFailedError as error:
             self.checkpoints.warn_of_failure(error)
-            self.log.checkpoint_failed(self.t, str(error))
+            self._note("checkpoint failed", why=str(error))
 
     # losses
 
     def _on_loss(self, index: int, why: str) -> None:
-        self.log.lost(index, self.t, why)
+        self._lost_since.setdefault(index, self.t)
+        self._note("lost", index, why=why)
         if self.run.refuses_faults:  # every flag must arrive in its round
             raise ClusterError(
                 f"actor {index} was lost ({why}); gossip_rounds='diameter' needs every flag to arrive in its round, so "
@@ -246,6 +250,14 @@ class RayRuntime:
             )
         if not self.options.restart and len(self.pool.lost) == 1 < len(self.pool.actors):
             self._warn_of_missing(index)
+
+    def _note(self, event: str, index: int | None = None, **more: Any) -> None:
+        """Add an event of an actor, or of all, to those that the history will hold."""
+        first, last = (0, self.bounds[-1]) if index is None else self.bounds[index : index + 2]
+        if "why" in more:
+            more["why"] = " ".join(more["why"].split())[:MAX_REASON_LENGTH]
+        nodes = [int(first), int(last) - 1]
+        self._events.append({"event": event, "actor": index, "nodes": nodes, "iteration": self.t, **more})
 
     def _warn_of_missing(self, index: int) -> None:
         if self.checkpoints.enabled:
@@ -271,9 +283,10 @@ class RayRuntime:
             if self._restores > MAX_RESTORES:
                 failed = dict.fromkeys(sorted(lost), f"lost again in {MAX_RESTORES} restored groups")
             else:
-                failed = self.pool.start_again(self._specs, self._questions, self._admit)
+                failed = self._start_again()
             for index, why in failed.items():
-                self.log.restart_failed(index, self.t, why)
+                self.pool.lost[index] = why
+                self._note("restart failed", index, why=why)
             self._given_up = set(failed)
             if not self.pool.live():
                 raise ClusterError(self._why_all_lost())
@@ -283,15 +296,19 @@ class RayRuntime:
                 with suppress(AllLostError):
                     self._restore(returned)
 
-    def _admit(self, index: int, ready: ActorReady) -> None:
-        """Accept a restarted actor, or refuse it if it has read other rows than before."""
-        first, last = self.bounds[index : index + 2].tolist()
-        if nodes := changed_nodes(self._rows[first:last], ready.row_digests, first):
-            raise ValueError(
-                f"the rows of {describe_nodes(nodes, self.names)} are not those the run began with: put the former "
-                "rows back"
-            )
-        self.pids[index] = ready.pid
+    def _start_again(self) -> dict[int, str]:
+        """Let lost actors make their blocks again; return why some did not, such as other rows than before."""
+        started, failed = self.pool.start_again(self._specs, self._questions)
+        for index, digests in started.items():
+            first, last = self.bounds[index : index + 2].tolist()
+            if nodes := changed_nodes(self._rows[first:last], digests, first):
+                failed[index] = (
+                    f"the rows of {describe_nodes(nodes, self.names)} are not those the run began with: put the former "
+                    "rows back"
+                )
+            else:
+                del self.pool.lost[index]
+        return failed
 
     def _restore(self, returned: Sequence[int]) -> None:
         """Bring all live actors to the last checkpoint or the start, and from there to iteration t.
@@ -305,13 +322,14 @@ class RayRuntime:
             group = self._next_group()
             self.pool.ask_all("join", group)
         for index in sorted(set(returned) - set(self.pool.lost)):
-            self.log.restarted(index, self.t, None if group.checkpoint is None else group.t)
+            self._lost_since.pop(index, None)
+            self._note("restarted", index, **{"from": None if group.checkpoint is None else group.t})
         if self.t > group.t:
             self.pool.ask_all("advance", self.t - group.t)
         self._consistent = consistent
 
     def _why_all_lost(self) -> str:
-        text = f"all actors are lost, the last by {self.log.last_reason}"
+        text = f"all actors are lost, the last by {[*self.pool.lost.values()][-1]}"
         if self._closing:
             return text
         if self._restores > 1:

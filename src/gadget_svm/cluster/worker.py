@@ -1,62 +1,48 @@
-"""One block of a network that is spread over several workers: its nodes learn in step with those of the others.
+"""One block of a network that is spread over several workers: its nodes learn in step with the other workers' nodes.
 
 Owns the exchange between workers: what goes to whom, and what to wait for. The caller supplies a function that posts a
 batch to another worker, and reports which workers are lost: this module uses no process, no network and no Ray.
 """
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from itertools import count as counting
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from gadget_svm.algorithms.base import Run, models
+from gadget_svm.algorithms.base import Run
 from gadget_svm.algorithms.certificate import FREE, Certificate, CertificateSession, Cost
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, MessageBatch
 from gadget_svm.core.objective import Objective, Scores
 from gadget_svm.core.types import Flags, Floats, Ints
+from gadget_svm.gossip import Round
 from gadget_svm.kernels.dual import multiplicity
 from gadget_svm.simulation.channel import padded
-from gadget_svm.simulation.engine import MAX_IDLE_EXCHANGES, UNCERTIFIABLE, LocalRuntime, resume
-
-LEARN, CERTIFY = 0, 1
-Key = tuple[int, int, int]
-"""What a batch belongs to: learning or a certificate, which iteration or certificate, and which exchange of it."""
+from gadget_svm.simulation.engine import MAX_IDLE_EXCHANGES, LocalRuntime
 
 STATE = ("w", "s", "phi", "held", "w_sum", "iterates", "steps", "alive", "away")
-"""The arrays of a block that a checkpoint holds, beside those of its edges."""
+"""The arrays of a block that a checkpoint holds, beside the arrays of its edges."""
+COUNTERS = ("t", "messages", "nbytes")
+"""The counters of its runtime that a checkpoint holds."""
+Post = Callable[[int, int, MessageBatch], None]
+"""(to which worker, number of the exchange, messages): must not wait for the receiver."""
 
 
-class Batch(NamedTuple):
-    """What one worker sends another in one exchange; sent also without messages, as the other waits for it."""
-
-    messages: MessageBatch
-    complete: int = 0  # of a certificate: a bit for each worker known to have the bound at all its nodes
-    last_news: int = 0  # of a certificate: the last exchange known to have changed any node
-
-
-Post = Callable[[int, Key, Batch], None]
-"""(to which worker, key, batch): must not wait for the receiver."""
+EXCHANGES_PER_CALL = 8
+"""Exchanges of a certificate that workers do without asking whether it is complete."""
 
 
 class CertificatePart(NamedTuple):
-    """A worker's part of a certificate; ``model`` and ``bound`` come from the worker that has the owner."""
+    """The state of a certificate at a worker after an exchange."""
 
-    failure: str
-    uninformed: Ints  # live nodes of this worker that did not get the bound
-    complete_at: int  # the exchange from which on all live nodes of this worker had the bound; -1: never
-    last_news: int  # the last exchange known to have changed any node
-    spent: Ints  # exchanges x 3: messages, bytes and messages with vectors sent up to each
-    model: Floats | None = None
-    bound: Floats | None = None
-
-
-class StalledError(RuntimeError):
-    """Messages of some workers did not come in time."""
+    uninformed: Ints  # its live nodes that do not have the bound yet
+    progress: int  # how much its nodes have learned so far
+    cost: tuple[int, int, int, int]  # exchanges, messages, bytes and messages with vectors so far
+    result: tuple[Floats, Floats] | None = None  # the model and its bound, from the worker that has the owner
 
 
 class Worker:
@@ -65,113 +51,87 @@ class Worker:
     Other threads may call `receive`, `forget` and `status` at the same time.
     """
 
-    def __init__(
-        self, index: int, bounds: Ints, run: Run, block: Block, post: Post, *,
-        lam: float | None = None, timeout: float | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, index: int, bounds: Ints, run: Run, block: Block, post: Post, lam: float | None = None) -> None:
         self.index, self.bounds, self.run, self.block, self.post = index, bounds, run, block, post
-        self.lam, self.timeout, self.t = lam, timeout, 0
-        self.messages = self.nbytes = 0
-        near = np.unique(np.concatenate([block.links.target, block.links.source]).astype(np.int64))
-        self.peers = [p for p in np.unique(self._owner(near)).tolist() if p != index]
+        self.lam = lam
         self.others = [p for p in range(len(bounds) - 1) if p != index]
-        self.lost: set[int] = set()
-        self._left: list[int] = []
-        self._inbox: dict[Key, dict[int, Batch]] = {}
+        near = self._owner(np.concatenate([block.links.target, block.links.source]))
+        self.peers = np.setdiff1d(near, [index]).tolist()  # those with an edge to this one
+        self.runtime = LocalRuntime(run, [block], self._exchange if self.others else None)
+        self.lost: frozenset[int] = frozenset()
+        self._left: frozenset[int] = frozenset()  # the lost ones whose nodes have left
+        self._inbox: dict[int, dict[int, MessageBatch]] = {}
         self._waiting: list[int] = []
-        self._at: Key = (LEARN, 0, 0)
+        self._exchanges = 0  # all workers make the same exchanges, and so agree on their numbers
         self._changed = threading.Condition()
+        self._certificate: tuple[CertificateSession, Round, MessageBatch] | None = None  # and what is to be sent next
 
     # called by other threads
 
-    def receive(self, source: int, key: Key, batch: Batch) -> None:
-        """Store a batch from another worker. Batches may arrive in any order."""
+    def receive(self, source: int, number: int, messages: MessageBatch) -> None:
+        """Store messages of an exchange from another worker. They may arrive in any order."""
         with self._changed:
             if source not in self.lost:
-                self._inbox.setdefault(key, {})[source] = batch
+                self._inbox.setdefault(number, {})[source] = messages
                 self._changed.notify_all()
 
     def forget(self, worker: int) -> None:
         """Stop waiting for a worker that is lost; its nodes have left."""
         with self._changed:
-            if worker not in self.lost:
-                self.lost.add(worker)
-                self._left.append(worker)
-                self._changed.notify_all()
+            self.lost |= {worker}
+            self._changed.notify_all()
 
-    def status(self) -> tuple[Key, list[int]]:
-        """Return the exchange that this worker has reached, and the workers whose batches for it are missing."""
+    def status(self) -> tuple[int, list[int]]:
+        """Return how many exchanges this worker has begun, and the workers whose messages for the last are missing."""
         with self._changed:
-            return self._at, list(self._waiting)
+            return self._exchanges, list(self._waiting)
 
     # learning
 
     def advance(self, count: int) -> None:
         """Do ``count`` iterations in step with the others, or fused if there are no others."""
-        with self._changed:  # drop what lost workers sent before
-            self._inbox = {key: found for key, found in self._inbox.items() if key[0] == LEARN and key[1] > self.t}
-        if not self.others and self.run.supports_fused(self.block):
-            self._count(*self.run.advance_fused(self.block, count))
-            self.t += count
+        self._certificate = None
+        if not self.others:
+            self.runtime.advance(count)
             return
         for _ in range(count):
-            self.t += 1
-            self._iterate()
+            before = self._left
+            self.runtime.advance(1)
+            if self._left != before:
+                self._drop_edges(self._nodes(self._left - before))
 
-    def warm_up(self) -> None:
-        """Compile what an iteration needs, on a block without nodes."""
-        alone = LocalRuntime(self.run, [self.block], Delivery if self.others else None, lam=self.lam)
-        alone.warm_up()
+    def _exchange(self, messages: MessageBatch) -> Delivery:
+        arrived = self._arrived(messages, bounce=self.run.loses_mass)
+        lost, before = self.lost, self._left
+        self._left = lost
+        return Delivery(MessageBatch.merge(arrived), (), self._nodes(lost - before))
 
-    def _iterate(self) -> None:
-        steps = self.run.iteration(self.block, self.t)
-        messages = next(steps, None)
-        for turn in counting():
-            if messages is None:
-                return
-            self._count(messages.n_messages, messages.nbytes)
-            key = (LEARN, self.t, turn)
-            batches = [self._send(messages, key)]
-            messages = None  # frees the batch: with one vector per node it may be as large as the block
-            batches += [batch.messages for batch in self._collect(key)]
-            with self._changed:
-                left, self._left = self._nodes(self._left), []
-            received = MessageBatch.merge(batches)
-            batches.clear()
-            messages = resume(steps, Delivery(received, (), left))
-            del received
-            if left:
-                self._drop_edges(left)
+    def _arrived(self, messages: MessageBatch, bounce: bool = False) -> list[MessageBatch]:
+        """Post the messages for other workers, also if there are none; return what they post, and what stays here.
 
-    def _send(self, messages: MessageBatch, key: Key, complete: int = 0, last_news: int = 0) -> MessageBatch:
-        """Post the messages for other workers; return those that stay here, and those that could not be sent."""
-        if not self.others:
-            return messages
-        owner = self._owner(messages.receiver)
-        lost = self._lost_now()
+        With ``bounce``, messages to lost workers come back to their senders.
+        """
+        self._exchanges += 1
+        owner, lost = self._owner(messages.receiver), self.lost
         for worker in self.peers:
             if worker not in lost:
-                self.post(worker, key, Batch(messages.select(owner == worker), complete, last_news))
-        own = messages.select(owner == self.index)
-        lost = self._lost_now()  # also those lost just now: what was posted to them is lost too
-        undeliverable = np.isin(owner, list(lost)) if lost and key[0] == LEARN and self.run.loses_mass else None
-        if undeliverable is None or not undeliverable.any():
-            return own
-        back = messages.select(undeliverable)
-        return MessageBatch.merge([own, back._replace(receiver=back.sender)])
+                self.post(worker, self._exchanges, messages.select(owner == worker))
+        arrived = [messages.select(owner == self.index)]
+        lost = self.lost  # also those lost just now: what was posted to them is lost too
+        if bounce and lost:
+            back = messages.select(np.isin(owner, list(lost)))
+            arrived.append(back._replace(receiver=back.sender))
+        return arrived + self._collect()
 
-    def _collect(self, key: Key, lost: set[int] | None = None) -> list[Batch]:
-        """Return a batch from each worker that is not lost. With ``lost``, stop waiting if another one is lost."""
+    def _collect(self) -> list[MessageBatch]:
+        """Return the messages of every worker that is not lost."""
         with self._changed:
-            self._at = key
-            while missing := [w for w in self.peers if w not in self.lost and w not in self._inbox.get(key, {})]:
-                if lost is not None and self.lost != lost:
-                    break
+            inbox = self._inbox.setdefault(self._exchanges, {})
+            while missing := [w for w in self.peers if w not in self.lost and w not in inbox]:
                 self._waiting = missing
-                if not self._changed.wait(self.timeout):
-                    raise StalledError(f"worker {self.index} had no messages from {missing} for {self.timeout:g} s")
+                self._changed.wait()
             self._waiting = []
-            return list(self._inbox.pop(key, {}).values())
+            return list(self._inbox.pop(self._exchanges).values())
 
     def _drop_edges(self, left: tuple[int, ...]) -> None:
         """Drop the edges to lost nodes: they do not return soon."""
@@ -182,54 +142,32 @@ class Worker:
 
     # certificates
 
-    def certify(self, owner: int, live: Flags, serial: int) -> CertificatePart:
-        """Take part in a certificate, with messages to the same workers as in learning.
-
-        Which workers hold the bound, and when a node last changed, travels with the messages and so reaches workers
-        without an edge to this one. Until it does, some more exchanges are made than in the simulator: `assemble`
-        leaves them out of the cost. A worker that knows that all hold the bound sends this once more and stops.
-        """
-        if self.lam is None or not self.run.certifiable:
-            raise ValueError(UNCERTIFIABLE)
-        session = CertificateSession(self.run, self.block, self.lam, owner, live, serial, self.t)
-        before = self._lost_now()
-        everyone = sum(1 << w for w in (self.index, *self.others) if w not in before)
-        patience = MAX_IDLE_EXCHANGES + everyone.bit_count()  # news of the farthest worker takes at most as many
-        steps, complete_at, news, complete, last_news = session.steps(), -1, 0, 0, 0
-        messages, spent = next(steps), []
-        for turn in counting():
-            spent.append((session.messages, session.nbytes, session.vectors))
-            last_news, news = turn if session.progress > news else last_news, session.progress
-            if complete_at < 0 and (session.holds_bound | ~session.nodes.alive).all():
-                complete_at, complete = turn, complete | 1 << self.index
-            key = (CERTIFY, serial, turn)
-            own = self._send(messages, key, complete, last_news)
-            if complete == everyone or turn - last_news >= patience:
-                break
-            batches = self._collect(key, before)
-            if self._lost_now() != before:
-                session.failure = "a worker was lost meanwhile"
-                break
-            for batch in batches:
-                complete, last_news = complete | batch.complete, max(last_news, batch.last_news)
-            messages = steps.send(Delivery(padded([own, *(batch.messages for batch in batches)])))
-        nodes, first = session.nodes, self.block.first
-        uninformed, i = first + np.flatnonzero(nodes.alive & ~session.holds_bound), owner - first
-        part = CertificatePart(session.failure, uninformed, complete_at, last_news, np.array(spent, dtype=np.int64))
-        if not 0 <= i < self.block.k:
-            return part
-        return part._replace(model=nodes.model[i].copy(), bound=nodes.bound[i].copy())
+    def certify(self, owner: int, live: Flags, serial: int) -> list[CertificatePart]:
+        """Begin certificate ``serial`` or continue it; return its state after each exchange, and at its beginning."""
+        parts: list[CertificatePart] = []
+        if self._certificate is None or self._certificate[0].serial != serial:
+            session = CertificateSession(self.run, self.block, self.lam or 0.0, owner, live, serial, self.runtime.t)
+            steps = session.steps()
+            messages = next(steps)
+            parts.append(_part(session))
+        else:
+            session, steps, messages = self._certificate
+        for _ in range(EXCHANGES_PER_CALL):
+            messages = steps.send(Delivery(padded(self._arrived(messages))))
+            parts.append(_part(session))
+        self._certificate = session, steps, messages
+        nodes, i = session.nodes, owner - self.block.first
+        if 0 <= i < self.block.k and session.holds_bound[i]:
+            parts[-1] = parts[-1]._replace(result=(nodes.model[i].copy(), nodes.bound[i].copy()))
+        return parts
 
     # what the block holds
 
     def values(self, name: str) -> NDArray[Any]:
         """Return an array of the block with an entry per node; "models" are what the nodes would answer with."""
         if name == "models":
-            return models(self.run, self.block)
-        if name == "w":
-            return self.run.weights(self.block)
-        found: NDArray[Any] = getattr(self.block, name)
-        return found
+            return self.runtime.models()
+        return self.runtime.weights() if name == "w" else self.runtime.gather(name)
 
     def losses(self, models: Floats) -> tuple[Floats, Floats, float]:
         """Return, per model, the sum of hinges and the weight of wrong answers on this block's rows; and all weight."""
@@ -246,16 +184,17 @@ class Worker:
         """Return all that a checkpoint needs beside the rows: arrays and counters."""
         arrays = {name: getattr(self.block, name) for name in STATE}
         arrays |= {f"edge.{name}": value for name, value in self.block.edge.items()}
-        counters = {"t": self.t, "exchanges": self.block.exchanges, "messages": self.messages, "nbytes": self.nbytes}
-        return arrays, counters
+        counters = {name: getattr(self.runtime, name) for name in COUNTERS}
+        return arrays, {**counters, "exchanges": self.block.exchanges}
 
     def restore(self, arrays: dict[str, NDArray[Any]], counters: dict[str, int]) -> None:
         """Put the block back into the state of a checkpoint."""
         for name in STATE:
             getattr(self.block, name)[:] = arrays[name]
         self.block.edge = {name[5:]: value.copy() for name, value in arrays.items() if name.startswith("edge.")}
-        self.block.exchanges, self.t = counters["exchanges"], counters["t"]
-        self.messages, self.nbytes = counters["messages"], counters["nbytes"]
+        self.block.exchanges = counters["exchanges"]
+        for name in COUNTERS:
+            setattr(self.runtime, name, counters[name])
 
     def _owner(self, nodes: NDArray[Any]) -> Ints:
         return np.searchsorted(self.bounds, nodes, side="right") - 1
@@ -263,46 +202,47 @@ class Worker:
     def _nodes(self, workers: Iterable[int]) -> tuple[int, ...]:
         return tuple(node for w in workers for node in range(int(self.bounds[w]), int(self.bounds[w + 1])))
 
-    def _lost_now(self) -> set[int]:
-        with self._changed:
-            return set(self.lost)
 
-    def _count(self, messages: int, nbytes: int) -> None:
-        self.messages += messages
-        self.nbytes += nbytes
+def _part(session: CertificateSession) -> CertificatePart:
+    uninformed = session.block.first + np.flatnonzero(session.nodes.alive & ~session.holds_bound)
+    cost = session.exchanges, session.messages, session.nbytes, session.vectors
+    return CertificatePart(uninformed, session.progress, cost)
 
 
-def assemble(parts: Sequence[CertificatePart], shape: tuple[int, int], owner: int, live: Flags) -> Certificate:
-    """Join the workers' parts into the certificate of models of ``shape`` and of the nodes that are ``live``."""
+def certify_together(
+    ask: Callable[[], Sequence[list[CertificatePart]]], shape: tuple[int, int], owner: int, live: Flags
+) -> Certificate:
+    """Return the certificate of models of ``shape`` and of the nodes that are ``live``.
+
+    ``ask`` calls `Worker.certify` of all workers. As in the simulator, the certificate ends when all live nodes have
+    the bound, or when they learn nothing new; what workers did after that is not counted.
+    """
+    answers = ask()
+    workers, rounds, known, idle = len(answers), deque(zip(*answers, strict=True)), 0, 0
+    parts = rounds.popleft()
+    while idle < MAX_IDLE_EXCHANGES and any(len(part.uninformed) for part in parts):
+        if not rounds:
+            answers = ask()
+            if len(answers) < workers:
+                return failed_certificate(shape, "a worker was lost meanwhile")
+            rounds.extend(zip(*answers, strict=True))
+        parts = rounds.popleft()
+        progress = sum(part.progress for part in parts)
+        known, idle = progress, idle + 1 if progress == known else 0
     K, F = shape
-    cost = _cost(parts)
-    model, bound = next((part.model, part.bound) for part in parts if part.model is not None)
-    failure = next((part.failure for part in parts if part.failure), "")
+    messages, nbytes, vectors = np.sum([part.cost[1:] for part in parts], axis=0).tolist()
+    cost = parts[0].cost[0], messages, nbytes, vectors
     uninformed = np.concatenate([part.uninformed for part in parts])
-    if not failure and len(uninformed):
+    if len(uninformed):
         failure = f"{len(uninformed)} nodes, the first of them node {uninformed[0]}, are cut off from the others"
-    if not failure and (bound is None or not np.isfinite(bound).all()):
-        failure = "its model or its dual variables are not finite"
-    if failure or model is None or bound is None:
         return failed_certificate(shape, failure, owner, cost)
+    model, bound = next(parts[-1].result for parts in answers if parts[-1].result is not None)
+    if not np.isfinite(bound).all():
+        return failed_certificate(shape, "its model or its dual variables are not finite", owner, cost)
     rows, nodes = bound[2 * K :].tolist()
     return Certificate(
-        model.reshape(K, F), owner, bound[:K].copy(), bound[K : 2 * K].copy(), rows, int(nodes), *cost,
-        nodes=np.flatnonzero(live),
-    )  # fmt: skip
-
-
-def _cost(parts: Sequence[CertificatePart]) -> Cost:
-    """Return the cost until all nodes held the bound, or until the attempt ended, as the simulator counts it.
-
-    A worker that stopped earlier sent nothing after that.
-    """
-    last = max(len(part.spent) for part in parts) - 1
-    cut_off = any(len(part.uninformed) for part in parts)
-    end = max(p.last_news for p in parts) + MAX_IDLE_EXCHANGES if cut_off else max(p.complete_at for p in parts)
-    last = min(last, end)
-    messages, nbytes, vectors = np.sum([p.spent[min(last, len(p.spent) - 1)] for p in parts], axis=0).tolist()
-    return last + 1, messages, nbytes, vectors
+        model.reshape(K, F), owner, bound[:K], bound[K : 2 * K], rows, int(nodes), *cost, nodes=np.flatnonzero(live)
+    )
 
 
 def failed_certificate(shape: tuple[int, int], failure: str, owner: int = -1, cost: Cost = FREE) -> Certificate:

@@ -4,7 +4,6 @@ Owns the arrays and their layout. Everything that a checkpoint needs is here; pr
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from gadget_svm.core.messages import Delivery
 from gadget_svm.core.network import Network
 from gadget_svm.core.rows import Rows
-from gadget_svm.core.types import Floats, Ints
+from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.kernels import ThreadTeam
 
 T = TypeVar("T")
@@ -49,49 +48,56 @@ class Links(NamedTuple):
         return cls(ptr, neighbours, share, np.full(1, 0.5), np.empty(0), ptr, neighbours)
 
 
-@dataclass
 class Block:
-    """The nodes first .. first + k: their rows, links, weights and gossip state."""
+    """The nodes first .. first + k: their rows, links, weights and gossip state.
 
-    first: int
-    seed: int
-    n: Floats  # n_i, the rows of every node
-    links: Links
-    rows: Rows
-    w: Floats  # k x outputs x features: the paper's w-hat
-    s: Floats  # k x (outputs * features): Push-Sum's sums
-    phi: Floats  # Push-Sum's weights
-    held: Floats  # the part of local steps that has not entered the sums yet
-    w_sum: Floats  # the sum of all iterates so far, for the averaged one
-    iterates: Ints  # how many iterates w_sum holds
-    steps: Ints  # local steps taken: the paper's t, on every node's own clock
-    alive: NDArray[np.bool_]
-    exchanges: int = 0  # how often this block has sent: the sequence number of its messages
-    edge: dict[str, NDArray[Any]] = field(default_factory=dict)  # per-edge state of protocols that keep any
-    team: ThreadTeam = field(default_factory=ThreadTeam)
-    scratch: dict[str, Any] = field(default_factory=dict, repr=False)  # what can be computed again from the rest
+    Parameters
+    ----------
+    links : Links
+        The edges of these nodes.
+    rows : Rows
+        Their rows.
+    n : array of float
+        n_i, the rows of every node with their multiplicity.
+    n_outputs, n_features : int
+        The shape of a model.
+    first : int, default 0
+        The number of the first node.
+    seed : int, default 0
+        The seed of all random draws.
+    team : ThreadTeam or None, default None
+        The threads that kernels use; None: this one.
+    """
+
+    def __init__(
+        self, links: Links, rows: Rows, n: Floats, n_outputs: int, n_features: int, *,
+        first: int = 0, seed: int = 0, team: ThreadTeam | None = None,
+    ) -> None:  # fmt: skip
+        self.k, size = len(n), n_outputs * n_features  # how many nodes the block holds
+        self.first, self.seed, self.links, self.rows, self.n = first, seed, links, rows, n
+        self.team = team or ThreadTeam()
+        self.w: Floats = np.zeros((self.k, n_outputs, n_features))  # the paper's w-hat
+        self.s: Floats = np.zeros((self.k, size))  # Push-Sum's sums
+        self.phi: Floats = np.zeros(self.k)  # Push-Sum's weights
+        self.held: Floats = np.zeros((self.k, size))  # the part of local steps that has not entered the sums yet
+        self.w_sum: Floats = np.zeros((self.k, n_outputs, n_features))  # the sum of all iterates so far
+        self.iterates: Ints = np.zeros(self.k, dtype=np.int64)  # how many iterates w_sum holds
+        self.steps: Ints = np.zeros(self.k, dtype=np.int64)  # local steps taken: the paper's t, per node
+        self.alive: Flags = np.ones(self.k, dtype=np.bool_)  # which nodes are active: not away, and not idle
+        self.away: Ints = np.zeros(self.k, dtype=np.int64)  # for how many reasons a node is away
+        self.idle: tuple[int, ...] = ()  # places of the nodes that are live but take no part
+        self.exchanges = 0  # how often this block has sent: the sequence number of its messages
+        self.edge: dict[str, NDArray[Any]] = {}  # per-edge state of protocols that keep any
+        self.scratch: dict[str, Any] = {}  # what can be computed again from the rest
 
     @classmethod
     def fresh(
         cls, network: Network, rows: Rows, n: Floats, n_outputs: int, n_features: int, *,
         seed: int = 0, first: int = 0, last: int | None = None, team: ThreadTeam | None = None,
     ) -> "Block":  # fmt: skip
-        """Return the nodes first:last of the network at w = 0; ``rows`` and ``n`` are those of these nodes."""
-        last = network.n if last is None else last
-        k = last - first
-        shape = (k, n_outputs, n_features)
-        return cls(
-            first, seed, n, Links.of(network, first, last), rows,
-            np.zeros(shape), np.zeros((k, n_outputs * n_features)), np.zeros(k), np.zeros((k, n_outputs * n_features)),
-            np.zeros(shape),
-            np.zeros(k, dtype=np.int64), np.zeros(k, dtype=np.int64), np.ones(k, dtype=np.bool_),
-            team=team or ThreadTeam(),
-        )  # fmt: skip
-
-    def __post_init__(self) -> None:
-        self.away = np.zeros(len(self.n), dtype=np.int64)
-        self.idle: tuple[int, ...] = ()  # places of the nodes that are present but take no part
-        self.k = len(self.n)  # how many nodes the block holds
+        """Return the nodes first:last of the network at w = 0; ``rows`` and ``n`` belong to these nodes."""
+        links = Links.of(network, first, network.n if last is None else last)
+        return cls(links, rows, n, n_outputs, n_features, first=first, seed=seed, team=team)
 
     @property
     def flat(self) -> Floats:
@@ -109,12 +115,7 @@ class Block:
         """Return a block of the same kind without nodes: kernels that run on it only compile."""
         old, none = self.links, self.links.share[:0]
         links = Links(old.indptr[:1], old.target[:0], none, none, none, old.in_ptr[:1], old.source[:0])
-        w, s = np.empty((0, *self.w.shape[1:])), np.empty((0, self.s.shape[1]))
-        numbers, counts, flags = np.empty(0), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.bool_)
-        return Block(
-            0, 0, numbers, links, self.rows.of_nodes(0, 0), w, s, numbers, s.copy(), w.copy(), counts, counts.copy(),
-            flags,
-        )  # fmt: skip
+        return Block(links, self.rows.of_nodes(0, 0), np.empty(0), *self.w.shape[1:])
 
     def averages(self) -> Floats:
         """Return the average of every node's iterates."""
@@ -123,10 +124,10 @@ class Block:
 
     @property
     def live_mask(self) -> NDArray[np.bool_]:
-        """Which nodes are present: those that are alive, and those that are idle."""
-        present = self.alive.copy()
-        present[list(self.idle)] = True
-        return present
+        """Return which nodes are not away."""
+        live = self.alive.copy()
+        live[list(self.idle)] = True
+        return live
 
     def note_presence(self, delivery: Delivery) -> None:
         """Update which nodes are away, and which are idle."""

@@ -98,7 +98,7 @@ class Delivery(NamedTuple):
     joined, left : tuple of int
         The nodes that returned, and those that left, since the last exchange.
     idle : tuple of int
-        The nodes that are present but take no part until the next exchange.
+        The nodes that are live but take no part until the next exchange.
     """
 
     messages: MessageBatch

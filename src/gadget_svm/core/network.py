@@ -250,24 +250,19 @@ class Network:
 
     def hops(self, source: int, *, backward: bool = False) -> Ints:
         """Return the fewest edges from ``source`` to each node (``backward``: to it); -1 where there is no path."""
-        graph = self.adjacency()
-        return hops(sp.csr_array(graph.T) if backward and self.directed else graph, source)
+        from scipy.sparse.csgraph import breadth_first_order
 
-
-def hops(graph: sp.csr_array, source: int) -> Ints:
-    """Return the fewest edges from ``source`` to each node of a 0/1 matrix; -1 where there is no path."""
-    from scipy.sparse.csgraph import breadth_first_order
-
-    reached, before = breadth_first_order(graph, source)
-    above = before.astype(np.int64)
-    above[above < 0] = source  # the source, and what was not reached, are their own roots
-    depth = (np.arange(graph.shape[0]) != source).astype(np.int64)
-    while np.any(above != source):  # pointer jumping: the known stretch of every path doubles
-        depth += depth[above]
-        above = above[above]
-    found = np.full(graph.shape[0], -1, dtype=np.int64)
-    found[reached] = depth[reached]
-    return found
+        graph = self.adjacency().T.tocsr() if backward and self.directed else self.adjacency()
+        reached, before = breadth_first_order(graph, source)
+        above = before.astype(np.int64)
+        above[above < 0] = source  # the source, and what was not reached, are their own roots
+        depth = (np.arange(self.n) != source).astype(np.int64)
+        while np.any(above != source):  # pointer jumping: the known stretch of every path doubles
+            depth += depth[above]
+            above = above[above]
+        found = np.full(self.n, -1, dtype=np.int64)
+        found[reached] = depth[reached]
+        return found
 
 
 def _csr(data: NDArray[np.generic], indptr: Ints, indices: NodeIds) -> sp.csr_array:

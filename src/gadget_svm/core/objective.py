@@ -1,6 +1,7 @@
 """The mathematical problem: F(w) = lam/2 |w|^2 + (1/N) sum_r c_r max(0, 1 - y_r <w, x_r>), one per output.
 
-One against the rest, every output sees all rows; one against one, only those of its two classes, still divided by N.
+If outputs are one against the rest, each sees all rows. If they are one against one, each sees the rows of its two
+classes; the sum is still divided by N.
 """
 
 from dataclasses import dataclass, field
@@ -36,7 +37,7 @@ class Objective:
     lam: float
     n_outputs: int
     team: ThreadTeam = field(default_factory=ThreadTeam)
-    pairs: NDArray[np.int32] = field(default_factory=lambda: NO_PAIRS)  # of classes, one against one
+    pairs: NDArray[np.int32] = field(default_factory=lambda: NO_PAIRS)  # of classes, if one against one
 
     def __call__(self, models: Floats) -> Scores:
         """Return the scores of models (m x outputs x features); a few at a time, so that memory stays bounded."""

@@ -2,7 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
-from typing import TypeVar
+from inspect import signature
+from typing import Any, TypeVar
+
+from gadget_svm.core.lookup import lookup
 
 T = TypeVar("T")
 
@@ -56,6 +59,35 @@ class Registry(Mapping[str, T]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._members or name in self._entry_points()
+
+    def resolve(self, kind: str, given: object, base: Any, example: str) -> Any:
+        """Return the part that ``given`` names, or the part itself if it is given as an object.
+
+        Raises
+        ------
+        ValueError
+            If no part of this ``kind`` has the name.
+        TypeError
+            If it is neither a name nor an instance of ``base``, or cannot be made from its name alone.
+        """
+        found = given
+        if isinstance(given, str):
+            make: Any = lookup(kind, given, self)
+            try:
+                signature(make).bind()
+            except TypeError as error:
+                raise TypeError(
+                    f"{kind} {given!r} cannot be made from its name alone ({error}): give an object instead of the "
+                    "name, or give its parameters defaults"
+                ) from error
+            found = make()
+        if isinstance(found, type) or not isinstance(found, base):
+            place = base.__module__.rpartition(".")[0]
+            raise TypeError(
+                f"{kind} is a name ({', '.join(self)}) or an instance of a class that derives from "
+                f"{place}.{base.__name__}, such as {example}; got {given!r}"
+            )
+        return found
 
     def _loaded(self, point: EntryPoint) -> T:
         try:

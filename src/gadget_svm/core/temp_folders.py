@@ -17,7 +17,7 @@ PREFIX, LOCK = "gadget", "owner.lock"
 
 
 class Scratch:
-    """A temporary folder, removed by `close`. Making one also removes those of owners that were killed."""
+    """A temporary folder, removed by `close`. Making one also removes folders whose owners were killed."""
 
     def __init__(self) -> None:
         sweep()

@@ -1,6 +1,6 @@
 """Time-varying graphs: only active edges carry messages.
 
-The messages of learners along inactive edges stay with their senders; those of certificates wait until the edge is
+The messages of learners along inactive edges stay with their senders; messages of certificates wait until the edge is
 active. No mass is lost: the transition matrix of iteration t is B with the shares of inactive edges added to b_ii.
 """
 
@@ -32,7 +32,7 @@ class ActiveEdges:
         return bounced(messages, ~self._active(messages))
 
     def wrap(self, exchange: Exchange) -> Exchange:
-        """Return the exchange with certificates' messages held back while their edge is inactive."""
+        """Return the exchange in which certificates' messages wait while their edge is inactive."""
         waiting: list[MessageBatch] = []
 
         def exchange_when_active(messages: MessageBatch) -> Delivery:

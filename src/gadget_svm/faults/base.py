@@ -56,7 +56,7 @@ class Fault(Protocol):
 
     @property
     def loses(self) -> bool:
-        """Whether messages may vanish."""
+        """Return whether messages may vanish."""
         raise TypeError(
             f"the fault {type(self).__name__} does not declare whether messages may be lost: give the class an "
             "attribute 'loses', True if messages can vanish and False if all arrive in the end or come back"

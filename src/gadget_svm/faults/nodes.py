@@ -1,6 +1,6 @@
 """Faults of nodes: those that crash or leave for a while, and those that skip iterations.
 
-A node that is absent neither sends nor receives: messages from and to it come back to their senders. Messages to a node
+A node that is away neither sends nor receives: messages from and to it come back to their senders. Messages to a node
 that is idle wait for it. Time counts iterations, and the exchanges of certificates (see `clock`).
 """
 
@@ -38,10 +38,10 @@ class Crash(Fault):
         """Return the exchange with this fault."""
         chosen = node_mask(self.nodes, context)
 
-        def absent(time: int, before: Flags) -> Flags:  # noqa: ARG001
+        def away(time: int, before: Flags) -> Flags:  # noqa: ARG001
             return chosen & (time >= self.at and (self.back is None or time < self.back))
 
-        return _with_absences(exchange, context, absent, lambda messages: messages.time)
+        return _with_absences(exchange, context, away, lambda messages: messages.time)
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class Churn(Fault):
     Parameters
     ----------
     leave : float, default 0.01
-        The probability that a present node leaves, in each iteration.
+        The probability that a live node leaves, in each iteration.
     join : float, default 0.1
-        The probability that an absent node returns.
+        The probability that a node that is away returns.
     """
 
     leave: float = 0.01
@@ -64,11 +64,11 @@ class Churn(Fault):
         """Return the exchange with this fault."""
         leave, join = probability(self.leave, "leave"), probability(self.join, "join")
 
-        def absent(time: int, before: Flags) -> Flags:
+        def away(time: int, before: Flags) -> Flags:
             u = _draws(context, time, CHURN)
             return np.where(before, u >= join, u < leave)
 
-        return _with_absences(exchange, context, absent, clock())
+        return _with_absences(exchange, context, away, clock())
 
 
 @dataclass(frozen=True)
@@ -119,16 +119,16 @@ def _draws(context: FaultContext, time: int, purpose: int) -> Floats:
 
 
 def _with_absences(
-    exchange: Exchange, context: FaultContext, absent: Callable[[int, Flags], Flags], now: Clock
+    exchange: Exchange, context: FaultContext, away: Callable[[int, Flags], Flags], now: Clock
 ) -> Exchange:
-    """Return the exchange with absences. ``absent(time, before)`` is called once per iteration."""
+    """Return the exchange with nodes that are away. ``away(time, before)`` is called once per iteration."""
     gone, time = np.zeros(context.n_nodes, dtype=np.bool_), -1
 
     def exchange_with_absences(messages: MessageBatch) -> Delivery:
         nonlocal gone, time
         before, at = gone, now(messages)
         if at != time:  # an iteration may have several exchanges
-            gone, time = absent(at, gone), at
+            gone, time = away(at, gone), at
         inner = exchange(bounced(messages, gone[messages.receiver] | gone[messages.sender]))
         joined, left = np.flatnonzero(before & ~gone), np.flatnonzero(gone & ~before)
         return inner._replace(joined=(*inner.joined, *joined.tolist()), left=(*inner.left, *left.tolist()))

@@ -76,4 +76,6 @@ def _undo_returned(block: Block, messages: MessageBatch) -> None:
 
 
 def _average_with(block: Block, partner: Ints, messages: MessageBatch) -> None:
-    block.team.run(kernels.average_with, block.k, block.s.shape[1], partner, messages.vector, block.s)
+    """Move every node to the mean with the message ``partner`` it has chosen; -1: none."""
+    paired = partner >= 0
+    block.s[paired] = 0.5 * (block.s[paired] + messages.vector[partner[paired]])

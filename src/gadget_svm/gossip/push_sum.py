@@ -35,18 +35,18 @@ class PushSum(Gossip):
     def average_fused(self, network: Network, state: Floats, n_rounds: int, seed: int, team: ThreadTeam) -> Floats:
         """Return the state after ``n_rounds`` compiled rounds."""
         n, width = state.shape
-        receiver, start, sender = np.empty(n, np.int32), np.empty(n + 1, np.int32), np.empty(n, np.int32)
+        receiver, ids = np.empty(n, np.int32), np.arange(n, dtype=np.int32)
         graph, other = (network.indptr, network.indices, network.draw_table), np.empty_like(state)
         work = state.size if width > 2 else n // 5  # one number per node: threads share only the draws, which are short
         if team.size == 1 or work < team.worth_sharing:
-            return fused_averaging.halving_rounds(n_rounds, *graph, seed, receiver, start, sender, state, other)
+            return fused_averaging.halving_rounds(n_rounds, *graph, seed, receiver, ids, state, other)
         for time in range(n_rounds):
             team.run(fused_averaging.draw_receivers, n, width, *graph, seed, time, state, receiver)
             if width == 2:
                 fused_averaging.push_halves(receiver, state, other)
             else:
-                fused_averaging.sort_by_receiver(receiver, start, sender)
-                team.run(fused_averaging.pull_halves, n, width, receiver, start, sender, state, other)
+                order = kernels.order_messages(receiver, ids, ids, 0, n)
+                team.run(fused_averaging.pull_halves, n, width, receiver, *order, state, other)
             state, other = other, state
         return state
 

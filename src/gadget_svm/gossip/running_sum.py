@@ -2,9 +2,9 @@
 
 The next message on an edge makes up for a lost one; a repeated or older one is ignored. Costs two vectors per edge.
 
-**Epochs.** The mass that a vanished node held cannot be recovered. A node that loses a neighbour starts a new epoch,
-and every node that receives a message of this epoch joins: it sets its mass back to n_i at its present vector, and its
-running sums to zero. No vector changes, the total mass is that of the nodes that are present, and messages of older
+**Epochs.** The mass of a lost node cannot be recovered. A node that loses a neighbour starts a new epoch,
+and every node that receives a message of this epoch joins: it sets its mass back to n_i at its current vector, and its
+running sums to zero. No vector changes, the total mass belongs to the live nodes, and messages of older
 epochs are ignored.
 """
 
@@ -92,7 +92,7 @@ def _join_epoch(block: Block, messages: MessageBatch) -> None:
 
 
 def _start_epoch(block: Block, i: int, epoch: int) -> None:
-    """Give node i the mass of its own rows at its present vector, and clear its running sums."""
+    """Give node i the mass of its own rows at its current vector, and clear its running sums."""
     block.phi[i], block.held[i], block.edge["epoch"][i] = block.n[i], 0.0, epoch
     np.multiply(block.flat[i], block.n[i], out=block.s[i])
     out = slice(block.links.indptr[i], block.links.indptr[i + 1])

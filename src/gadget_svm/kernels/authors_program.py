@@ -27,7 +27,7 @@ def published_steps(
         if short:
             add_row(w, y[r] / (lam * (t + 2.0)), indices, data, lo, hi)
         norm2 = sq_norm(w)
-        value = 0.5 * lam * norm2 + (1.0 if short else 0.0)  # of this row only, and not its hinge
+        value = 0.5 * lam * norm2 + (1.0 if short else 0.0)  # counts this row only, and not its hinge
         if lam * norm2 > 1.0:  # after the value: at the ball's edge it would not change from the first steps on
             scale(w, 1.0 / np.sqrt(lam * norm2))
         change = abs(value - before)

@@ -19,7 +19,7 @@ AVAILABLE = not DISABLED
 
 
 class BarrierGroup(NamedTuple):
-    """A thread, among those of one call."""
+    """One of the threads that run the same call."""
 
     counter: Ints  # wider than a cache line, so that nothing else shares it
     number: int = 0

@@ -28,8 +28,8 @@ NO_PAIRS = np.empty((0, 2), dtype=np.int32)
 class DualRows(NamedTuple):
     """CSR rows and their owners: node i owns the places start[i]:start[i+1], and place p holds row ``order[p]``.
 
-    ``upper[p]`` is c_r times the row's multiplicity, ``norm2[p]`` is |x_r|^2. ``pairs`` are those of `side`.
-    If ``constant`` is positive, the last entry of every row, that of the intercept, has this value instead of its own.
+    ``upper[p]`` is c_r times the row's multiplicity, ``norm2[p]`` is |x_r|^2. `side` explains ``pairs``.
+    If ``constant`` is positive, it replaces the last entry of every row, which belongs to the intercept.
     """
 
     indptr: NDArray[np.int32]
@@ -55,7 +55,7 @@ class DualRows(NamedTuple):
         return self._replace(norm2=np.maximum(self.norm2 - 1.0, 0.0) + constant**2, constant=constant)
 
     def unseen(self) -> NDArray[np.bool_]:
-        """Return, outputs x places, the rows that an output does not see: those of neither class of its pair."""
+        """Return, outputs x places, the rows that an output does not see: they are in neither of its classes."""
         label = self.label[self.order]
         return np.asarray((self.pairs[:, :1] != label) & (self.pairs[:, 1:] != label))
 

@@ -1,4 +1,4 @@
-"""Complete rounds of averaging, for networks on which no message is lost or late and no node is absent.
+"""Complete rounds of averaging, for networks on which no message is lost or late and all nodes are live.
 
 A node is a row of ``state``: its sum s, and its weight phi in the last column, so that both are in one cache line. A
 round reads one such array and writes another. It adds a node's own part first, then what was sent to it by ascending
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gadget_svm.core.types import Floats, Ints
 from gadget_svm.kernels.compiler import compiled
 from gadget_svm.kernels.counter_rng import NEIGHBOUR, draw
-from gadget_svm.kernels.gossip import MIN_MASS, pick_edge
+from gadget_svm.kernels.gossip import MIN_MASS, order_messages, pick_edge
 from gadget_svm.kernels.prefetch import PREFETCH_ROWS, prefetch_entry, prefetch_row
 
 Nodes = NDArray[np.int32]
@@ -32,27 +32,11 @@ def draw_receivers(
 
 
 @compiled
-def sort_by_receiver(receiver: Nodes, start: Nodes, sender: Nodes) -> None:
-    """Write the senders to node i, ascending, to sender[start[i]:start[i+1]]."""
-    start[:] = 0
-    for r in receiver:
-        if r >= 0:
-            start[r + 1] += 1
-    for i in range(len(start) - 1):
-        start[i + 1] += start[i]
-    for m in range(len(receiver)):
-        r = receiver[m]
-        if r >= 0:
-            sender[start[r]] = m
-            start[r] += 1  # becomes the start of the next node ...
-    for i in range(len(start) - 1, 0, -1):
-        start[i] = start[i - 1]  # ... so shift all by one
-    start[0] = 0
+def pull_halves(lo: int, hi: int, receiver: Nodes, sender: Nodes, start: Nodes, before: Floats, after: Floats) -> None:
+    """Sum half of each node's own state (all of it, if it sends nothing) and the halves that were sent to it.
 
-
-@compiled
-def pull_halves(lo: int, hi: int, receiver: Nodes, start: Nodes, sender: Nodes, before: Floats, after: Floats) -> None:
-    """Sum half of each node's own state (all of it, if it sends nothing) and the halves that were sent to it."""
+    Those who send to node i are sender[start[i]:start[i+1]].
+    """
     width, last = before.shape[1], start[hi] - 1
     for i in range(lo, hi):
         part = 0.5 if receiver[i] >= 0 else 1.0
@@ -82,8 +66,8 @@ def push_halves(receiver: Nodes, before: Floats, after: Floats) -> None:
 
 @compiled
 def halving_rounds(
-    count: int, indptr: Ints, target: Nodes, table: Floats, seed: int, receiver: Nodes, start: Nodes, sender: Nodes,
-    before: Floats, after: Floats,
+    count: int, indptr: Ints, target: Nodes, table: Floats, seed: int, receiver: Nodes, ids: Nodes, before: Floats,
+    after: Floats,
 ) -> Floats:  # fmt: skip
     """Run ``count`` rounds on one thread; returns the state after them."""
     k = len(receiver)
@@ -92,8 +76,8 @@ def halving_rounds(
         if before.shape[1] == 2:
             push_halves(receiver, before, after)
         else:
-            sort_by_receiver(receiver, start, sender)
-            pull_halves(0, k, receiver, start, sender, before, after)
+            sender, start = order_messages(receiver, ids, ids, 0, k)
+            pull_halves(0, k, receiver, sender, start, before, after)
         before, after = after, before
     return before
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gadget_svm.core.types import Flags, Floats, Ints
+from gadget_svm.core.types import Flags, Floats, Ints, NodeIds
 from gadget_svm.kernels.compiler import compiled
 from gadget_svm.kernels.counter_rng import ANSWER, NEIGHBOUR, draw
 from gadget_svm.kernels.prefetch import PREFETCH_ROWS, prefetch_entry, prefetch_row
@@ -54,21 +54,13 @@ def pick_edge(table: Floats, first: int, last: int, u: float) -> int:
     """
     if len(table) == 0:
         return first + int(u * (last - first))
-    if u >= table[last - 1]:
-        return -1
-    lo, hi = first, last - 1
-    while lo < hi:
-        middle = (lo + hi) // 2
-        if u < table[middle]:
-            hi = middle
-        else:
-            lo = middle + 1
-    return lo
+    e = first + int(np.searchsorted(table[first:last], u, side="right"))
+    return e if e < last else -1
 
 
 @compiled
 def draw_edges(alive: Flags, first: int, indptr: Ints, table: Floats, seed: int, time: int) -> Ints:
-    """Return the out-edge that every node draws; -1 if it is absent, has no neighbours, or draws to send nothing."""
+    """Return the out-edge that every node draws; -1 if it is not active, has no neighbours, or draws none."""
     edges = np.empty(len(alive), dtype=np.int64)
     for i in range(len(alive)):
         edges[i] = -1
@@ -135,7 +127,7 @@ def send_shares(
 
 
 @compiled
-def order_messages(receiver: Ints, sender: Ints, seq: Ints, first: int, count: int) -> tuple[Places, Places]:
+def order_messages(receiver: NodeIds, sender: NodeIds, seq: NodeIds, first: int, count: int) -> tuple[Places, Places]:
     """Sort messages by receiver, then sender, then sequence number: the fixed order of absorption.
 
     Returns the order, and where each receiver's messages start in it. Messages to other nodes are left out.
@@ -163,8 +155,8 @@ def order_messages(receiver: Ints, sender: Ints, seq: Ints, first: int, count: i
 
 
 @compiled
-def in_order(sender: Ints, seq: Ints) -> bool:
-    """Whether messages are sorted by sender, then sequence number."""
+def in_order(sender: NodeIds, seq: NodeIds) -> bool:
+    """Return whether messages are sorted by sender, then sequence number."""
     for m in range(1, len(sender)):
         if sender[m - 1] > sender[m] or (sender[m - 1] == sender[m] and seq[m - 1] > seq[m]):
             return False
@@ -214,14 +206,8 @@ def absorb_running(
 @compiled
 def find(sorted_ids: Ints, first: int, last: int, wanted: int) -> int:
     """Return the position of ``wanted`` in the sorted interval first:last, or -1."""
-    lo, hi = first, last
-    while lo < hi:
-        middle = (lo + hi) // 2
-        if sorted_ids[middle] < wanted:
-            lo = middle + 1
-        else:
-            hi = middle
-    return lo if lo < last and sorted_ids[lo] == wanted else -1
+    p = first + int(np.searchsorted(sorted_ids[first:last], wanted))
+    return p if p < last and sorted_ids[p] == wanted else -1
 
 
 @compiled
@@ -232,16 +218,6 @@ def estimate(lo: int, hi: int, alive: Flags, s: Floats, phi: Floats, w: Floats) 
             per_mass = 1.0 / phi[i]
             for j in range(s.shape[1]):
                 w[i, j] = s[i, j] * per_mass
-
-
-@compiled
-def average_with(lo: int, hi: int, partner: Ints, vector: Floats, s: Floats) -> None:
-    """Move every node that has a partner to the mean of the two vectors."""
-    for i in range(lo, hi):
-        m = partner[i]
-        if m >= 0:
-            for j in range(s.shape[1]):
-                s[i, j] = 0.5 * (s[i, j] + vector[m, j])
 
 
 @compiled

@@ -1,6 +1,6 @@
 """The kernels of MoM-DSVM on a block's edges: linear terms, local solve, penalty, receive.
 
-Owns the arithmetic; `algorithms.mom_dsvm` explains it. The local solver is that of `kernels.dual`, with shrinking.
+Owns the arithmetic; `algorithms.mom_dsvm` explains it. `kernels.dual` has the local solver.
 """
 
 from typing import NamedTuple
@@ -22,19 +22,19 @@ FORWARDED_ETA = 0.25
 class Ends(NamedTuple):
     """Node j's ends of its edges are ptr[j]:ptr[j+1], by ascending neighbour; everything else is per end.
 
-    2 alpha_ji is sent - heard, which the other end knows with the opposite sign; each iteration adds eta (v_j - v_i).
-    All alphas add up to zero, even if the two ends used different eta, or changed it.
+    2 alpha_ji is sent - received. The other end knows it with the opposite sign. Each iteration adds
+    eta (v_j - v_i). All alphas add up to zero, even if the two ends used different eta, or changed it.
     """
 
     ptr: Ints
     target: Ints
     eta: Floats
     sent: Floats  # the sum of eta v_j over all iterations
-    heard: Floats  # the other end's sum, as last received
-    heard_v: Floats
-    heard_eta: Floats
-    heard_seq: Ints
-    heard_proposal: Floats  # the other end's eta
+    received: Floats  # the other end's sum, as last received
+    received_v: Floats
+    received_eta: Floats
+    received_seq: Ints
+    received_proposal: Floats  # the other end's eta
 
 
 @compiled
@@ -52,13 +52,13 @@ def linear_terms(
         U[j] = 1.0
         f[j, :] = 0.0
         for e in range(ends.ptr[j], ends.ptr[j + 1]):
-            eta = 0.5 * (proposal[j] + ends.heard_proposal[e])
-            missed = ends.heard_eta[e] * (now - ends.heard_seq[e])
+            eta = 0.5 * (proposal[j] + ends.received_proposal[e])
+            missed = ends.received_eta[e] * (now - ends.received_seq[e])
             ends.eta[e] = eta
             U[j] += 2.0 * eta
             for q in range(f.shape[1]):
-                alpha = ends.sent[e, q] - ends.heard[e, q] - missed * ends.heard_v[e, q]
-                f[j, q] += alpha - eta * (v[j, q] + ends.heard_v[e, q])
+                alpha = ends.sent[e, q] - ends.received[e, q] - missed * ends.received_v[e, q]
+                f[j, q] += alpha - eta * (v[j, q] + ends.received_v[e, q])
 
 
 @compiled
@@ -101,7 +101,7 @@ def adapt_eta(lo: int, hi: int, alive: Flags, ends: Ends, v: Floats, f: Floats, 
         if length > 0.0:
             eta = PULL_RATIO * np.sqrt(sq_norm((U[j] - 1.0) * v[j] + f[j])) / length
         for e in range(ends.ptr[j], ends.ptr[j + 1]):
-            eta = max(eta, FORWARDED_ETA * ends.heard_proposal[e])
+            eta = max(eta, FORWARDED_ETA * ends.received_proposal[e])
         if not proposal[j] / TOLERATED_FACTOR <= eta <= proposal[j] * TOLERATED_FACTOR:
             proposal[j] = eta
 
@@ -116,13 +116,13 @@ def receive(
         for place in range(start[j], start[j + 1]):
             m = order[place]
             e = find(ends.target, ends.ptr[j], ends.ptr[j + 1], sender[m])
-            if e < 0 or seq[m] <= ends.heard_seq[e]:
+            if e < 0 or seq[m] <= ends.received_seq[e]:
                 continue
             if eta[m] == 0.0:  # between nodes without rows, before any proposal has reached them
-                ends.heard_seq[e], ends.heard_proposal[e] = seq[m], proposal[m]
+                ends.received_seq[e], ends.received_proposal[e] = seq[m], proposal[m]
                 continue
-            gained = eta[m] * (seq[m] - ends.heard_seq[e])
-            ends.heard_seq[e], ends.heard_eta[e], ends.heard_proposal[e] = seq[m], eta[m], proposal[m]
+            gained = eta[m] * (seq[m] - ends.received_seq[e])
+            ends.received_seq[e], ends.received_eta[e], ends.received_proposal[e] = seq[m], eta[m], proposal[m]
             for q in range(vector.shape[1]):
-                ends.heard_v[e, q] = (vector[m, q] - ends.heard[e, q]) / gained
-                ends.heard[e, q] = vector[m, q]
+                ends.received_v[e, q] = (vector[m, q] - ends.received[e, q]) / gained
+                ends.received[e, q] = vector[m, q]

@@ -52,7 +52,7 @@ def losses(
     """
     for part in range(lo, hi):
         here = slice(part * chunk, min((part + 1) * chunk, len(label)))
-        with np.errstate(over="ignore", invalid="ignore"):  # of models that diverged
+        with np.errstate(over="ignore", invalid="ignore"):  # models that diverged overflow
             score = (stretch(X, here.start, here.stop) @ W).reshape(-1, W.shape[1] // n_outputs, n_outputs)
             y = sides(pairs, n_outputs, label[here])[:, None]
             short = np.maximum(0.0, np.abs(y) - y * score)

@@ -5,7 +5,7 @@ The step is in `algorithms.averaged_sgd`."""
 import numpy as np
 from numpy.typing import NDArray
 
-from gadget_svm.core.types import Flags, Floats, Ints
+from gadget_svm.core.types import Floats, Ints
 from gadget_svm.kernels.compiler import compiled
 from gadget_svm.kernels.counter_rng import EXAMPLE, draw, mix_bits
 
@@ -43,17 +43,6 @@ def permute(place: int, count: int, keys: NDArray[np.uint64]) -> int:
             x ^= x >> shift
         if x < np.uint64(count):
             return int(x)
-
-
-@compiled
-def add_iterates(lo: int, hi: int, alive: Flags, w: Floats, w_sum: Floats, iterates: Ints, weight: int) -> None:
-    """Add every live node's vector, counted ``weight`` times, to the sum of its iterates."""
-    for i in range(lo, hi):
-        if alive[i]:
-            iterates[i] += weight
-            for c in range(w.shape[1]):
-                for j in range(w.shape[2]):
-                    w_sum[i, c, j] += weight * w[i, c, j]
 
 
 @compiled

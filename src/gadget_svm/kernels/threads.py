@@ -14,7 +14,7 @@ from typing import Any
 from gadget_svm.kernels.barrier import AVAILABLE, BarrierGroup, barrier_groups, release_barrier
 
 WORTH_SHARING = 100_000
-"""With fewer numbers to touch, handing work to another thread costs more than it saves."""
+"""If a kernel touches fewer numbers than this, it runs in one thread: handing work to another would cost more."""
 WORTH_A_BARRIER = 4_000
 """The same for threads that stay in one call and wait at a barrier after each round, which takes a microsecond."""
 

@@ -1,9 +1,9 @@
-"""Whether mass reaches every node, and in how many hops: connectivity, period, diameter."""
+"""Connectivity, period and diameter: whether mass reaches every node, and in how many hops."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gadget_svm.core.network import Network, hops
+from gadget_svm.core.network import Network
 
 DIAMETER_MAX_NODES = 4_000
 
@@ -67,9 +67,7 @@ def diameter(network: Network) -> int:
         return min(network.n - 1, 1)
     if swept_bound(network) <= 64:
         return _flooding_rounds(network)
-    graph = network.adjacency()
-    graph.indices, graph.indptr = graph.indices.astype(np.int32), graph.indptr.astype(np.int32)
-    return max(int(hops(graph, source).max()) for source in range(network.n))
+    return max(int(network.hops(source).max()) for source in range(network.n))
 
 
 def diameter_bound(network: Network) -> int:

@@ -1,4 +1,4 @@
-"""Sorted CSR arrays from edges, and the parsing of parameters after a topology's colon."""
+"""Make sorted CSR arrays of edges, and read the parameter after a topology's colon."""
 
 from dataclasses import dataclass
 
