@@ -67,21 +67,20 @@ class DualRows(NamedTuple):
         here = np.arange(len(self.order), dtype=np.int64)
         too_many = np.diff(self.indptr)[self.order].sum() > np.iinfo(self.indptr.dtype).max  # rows of several nodes
         if len(self.data) >= LONG_ROW_ENTRIES * len(self.label) or too_many or np.array_equal(self.order, here):
-            return self._replace(indices=unsigned(self.indices))
+            return self.unsigned()
         X = as_matrix(self, self.data)[self.order]
         label = self.label[self.order]
-        return self._replace(indptr=X.indptr, indices=unsigned(X.indices), data=X.data, label=label, order=here)
+        return self._replace(indptr=X.indptr, indices=X.indices, data=X.data, label=label, order=here).unsigned()
+
+    def unsigned(self) -> "DualRows":
+        """Return the rows with indices of an unsigned type: compiled code then does not check for negative ones."""
+        return self._replace(indices=self.indices.view(np.dtype(f"u{self.indices.dtype.itemsize}")))
 
 
 def dual_rows(block: Any) -> DualRows:
     """Return a block's rows, each bounded by its cost and multiplicity; made once."""
     made: DualRows = block.once("dual_rows", lambda: DualRows.of(block.rows, 1.0))
     return made
-
-
-def unsigned(indices: NDArray[Any]) -> NDArray[Any]:
-    """Return the same numbers with an unsigned type: compiled code then omits the check for negative indices."""
-    return indices.view(np.dtype(f"u{indices.dtype.itemsize}"))
 
 
 def multiplicity(mass: Floats, start: Ints) -> Floats:
