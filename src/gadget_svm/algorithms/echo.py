@@ -5,7 +5,6 @@ new or asked for. Everything may arrive late, twice or not at all: a node that l
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
