@@ -27,33 +27,33 @@ def own_sums(rows: DualRows, ascending: Ints, times: Floats, w: Floats, alpha: F
 
     alpha is clipped to its box [0, c_r]. ``ascending`` are the places in the order in which their rows lie in memory.
     """
-    margins = np.empty(alpha.shape)
-    write_margins(ascending, rows, w, margins)
-    add_rows(len(total), rows, times, w, np.sqrt(sq_lengths(w, len(w))), alpha, margins, total)
-
-
-@allocation_free
-def write_margins(ascending: Ints, rows: DualRows, w: Floats, margins: Floats) -> None:
-    """Write the margin of every output and place: reading rows as they lie in memory takes half the time."""
-    for p in ascending:
-        r = rows.order[p]
-        for c in range(len(w)):
-            y = side(rows.pairs, 1 if len(w) == 1 else c, rows.label[r])
-            margins[c, p] = y * dot_sorted_row(w[c], rows.indices, rows.data, rows.indptr[r], rows.indptr[r + 1])
+    add_rows(rows, ascending, times, w, np.sqrt(sq_lengths(w, len(w))), alpha, np.empty(alpha.shape), total)
 
 
 @allocation_free
 def add_rows(
-    count: int, rows: DualRows, times: Floats, w: Floats, lengths: Floats, alpha: Floats, margins: Floats, total: Floats
-) -> None:
-    """`own_sums` of ``count`` nodes; ``lengths`` are |w| of every output. A node's sums do not depend on the others."""
+    rows: DualRows, ascending: Ints, times: Floats, w: Floats, lengths: Floats, alpha: Floats, margins: Floats,
+    total: Floats,
+) -> None:  # fmt: skip
+    """`own_sums`; ``lengths`` are |w| of every output. A node's sums do not depend on the other nodes.
+
+    All margins come first: reading rows as they lie in memory takes half the time. Then only support vectors are read.
+    """
     (K, F), at = w.shape, w.size
-    for i in range(count):
+    for p in ascending:
+        r = rows.order[p]
+        first = rows.indptr[r]
+        last = first + (rows.indptr[r + 1] - first)  # 64 bits, as in `dual`: nothing is compiled for 32
+        for c in range(K):
+            y = side(rows.pairs, 1 if K == 1 else c, rows.label[r])
+            margins[c, p] = y * dot_sorted_row(w[c], rows.indices, rows.data, first, last)
+    for i in range(len(total)):
         sums, begin, end, longest = total[i], rows.start[i], rows.start[i + 1], 0
         sums[:] = 0.0
         for p in range(begin, end):
             r, most, norm = rows.order[p], rows.upper[p], np.sqrt(rows.norm2[p])
-            first, last = rows.indptr[r], rows.indptr[r + 1]
+            first = rows.indptr[r]
+            last = first + (rows.indptr[r + 1] - first)
             longest = max(longest, last - first)
             for c in range(K):
                 y = side(rows.pairs, 1 if K == 1 else c, rows.label[r])
