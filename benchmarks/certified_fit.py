@@ -39,9 +39,9 @@ def main(quick: bool = False) -> None:
         "`GadgetSVC(lam=lam).fit` at its defaults (ten nodes, PDMM, a certified bound of at most 1 %) and "
         "`LinearSVC(loss='hinge', C=1/(lam N)).fit` at its default tolerance: the same objective, the paper's lambda. "
         "CPU seconds of the process, all threads; the least of 12 runs counts (4 on MNIST, 2 on 2,000,000 rows). "
-        "Without history is `record_every=0`. The three fits take turns, and ours change places after every run: the one "
-        "after LinearSVC pays for the memory that LinearSVC gave back, 0.2 s on MNIST. LinearSVC ends at 1,000 passes "
-        "without having converged on some sets. "
+        "Without history is `record_every=0`. The three fits take turns, and ours change places after every run: the "
+        "one after LinearSVC pays for the memory that LinearSVC gave back, 0.2 s on MNIST. LinearSVC ends at 1,000 "
+        "passes without having converged on some sets. "
         "random sparse is `sp.random(8000, 20000, .003)` with rows of length one, labels from a random direction "
         "with noise 0.3, lambda 1e-4; the 2,000,000 rows are generated, 14 of 123 features each.",
     ]

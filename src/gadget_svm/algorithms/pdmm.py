@@ -62,9 +62,9 @@ LONE_PASSES = 16
 PROXIMAL_FACTOR = 0.1
 """The largest penalty of a single node's proximal term, as a multiple of the mean |x_r|^2: a step of an alpha then
 moves it by about a tenth of its box, for every lam and number of rows."""
-SAME_DIRECTION, PROXIMAL_DECAY = 0.5, 0.7
+SAME_DIRECTION, PROXIMAL_DECAY, LEAST_PROXIMAL = 0.5, 0.7, 0.01
 """If the cosine of two successive steps of w is above the first, the penalty shrinks by the second: it holds w back. If
-the steps are opposed, the passes are too inexact for it, and it doubles."""
+the steps are opposed, the passes are too inexact for it, and it doubles. It stays above this part of the largest."""
 _PER_END = (*kernels.Edges._fields[2:], "dropped_at", *edge_liveness.PER_END)
 """What ``block.edge`` keeps for every end of an edge."""
 
@@ -308,10 +308,9 @@ def _move_proximal_centre(block: Block, nodes: kernels.Nodes) -> None:
     centre, last, R = block.edge["proximal_centre"], block.edge["proximal_step"], nodes.R.copy()
     step = nodes.w - centre
     along, length = (step * last).sum(), np.sqrt((step * step).sum() * (last * last).sum())
-    if along > SAME_DIRECTION * length:
-        nodes.R[:] *= PROXIMAL_DECAY
-    elif along < 0.0:
-        nodes.R[:] = np.minimum(2.0 * R, block.edge["proximal_limit"])
+    factor = PROXIMAL_DECAY if along > SAME_DIRECTION * length else 2.0 if along < 0.0 else 1.0
+    most = block.edge["proximal_limit"]
+    nodes.R[:] = np.clip(factor * R, LEAST_PROXIMAL * most, most)
     centre[:], last[:] = nodes.w, step
     nodes.w[:] += (R / (nodes.n_lam + nodes.R))[:, None] * step
 
