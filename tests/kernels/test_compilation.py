@@ -133,8 +133,8 @@ def test_a_process_worker_of_joblib_uses_its_share():
     assert max(inside) <= max(1, cpu_count() // 2)
 
 
-def test_a_default_fit_compiles_the_ticks_alone(tmp_path):
-    """The rest, certificates included, is done by numpy and scipy."""
+def test_a_default_fit_compiles_its_ticks_and_certificates_alone(tmp_path):
+    """The rest is done by numpy and scipy."""
     run(
         "from sklearn.datasets import load_iris\n"
         "from gadget_svm import GadgetSVC\n"
@@ -143,7 +143,7 @@ def test_a_default_fit_compiles_the_ticks_alone(tmp_path):
         NUMBA_CACHE_DIR=str(tmp_path),
     )
     kept = {path.name.split(".")[1].split("-")[0] for path in tmp_path.glob("*/*.py*[0-9].nbi")}
-    assert kept == {"broadcast_ticks"}
+    assert kept == {"broadcast_ticks", "add_rows"}
 
 
 @pytest.mark.parametrize("quiet", [True, False])

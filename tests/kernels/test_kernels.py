@@ -18,7 +18,7 @@ from gadget_svm.kernels import rows as row_kernels
 from gadget_svm.kernels.counter_rng import uniform
 from gadget_svm.kernels.gossip import find, order_messages, pick_edge
 from gadget_svm.kernels.rows import hash_rows
-from gadget_svm.kernels.vectors import add_sorted_row, dot_sorted_row, weighted_sum
+from gadget_svm.kernels.vectors import _sum_in_lanes, add_sorted_row, dot_run, dot_sorted_row, weighted_sum
 
 M64 = 2**64 - 1
 GOLDEN = 0x9E3779B97F4A7C15
@@ -76,6 +76,16 @@ def test_row_primitives_are_their_formulas(n, seed, factor):
     np.testing.assert_allclose(changed, w + factor * x)
     scale(changed, 0.5)
     np.testing.assert_allclose(changed, (w + factor * x) / 2)
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 16, 257])
+def test_a_dot_product_of_a_run_is_summed_in_lanes(count):
+    w, data = np.random.default_rng(count).normal(size=(2, count + 5))
+    whole = count - count % 8
+    expected = _sum_in_lanes(w, data, 2, 3, whole)
+    for j in range(whole, count):
+        expected += w[2 + j] * data[3 + j]
+    assert dot_run(w, data, 2, 3, count) == expected  # the same bits
 
 
 @given(places=st.sets(st.integers(0, 40), max_size=41), run=st.integers(0, 41), seed=st.integers(0, 99))

@@ -183,7 +183,11 @@ class CertificateSession:
         holders = np.flatnonzero(self.nodes.has[:, MODEL])
         if len(holders) and not self._computed and not self.empty:
             self._computed = True
-            own_sums(self.block)(self.nodes.model[holders[0]], self.run.duals(self.block), self.nodes.total)
+            block, rows = self.block, dual_rows(self.block).unsigned()
+            ascending = block.once("ascending", lambda: np.argsort(rows.order))
+            times = block.once("times", lambda: multiplicity(block.rows.mass, rows.start))
+            w = self.nodes.model[holders[0]].reshape(block.w.shape[1:])
+            kernels.own_sums(rows, ascending, times, w, self.run.duals(block), self.nodes.total)
         if self._owner is not None and not self.nodes.has[self._owner, BOUND] and self.nodes.complete()[self._owner]:
             self.nodes.has[self._owner] = True
             if not self.empty:
@@ -192,12 +196,6 @@ class CertificateSession:
     def _conclude(self) -> None:
         i, nodes = self._owner, self.nodes
         nodes.bound[i] = kernels.bound(nodes.model[i], nodes.total[i], self.lam, *self.block.w.shape[1:])
-
-
-def own_sums(block: Block) -> kernels.OwnSums:
-    """Return what computes the sums of the block's own rows; made once."""
-    rows, (K, F) = block.rows, block.w.shape[1:]
-    return block.once("own_sums", lambda: kernels.OwnSums(dual_rows(block), multiplicity(rows.mass, rows.start), K, F))
 
 
 def longest(block: Block) -> int:

@@ -5,7 +5,6 @@ new or asked for. Everything may arrive late, twice or not at all: a node that l
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -76,9 +75,9 @@ class EchoNodes:
         missing |= (to_parent & has[:, MODEL] & has[:, SUM] & ~has[:, BOUND]).astype(np.int64) << BOUND
         missing |= (~to_parent & self.child & has[:, MODEL] & ~self.added).astype(np.int64) << SUM
         due = (self.sent < 0) | self.asked
-        can = [has[:, kind] & due[:, kind] & (to_parent if kind == SUM else self.child) for kind in (BOUND, SUM, MODEL)]
-        asks = due[:, HELLO] | ((missing > 0) & (now >= self.ask_at))
-        kinds = np.select([*can, asks], [BOUND, SUM, MODEL, HELLO], -1)
+        kinds = np.where(due[:, HELLO] | ((missing > 0) & (now >= self.ask_at)), HELLO, -1)
+        for kind in (MODEL, SUM, BOUND):
+            kinds[has[:, kind] & due[:, kind] & (to_parent if kind == SUM else self.child)] = kind
         ends = np.flatnonzero(present[self.owner] & self.live & (kinds >= 0))
         kinds, senders = kinds[ends], self.owner[ends]
         self.sent[ends, HELLO] = self.sent[ends, kinds] = now
@@ -116,9 +115,8 @@ class EchoNodes:
             return
         i, header = i[m], messages.note[m].astype(np.int64)
         kinds, missing = header % KINDS, header // KINDS
-        orphans, at = np.unique(i, return_index=True)
-        without = self.parent[orphans] < 0
-        self.parent[orphans[without]] = self.target[e[at[without]]]
+        new = _first(i, self.parent[i] < 0)
+        self.parent[i[new]] = self.target[e[new]]
         new = _first(e, ~self.heard[e])
         self.heard[e[new]], self.child[e[new]] = True, messages.weight[m[new]] == self.first + i[new]
         self.progress += len(new)
@@ -139,7 +137,9 @@ class EchoNodes:
             yield node, int(self.target[end]) - self.first
 
 
-def _first(values: Ints, which: Flags) -> Any:
-    """Return, sorted, the first index of each distinct value, among the indices that ``which`` selects."""
+def _first(values: Ints, which: Flags) -> Ints:
+    """Return the first index of each distinct value, among the indices that ``which`` selects; values are sorted."""
     chosen = np.flatnonzero(which)
-    return np.sort(chosen[np.unique(values[chosen], return_index=True)[1]])
+    firsts, found = np.ones(len(chosen), dtype=np.bool_), values[chosen]
+    firsts[1:] = found[1:] != found[:-1]
+    return chosen[firsts]

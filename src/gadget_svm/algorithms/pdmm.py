@@ -57,9 +57,14 @@ MAX_CLOSED_EDGES = 8
 """Dropped edges whose epoch a peer keeps."""
 INITIAL_VIOLATION = 0.25
 """The assumed mean |1 - margin|, before a pass has measured it."""
+LONE_PASSES = 16
+"""A node without neighbours has no messages to pay for an iteration."""
 PROXIMAL_FACTOR = 0.1
-"""The penalty of a single node's proximal term, as a multiple of the mean |x_r|^2: a step of an alpha then moves it by
-about a tenth of its box, for every lam and number of rows."""
+"""The largest penalty of a single node's proximal term, as a multiple of the mean |x_r|^2: a step of an alpha then
+moves it by about a tenth of its box, for every lam and number of rows."""
+SAME_DIRECTION, PROXIMAL_DECAY, LEAST_PROXIMAL = 0.5, 0.7, 0.01
+"""If the cosine of two successive steps of w is above the first, the penalty shrinks by the second: it holds w back. If
+the steps are opposed, the passes are too inexact for it, and it doubles. It stays above this part of the largest."""
 _PER_END = (*kernels.Edges._fields[2:], "dropped_at", *edge_liveness.PER_END)
 """What ``block.edge`` keeps for every end of an edge."""
 
@@ -205,7 +210,8 @@ class PdmmRun(BaseRun):
         if self.single:  # w = (v + R centre) / (n lam + R), and v is 0 here
             times = multiplicity(block.rows.mass, rows.start)
             R = np.array([PROXIMAL_FACTOR * float(rows.norm2 @ times) / max(float(times.sum()), 1e-300)])
-            block.edge["proximal_centre"], block.edge["R"][:] = before, R
+            block.edge.update(proximal_centre=before, proximal_step=np.zeros_like(before), proximal_limit=R)
+            block.edge["R"][:] = R
             block.flat[:] = before * (R / (n_lam + R))[:, None] if R.any() else 0.0
 
     def drop(self, block: Block, node: int, other: int) -> None:
@@ -299,9 +305,14 @@ def _move_proximal_centre(block: Block, nodes: kernels.Nodes) -> None:
     This is what edges do for other nodes: without it dual coordinate ascent is slow on features of unequal size.
     w = (v + R centre) / (n lam + R) holds before and after.
     """
-    before, centre = nodes.w.copy(), block.edge["proximal_centre"]
-    nodes.w[:] += (nodes.R / (nodes.n_lam + nodes.R))[:, None] * (before - centre)
-    centre[:] = before
+    centre, last, R = block.edge["proximal_centre"], block.edge["proximal_step"], nodes.R.copy()
+    step = nodes.w - centre
+    along, length = (step * last).sum(), np.sqrt((step * step).sum() * (last * last).sum())
+    factor = PROXIMAL_DECAY if along > SAME_DIRECTION * length else 2.0 if along < 0.0 else 1.0
+    most = block.edge["proximal_limit"]
+    nodes.R[:] = np.clip(factor * R, LEAST_PROXIMAL * most, most)
+    centre[:], last[:] = nodes.w, step
+    nodes.w[:] += (R / (nodes.n_lam + nodes.R))[:, None] * step
 
 
 class Pdmm(BaseAlgorithm):
@@ -313,7 +324,8 @@ class Pdmm(BaseAlgorithm):
         rho, the penalty of disagreement on every edge. "auto": each end proposes one from its own rows, the edge starts
         at their mean, and the end with the lower number doubles or halves it as the tension between the ends requires.
     passes : int or None, default None
-        Passes of dual coordinate ascent over a node's rows in a tick. None: one with one neighbour, two with all.
+        Passes of dual coordinate ascent over a node's rows in a tick. None: one with one neighbour, two with all, 16
+        without any.
     neighbours : 1 or "all", default 1
         Push to one neighbour per tick, in a random order that visits each in turn, or to every one.
     theta : float or None, default None
@@ -352,7 +364,8 @@ class Pdmm(BaseAlgorithm):
         if isinstance(self.neighbours, bool) or self.neighbours not in (1, "all"):
             raise ValueError(f"neighbours is 1 or 'all', got {self.neighbours!r}")
         to_all = self.neighbours == "all"
-        passes = checked_count((ALL_PASSES if to_all else 1) if self.passes is None else self.passes, "passes")
+        default = LONE_PASSES if network.n == 1 else ALL_PASSES if to_all else 1
+        passes = checked_count(default if self.passes is None else self.passes, "passes")
         theta = checked_positive((ALL_THETA if to_all else 1.0) if self.theta is None else self.theta, "theta")
         if theta > 1:
             raise ValueError(f"theta is a number above 0 and at most 1, got {self.theta!r}")

@@ -67,9 +67,9 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
     max_seconds : float or None, default None
         The largest training time.
     record_every : int or None, default None
-        Iterations between records of ``history_``; 0: only the last. None: at 4, 8, 16, ... and the last; they cost
-        about a tenth of the fit, as only the last one evaluates the worst node (``worst_objective``). Of more than 200
-        nodes an even sample of at most 200 is evaluated, and the name is ``worst_sampled_objective``.
+        Iterations between records of ``history_``; 0: only the last. None: at 3, 9, 27, ... and the last; they cost
+        less than a tenth of the fit, as only the last one evaluates the worst node (``worst_objective``). Of more than
+        200 nodes an even sample of at most 200 is evaluated, and the name is ``worst_sampled_objective``.
     engine : "local" or "ray", default "local"
         Where the nodes run: in this process, or in the actors of a Ray cluster, with the same result bit for bit.
     engine_options : dict or None, default None

@@ -16,8 +16,9 @@ DISABLED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 class Kernel:
     """A function that is compiled when it is first called, from Python or from another kernel."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], counts_references: bool = True) -> None:
         functools.update_wrapper(self, function)
+        self._counts_references = counts_references
 
     @functools.cached_property
     def dispatcher(self) -> Any:
@@ -40,6 +41,7 @@ class Kernel:
         from gadget_svm.kernels.cache import attach_cache
 
         flags = {"nogil": True, "error_model": "numpy", "fastmath": False, "no_cfunc_wrapper": True}
+        flags["_nrt"] = self._counts_references  # given always: else it is that of the calling kernel
         dispatcher = numba.njit(**flags, **options)(self.__wrapped__)  # type: ignore[attr-defined]
         attach_cache(dispatcher, "inner" if options else "")
         return dispatcher
@@ -69,3 +71,11 @@ class LowLevel:
 def compiled(function: F) -> F:
     """Compile with numba on the first call: cached on disk, without the interpreter's lock, strict IEEE arithmetic."""
     return function if DISABLED else cast(F, Kernel(function))
+
+
+def allocation_free(function: F) -> F:
+    """`compiled`, for a function that neither creates an array nor calls one that returns an array.
+
+    It counts no references to arrays: around the calls for each row, that takes as long as a short row.
+    """
+    return function if DISABLED else cast(F, Kernel(function, counts_references=False))

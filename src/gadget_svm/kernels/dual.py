@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gadget_svm.core.types import Bytes, Floats, Ints
-from gadget_svm.kernels.compiler import compiled
+from gadget_svm.kernels.compiler import allocation_free, compiled
 from gadget_svm.kernels.counter_rng import EXAMPLE, draw
 from gadget_svm.kernels.rows import side
 from gadget_svm.kernels.vectors import add_row, add_sorted_row, dot_row, dot_sorted_row, prefetch_sparse_row
@@ -67,21 +67,20 @@ class DualRows(NamedTuple):
         here = np.arange(len(self.order), dtype=np.int64)
         too_many = np.diff(self.indptr)[self.order].sum() > np.iinfo(self.indptr.dtype).max  # rows of several nodes
         if len(self.data) >= LONG_ROW_ENTRIES * len(self.label) or too_many or np.array_equal(self.order, here):
-            return self._replace(indices=unsigned(self.indices))
+            return self.unsigned()
         X = as_matrix(self, self.data)[self.order]
         label = self.label[self.order]
-        return self._replace(indptr=X.indptr, indices=unsigned(X.indices), data=X.data, label=label, order=here)
+        return self._replace(indptr=X.indptr, indices=X.indices, data=X.data, label=label, order=here).unsigned()
+
+    def unsigned(self) -> "DualRows":
+        """Return the rows with indices of an unsigned type: compiled code then does not check for negative ones."""
+        return self._replace(indices=self.indices.view(np.dtype(f"u{self.indices.dtype.itemsize}")))
 
 
 def dual_rows(block: Any) -> DualRows:
     """Return a block's rows, each bounded by its cost and multiplicity; made once."""
     made: DualRows = block.once("dual_rows", lambda: DualRows.of(block.rows, 1.0))
     return made
-
-
-def unsigned(indices: NDArray[Any]) -> NDArray[Any]:
-    """Return the same numbers with an unsigned type: compiled code then omits the check for negative indices."""
-    return indices.view(np.dtype(f"u{indices.dtype.itemsize}"))
 
 
 def multiplicity(mass: Floats, start: Ints) -> Floats:
@@ -106,7 +105,7 @@ def as_matrix(rows: Any, data: Floats) -> sp.csr_matrix:
     return sp.csr_matrix((data, rows.indices, rows.indptr), shape=(len(rows.label), n_features))
 
 
-@compiled
+@allocation_free
 def primal(w: Floats, alpha: Floats, rows: DualRows, i: int, target: int, S: Floats, kappa: float) -> None:
     """w = (sum_r alpha_r y_r x_r - S) / kappa over the rows of node i."""
     for j in range(len(w)):
@@ -118,7 +117,7 @@ def primal(w: Floats, alpha: Floats, rows: DualRows, i: int, target: int, S: Flo
             add_row(w, alpha[p] * y / kappa, rows.indices, rows.data, rows.indptr[r], rows.indptr[r + 1])
 
 
-@compiled
+@allocation_free
 def shuffle(perm: Ints, lo: int, hi: int, seed: int, node: int, clock: int) -> None:
     """Shuffle perm[lo:hi], by (seed, node, clock) alone."""
     for p in range(hi - 1, lo, -1):
@@ -138,7 +137,7 @@ def dual_pass(
     return worst
 
 
-@compiled
+@allocation_free
 def path_pass(
     w: Floats, alpha: Floats, perm: Ints, path_limit: Floats, path: float, rows: DualRows, lo: int, hi: int,
     target: int, kappa: float,
@@ -172,7 +171,7 @@ def path_pass(
     return worst, path
 
 
-@compiled
+@allocation_free
 def active_rows(perm: Ints, skip: Bytes, lo: int, hi: int, seed: int, node: int, clock: int) -> int:
     """Write the places of lo:hi that are not skipped to perm[lo:end], shuffled; count down the others; return end."""
     end = lo
@@ -188,7 +187,7 @@ def active_rows(perm: Ints, skip: Bytes, lo: int, hi: int, seed: int, node: int,
     return end
 
 
-@compiled
+@allocation_free
 def shrinking_pass(
     w: Floats, alpha: Floats, skip: Bytes, perm: Ints, rows: DualRows, lo: int, hi: int, target: int, kappa: float,
     ratio: float, unit: float, most: float,

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gadget_svm.core.types import Bytes, Flags, Floats, Ints
-from gadget_svm.kernels.compiler import compiled
+from gadget_svm.kernels.compiler import allocation_free, compiled
 from gadget_svm.kernels.counter_rng import NEIGHBOUR, draw
 from gadget_svm.kernels.dual import SKIP_ALWAYS, DualRows, active_rows, shrinking_pass
 from gadget_svm.kernels.gossip import EPOCH_SHIFT, find
@@ -91,7 +91,7 @@ def edge_sign(node: int, other: int) -> float:
     return 1.0 if node < other else -1.0
 
 
-@compiled
+@allocation_free
 def open_edges(edges: Edges, i: int) -> tuple[float, int]:
     """R_i, added in the order of the edges, and how many edges are open."""
     total, count = 0.0, 0
@@ -102,7 +102,7 @@ def open_edges(edges: Edges, i: int) -> tuple[float, int]:
     return total, count
 
 
-@compiled
+@allocation_free
 def update_edge(
     w: Floats, z: Floats, y: Floats, adopted: float, mismatch: float, theta: float, A: float, kappa: float,
     adapted: float,
@@ -123,7 +123,7 @@ def update_edge(
             z[q] -= rise * w[q]
 
 
-@compiled
+@allocation_free
 def set_penalty(nodes: Nodes, edges: Edges, i: int, e: int, rho: float) -> float:
     """Change the rho of an open edge and return its rise. `update_edge` changes z accordingly."""
     rise = float(rho - edges.rho[e])
@@ -133,7 +133,7 @@ def set_penalty(nodes: Nodes, edges: Edges, i: int, e: int, rho: float) -> float
     return rise
 
 
-@compiled
+@allocation_free
 def solve(
     lo: int, hi: int, nodes: Nodes, edges: Edges, w: Floats, dual: Floats, skip: Bytes, perm: Ints, rows: DualRows,
     passes: int, seed: int, clock: int,
@@ -199,7 +199,7 @@ def tension(nodes: Nodes, edges: Edges, i: int) -> float:
     return max(forwarded, float(2.0 * np.sqrt(pull / length2) / degree))
 
 
-@compiled
+@allocation_free
 def next_edge(first: int, degree: int, seed: int, node: int, clock: int) -> int:
     """One of a node's edges, in a random order that visits each of them once in ``degree`` ticks.
 
@@ -214,7 +214,7 @@ def next_edge(first: int, degree: int, seed: int, node: int, clock: int) -> int:
     return first + (start + place * stride) % degree
 
 
-@compiled
+@allocation_free
 def choose_edge(nodes: Nodes, edges: Edges, i: int, seed: int, clock: int) -> int:
     """The edge node i pushes along: one with a reply due, else the next open one, else none (-1)."""
     first, degree = int(edges.ptr[i]), int(edges.ptr[i + 1] - edges.ptr[i])
@@ -231,7 +231,7 @@ def choose_edge(nodes: Nodes, edges: Edges, i: int, seed: int, clock: int) -> in
     return -1
 
 
-@compiled
+@allocation_free
 def write_message(nodes: Nodes, edges: Edges, i: int, e: int, m: int, messages: PushMessages) -> None:
     """Write y_ij = z_ij + 2 rho_ij A_ij w_i as message m. A closed edge has z_ij = -rho_ij A_ij w_i."""
     messages.edge[m] = e
@@ -249,7 +249,7 @@ def write_message(nodes: Nodes, edges: Edges, i: int, e: int, m: int, messages: 
     edges.reply_due[e] = False
 
 
-@compiled
+@allocation_free
 def push(
     lo: int, hi: int, nodes: Nodes, edges: Edges, to_all: bool, seed: int, clock: int, messages: PushMessages
 ) -> None:
@@ -263,7 +263,7 @@ def push(
             write_message(nodes, edges, i, e if sends else -1, e, messages)
 
 
-@compiled
+@allocation_free
 def receive(
     lo: int, hi: int, nodes: Nodes, edges: Edges, order: Ints, start: Ints, sender: Ints, seq: Ints, vector: Floats,
     rho: Floats, tau: Floats, theta: float, theta_repeat: float, adapt: bool,
@@ -277,7 +277,7 @@ def receive(
                 receive_message(nodes, edges, i, e, seq[m], vector[m], rho[m], tau[m], theta, theta_repeat, adapt)
 
 
-@compiled
+@allocation_free
 def receive_message(
     nodes: Nodes, edges: Edges, i: int, e: int, seq: int, y: Floats, rho: float, tau: float, theta: float,
     theta_repeat: float, adapt: bool,
@@ -308,7 +308,7 @@ def receive_message(
     update_edge(nodes.w[i], edges.z[e], y, adopted, mismatch, step, A, kappa, adapted)
 
 
-@compiled
+@allocation_free
 def update_penalty(
     nodes: Nodes, edges: Edges, i: int, e: int, theirs: float, tau: float, adapt: bool
 ) -> tuple[float, float, float, float]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from gadget_svm.core.types import Bytes, Floats, Ints
 from gadget_svm.kernels.barrier import BarrierGroup, wait_at_barrier
-from gadget_svm.kernels.compiler import compiled
+from gadget_svm.kernels.compiler import allocation_free, compiled
 from gadget_svm.kernels.dual import DualRows
 from gadget_svm.kernels.pdmm import (
     Edges,
@@ -39,7 +39,7 @@ def reverse_edges(ptr: Ints, target: Ints) -> Ints:
     return reverse
 
 
-@compiled
+@allocation_free
 def push_ticks(
     lo: int, hi: int, group: BarrierGroup, nodes: Nodes, edges: Edges, w: Floats, dual: Floats, skip: Bytes, perm: Ints,
     rows: DualRows, passes: int, seed: int, reverse: Ints, theta: float, theta_repeat: float, adapt: bool, clock: int,
@@ -95,7 +95,7 @@ def broadcast_ticks(
         wait_at_barrier(group, 3 * step + 3)
 
 
-@compiled
+@allocation_free
 def receive_features(
     first: int, last: int, nodes: Nodes, edges: Edges, reverse: Ints, rho_sent: Floats, updates: Floats, before: Floats,
     y: Floats,
@@ -123,7 +123,7 @@ def receive_features(
             apply_update(nodes.w[j, first:last], theirs, y[1], updates[m], -A)
 
 
-@compiled
+@allocation_free
 def apply_update(w: Floats, z: Floats, y: Floats, update: Floats, A: float) -> None:
     """`update_edge` with stored arguments."""
     update_edge(w, z, y, update[0], update[1], update[2], A, update[3], update[4])

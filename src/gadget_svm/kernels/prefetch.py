@@ -8,7 +8,7 @@ Owns the hint to the processor; it changes no value and no order.
 from typing import Any
 
 from gadget_svm.core.types import Floats
-from gadget_svm.kernels.compiler import DISABLED, LowLevel, compiled
+from gadget_svm.kernels.compiler import DISABLED, LowLevel, allocation_free
 
 DOUBLES_PER_LINE = 8
 """Doubles in a cache line."""
@@ -22,7 +22,7 @@ def _no_prefetch(array: Any, index: tuple[int, ...]) -> None:
     """Without a compiler, do nothing."""
 
 
-def _compiled_prefetch() -> Any:
+def _compiled_prefetch(level: int) -> Any:
     from llvmlite import ir  # type: ignore[import-untyped]
     from numba.core import cgutils, types
     from numba.extending import intrinsic
@@ -36,7 +36,7 @@ def _compiled_prefetch() -> Any:
             pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
             call = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
             function = builder.module.declare_intrinsic("llvm.prefetch", [pointer], call)
-            read, near, data = (ir.Constant(number, value) for value in (0, 2, 1))  # 2: the second-level cache
+            read, near, data = (ir.Constant(number, value) for value in (0, 4 - level, 1))
             builder.call(function, [builder.bitcast(place, pointer), read, near, data])
             return context.get_dummy_value()
 
@@ -46,10 +46,13 @@ def _compiled_prefetch() -> Any:
     return prefetch
 
 
-prefetch: Any = _no_prefetch if DISABLED else LowLevel(_compiled_prefetch)
+prefetch: Any = _no_prefetch if DISABLED else LowLevel(lambda: _compiled_prefetch(2))
+"""Into the second-level cache: for rows that are used much later."""
+prefetch_soon: Any = _no_prefetch if DISABLED else LowLevel(lambda: _compiled_prefetch(1))
+"""Into the first-level cache: for rows that are used next."""
 
 
-@compiled
+@allocation_free
 def prefetch_row(array: Floats, i: int) -> None:
     """Prefetch the beginning of row i."""
     width = min(array.shape[1], MAX_DOUBLES)
@@ -58,7 +61,7 @@ def prefetch_row(array: Floats, i: int) -> None:
     prefetch(array, (i, width - 1))  # a row need not begin where a line does
 
 
-@compiled
+@allocation_free
 def prefetch_entry(array: Floats, i: int) -> None:
     """Prefetch entry i."""
     prefetch(array, (i,))

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gadget_svm.core.types import Floats
-from gadget_svm.kernels.compiler import compiled
+from gadget_svm.kernels.compiler import allocation_free
 from gadget_svm.kernels.counter_rng import mix_all
 
 _GOLDEN, _ONE = np.uint64(0x9E3779B97F4A7C15), np.uint64(1)
@@ -94,7 +94,7 @@ def answers(score: Floats, pairs: NDArray[np.int32]) -> NDArray[Any]:
     return np.asarray((votes + sums / (3.0 * (np.abs(sums) + 1.0))).argmax(axis=-1))
 
 
-@compiled
+@allocation_free
 def side(pairs: NDArray[np.int32], target: int, label: int) -> float:
     """Return y of a row with this label for an output: +1, -1, or 0 if the output does not see the row.
 

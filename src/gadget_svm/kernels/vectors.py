@@ -1,17 +1,21 @@
 """Row primitives: a dense weight vector against one sparse row, norms and scalings."""
 
+from typing import Any
+
 import numpy as np
 import scipy.sparse as sp
 
 from gadget_svm.core.types import Floats, Indices
-from gadget_svm.kernels.compiler import compiled
-from gadget_svm.kernels.prefetch import DOUBLES_PER_LINE, prefetch
+from gadget_svm.kernels.compiler import DISABLED, LowLevel, allocation_free
+from gadget_svm.kernels.prefetch import DOUBLES_PER_LINE, prefetch_soon
 
-ONE, TWO, THREE, FOUR, FIVE, SIX, SEVEN = (np.uint64(number) for number in range(1, 8))
+LANES = 8
+"""Running sums of a dot product of contiguous numbers: what a processor adds in one or a few instructions."""
+ONE, TWO, THREE, FOUR = (np.uint64(number) for number in range(1, 5))
 """Unsigned, so that compiled code need not check for indices from the end."""
 
 
-@compiled
+@allocation_free
 def dot_row(w: Floats, indices: Indices, data: Floats, lo: int, hi: int) -> float:
     """<w, x> for the sparse row stored in lo:hi."""
     total = 0.0
@@ -20,7 +24,7 @@ def dot_row(w: Floats, indices: Indices, data: Floats, lo: int, hi: int) -> floa
     return total
 
 
-@compiled
+@allocation_free
 def dot_sorted_row(w: Floats, indices: Indices, data: Floats, lo: int, hi: int) -> float:
     """`dot_row` for a row whose features are in ascending order, each once: faster, above all if none is missing.
 
@@ -43,28 +47,65 @@ def dot_sorted_row(w: Floats, indices: Indices, data: Floats, lo: int, hi: int) 
     return (a + b) + (c + d)
 
 
-@compiled
+def _sum_in_lanes(w: Floats, data: Floats, first: int, lo: int, count: int) -> float:
+    """Sum w[first + j] * data[lo + j] over j < count, a multiple of LANES, in LANES running sums."""
+    a, b, c, d, e, f, g, h = (w[first : first + count] * data[lo : lo + count]).reshape(-1, LANES).sum(axis=0)
+    return float(((a + b) + (c + d)) + ((e + f) + (g + h)))
+
+
+def _compiled_sum_in_lanes() -> Any:
+    """`_sum_in_lanes` on a vector of LANES doubles: numba leaves running sums in single registers."""
+    from llvmlite import ir  # type: ignore[import-untyped]
+    from numba.core import types
+    from numba.extending import intrinsic
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def total(_context: Any, w: Any, data: Any, _first: Any, _lo: Any, _count: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            number, lanes = ir.IntType(64), ir.VectorType(ir.DoubleType(), LANES)
+            views = [context.make_array(signature.args[k])(context, builder, arguments[k]) for k in (0, 1)]
+            starts = [builder.gep(view.data, [at]) for view, at in zip(views, arguments[2:4], strict=True)]
+            before = builder.block
+            loop, after = builder.append_basic_block("lanes"), builder.append_basic_block("sum")
+            some = builder.icmp_signed(">", arguments[4], number(0))
+            builder.cbranch(some, loop, after)
+            builder.position_at_end(loop)
+            j, sums = builder.phi(number), builder.phi(lanes)
+            parts = [builder.bitcast(builder.gep(start, [j]), lanes.as_pointer()) for start in starts]
+            added = builder.fadd(sums, builder.fmul(*(builder.load(part, align=8) for part in parts)))
+            following = builder.add(j, number(LANES))
+            for phi, begin, later in ((j, number(0), following), (sums, lanes([0.0] * LANES), added)):
+                phi.add_incoming(begin, before)
+                phi.add_incoming(later, loop)
+            builder.cbranch(builder.icmp_signed("<", following, arguments[4]), loop, after)
+            builder.position_at_end(after)
+            whole = builder.phi(lanes)
+            whole.add_incoming(lanes([0.0] * LANES), before)
+            whole.add_incoming(added, loop)
+            left = [builder.extract_element(whole, ir.IntType(32)(lane)) for lane in range(LANES)]
+            while len(left) > 1:
+                left = [builder.fadd(*left[pair : pair + 2]) for pair in range(0, len(left), 2)]
+            return left[0]
+
+        return types.float64(w, data, types.int64, types.int64, types.int64), codegen
+
+    return total
+
+
+sum_in_lanes: Any = _sum_in_lanes if DISABLED else LowLevel(_compiled_sum_in_lanes)
+
+
+@allocation_free
 def dot_run(w: Floats, data: Floats, first: int, lo: int, count: int) -> float:
     """The dot product of w[first:first+count] and data[lo:lo+count]."""
-    a = b = c = d = e = f = g = h = 0.0
-    whole = count - count % 8
-    for j in range(0, whole, 8):
-        p, q = np.uint64(first + j), np.uint64(lo + j)
-        a += w[p] * data[q]
-        b += w[p + ONE] * data[q + ONE]
-        c += w[p + TWO] * data[q + TWO]
-        d += w[p + THREE] * data[q + THREE]
-        e += w[p + FOUR] * data[q + FOUR]
-        f += w[p + FIVE] * data[q + FIVE]
-        g += w[p + SIX] * data[q + SIX]
-        h += w[p + SEVEN] * data[q + SEVEN]
-    total = ((a + b) + (c + d)) + ((e + f) + (g + h))
+    whole = count - count % LANES
+    total: float = sum_in_lanes(w, data, first, lo, whole)
     for j in range(whole, count):
         total += w[first + j] * data[lo + j]
     return total
 
 
-@compiled
+@allocation_free
 def add_sorted_row(w: Floats, factor: float, indices: Indices, data: Floats, lo: int, hi: int) -> None:
     """`add_row` for a row whose features are in ascending order, each once; the same bits."""
     if hi > lo and indices[hi - 1] - indices[lo] == hi - lo - 1:
@@ -75,7 +116,7 @@ def add_sorted_row(w: Floats, factor: float, indices: Indices, data: Floats, lo:
         add_row(w, factor, indices, data, lo, hi)
 
 
-@compiled
+@allocation_free
 def add_row(w: Floats, factor: float, indices: Indices, data: Floats, lo: int, hi: int) -> None:
     """w += factor * x for the sparse row stored in lo:hi."""
     p, end = np.uint64(lo), np.uint64(hi)
@@ -84,16 +125,16 @@ def add_row(w: Floats, factor: float, indices: Indices, data: Floats, lo: int, h
         p += ONE
 
 
-@compiled
+@allocation_free
 def prefetch_sparse_row(indices: Indices, data: Floats, lo: int, hi: int) -> None:
     """Prefetch the sparse row stored in lo:hi."""
     for p in range(lo, hi, DOUBLES_PER_LINE):
-        prefetch(data, (p,))
+        prefetch_soon(data, (p,))
     for p in range(lo, hi, 2 * DOUBLES_PER_LINE):
-        prefetch(indices, (p,))
+        prefetch_soon(indices, (p,))
 
 
-@compiled
+@allocation_free
 def sq_norm_row(data: Floats, lo: int, hi: int) -> float:
     """|x|^2 of the sparse row stored in lo:hi."""
     total = 0.0
@@ -102,7 +143,7 @@ def sq_norm_row(data: Floats, lo: int, hi: int) -> float:
     return total
 
 
-@compiled
+@allocation_free
 def scale(w: Floats, factor: float) -> None:
     """w *= factor."""
     for j in range(len(w)):
@@ -116,7 +157,7 @@ def weighted_sum(factors: Floats, vectors: Floats) -> Floats:
     return total
 
 
-@compiled
+@allocation_free
 def sq_norm(w: Floats) -> float:
     """|w|^2, in several running sums of fixed order: as fast as in any order, and the same bits every time."""
     return dot_run(w, w, 0, 0, len(w))
