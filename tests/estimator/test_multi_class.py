@@ -181,4 +181,4 @@ def test_the_command_takes_it(tmp_path):
     assert result.exit_code == 0, result.output
     assert load_model(tmp_path / "model.safetensors").coef_.shape == (6, 4)
     refused = CliRunner().invoke(app, [*command, "--multi-class", "ovoo"])
-    assert (refused.exit_code, "Did you mean 'ovo'" in " ".join(refused.output.split())) == (2, True)
+    assert (refused.exit_code, "is not one of 'ovr', 'ovo'" in " ".join(refused.output.split())) == (2, True)
