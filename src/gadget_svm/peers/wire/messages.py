@@ -83,6 +83,7 @@ class Push:
     weight: float
     note: float | None = None
     scale: bytes = b""
+    float32: bool = False  # whether the vector travels rounded, at half the size
 
 
 @dataclass(frozen=True, slots=True)
