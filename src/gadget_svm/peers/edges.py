@@ -138,6 +138,10 @@ class EdgeTable:
         edge = self._edges.get(name)
         return edge is not None and (edge.state != ADMIN_DOWN or edge.remote != ADMIN_DOWN)
 
+    def wanted_names(self) -> list[str]:
+        """Return the names of the edges that either end wants."""
+        return [name for name in self._edges if self.wanted(name)]
+
     @property
     def chosen(self) -> frozenset[str]:
         """The neighbours that this node wants itself."""

@@ -27,6 +27,26 @@ class ModelDocument:
 
     kind: Literal["current", "certified", "partition"]
     weights: Floats  # outputs x width, the intercept last
-    factor: Floats  # features are divided by these
+    divisor: Floats  # features are divided by these
     shift: Floats  # after this was subtracted
     metadata: Mapping[str, Any]
+
+
+Part = tuple[Mapping[str, NDArray[Any]], Mapping[str, Any]]
+"""Arrays and JSON values of one part of a node."""
+
+
+def join_parts(about: Mapping[str, Any], parts: Mapping[str, Part]) -> Snapshot:
+    """Return a snapshot of several parts; the names of their arrays are prefixed."""
+    arrays = {f"{part}.{name}": array for part, (own, _) in parts.items() for name, array in own.items()}
+    return Snapshot(arrays, {**about, "parts": {part: dict(values) for part, (_, values) in parts.items()}})
+
+
+def split_parts(snapshot: Snapshot) -> dict[str, Part]:
+    """Return the parts of a snapshot."""
+    parts: dict[str, Part] = {}
+    for part, values in snapshot.about["parts"].items():
+        start = f"{part}."
+        arrays = {name[len(start) :]: array for name, array in snapshot.arrays.items() if name.startswith(start)}
+        parts[part] = arrays, values
+    return parts

@@ -1,0 +1,363 @@
+"""Who is there, who is a neighbour, and on which link: membership, overlay, discovery, links and edges put together.
+
+Owns greetings, heartbeats and the decision whom to dial. Knows no learner: the node reads `edges.counted`, the links
+that are ready, and `restarted`.
+"""
+
+import random
+from collections.abc import Mapping
+from math import inf
+from typing import Any
+
+from gadget_svm.peers.edges import EdgeTable
+from gadget_svm.peers.issues import IssueTable
+from gadget_svm.peers.links import Link, LinkTable
+from gadget_svm.peers.membership.discovery import Discovery
+from gadget_svm.peers.membership.failure_detector import Changes, FailureDetector
+from gadget_svm.peers.membership.member import Member, State
+from gadget_svm.peers.membership.overlay import any_reachable, neighbours
+from gadget_svm.peers.outbox import Outbox
+from gadget_svm.peers.settings import NodeSettings
+from gadget_svm.peers.wire.messages import Heartbeat, Hello, Leave, Refusal, RefusalReason
+from gadget_svm.study.study import Study, differences
+
+VIEW_LINES, RESTING_VIEW_LINES = 8, 2
+"""Members in a heartbeat, while learning and at rest."""
+UNUSED_LINK_HEARTBEATS = 5
+"""A link that no end wants an edge on is closed after so many heartbeats."""
+DETECTION_HEARTBEATS = 3
+
+
+class Neighbourhood:
+    """The part of a node that deals with other peers as such."""
+
+    def __init__(
+        self, settings: NodeSettings, study: Study, me: Member, rng: random.Random, out: Outbox, issues: IssueTable
+    ) -> None:
+        self.settings, self.study, self.rng, self.out, self.issues = settings, study, rng, out, issues
+        self.name = settings.name
+        beat = settings.heartbeat
+        self.detector = FailureDetector(
+            me, suspect=settings.suspect, dead=settings.dead, limit=settings.max_members
+        )  # fmt: skip
+        self.discovery = Discovery(settings.join, settings.address)
+        self.links = LinkTable(self.name)
+        detection = max(DETECTION_HEARTBEATS * beat, settings.suspect)
+        self.edges = EdgeTable(study.degree, detection, settings.suspect + settings.dead + 3 * beat)
+        self.restarted: set[str] = set()  # neighbours with a new incarnation that the learner does not know about
+        self.agreed = False  # whether any peer had the same study
+        self.study_refused = ""  # the differences, if a peer had another study before any had the same
+        self.at_rest = False
+        self.refused: dict[str, int] = {}
+        self.last_refusals: list[str] = []
+        self._text, self._digest = study.text(), study.digest
+        self._heartbeats = 0
+        self._last_beat = -inf
+        self._tested: dict[str, bool] = {}  # peers whose address was dialled back, and whether that worked
+        self._incarnations: dict[str, int] = {}
+
+    # Links
+
+    def link_up(self, number: int, identity: str, dialled: str | None, now: float) -> None:
+        """Greet whoever is at the other end."""
+        self.links.open(number, identity, dialled, now)
+        me = self.detector.me
+        hello = Hello(
+            self.name, me.incarnation, self._text, self._digest, self.settings.address, self.narrow,
+            self.detector.view(VIEW_LINES, self.rng),
+        )  # fmt: skip
+        self.out.send(number, hello)
+        if dialled is None and identity != self.name:
+            self._set_reachable(True, "")
+
+    def link_down(self, number: int, reason: str, now: float) -> None:
+        """Note a closed link, and dial again if it is needed."""
+        link = self.links.close(number)
+        if link is None:
+            return
+        self.out.log("debug", "link closed", peer=link.name, reason=reason)
+        if link.dialled is not None and not link.ready:
+            self.discovery.failed(link.dialled, link.name, now)
+        if self.links.ready(link.name) is None and link.ready:
+            self.edges.lose(link.name, now)
+            self.dial(now)
+
+    def dial_failed(self, address: str, reason: str, now: float) -> None:
+        """Note that an address did not answer."""
+        names = [line.name for line in self.detector.present() if line.address == address]
+        self.discovery.failed(address, names[0] if names else None, now)
+        for name in names:
+            if self.links.ready(name) is not None:
+                self._tested[name] = False
+        if not self.links.names:
+            text = f"cannot reach {address}: {reason}. Check the address, the firewall and whether that peer runs"
+            self.out.add(*self.issues.report("join", text, now))
+
+    def hello(self, link: Link, hello: Hello, now: float) -> bool:
+        """Handle the first message of the other end; return whether the link is ready now."""
+        if hello.name == self.name:
+            if hello.incarnation != self.detector.me.incarnation:
+                for line in hello.members[:1]:
+                    self.detector.hear(line, direct=True)
+            self.discovery.connected(link.dialled or "", self.name, now)
+            self._close(link, "this is the same peer")
+            return False
+        if hello.name != link.name:
+            self._refuse(link, RefusalReason.NAME, f"the certificate is for {link.name}, the hello says {hello.name}")
+            return False
+        if hello.digest != self._digest:
+            self._refuse(link, RefusalReason.STUDY, self._differences(hello), now)
+            return False
+        if not self.detector.accept(hello.name, hello.incarnation):
+            known = self.detector.known(hello.name)
+            text = f"incarnation {hello.incarnation} of {hello.name} is over"
+            self._refuse(link, RefusalReason.INCARNATION, text, members=() if known is None else (known,))
+            return False
+        self.agreed = True
+        if (second := self.links.accept(link, hello)) is not None:
+            self._close(second, "second link")
+            if second is link:
+                self._tested[link.name] = link.dialled is not None or self._tested.get(link.name, False)
+                return False
+        if link.dialled is not None:
+            self._tested[link.name] = True
+            self.discovery.connected(link.dialled, link.name, now)
+        for topic in ("join", "study"):
+            self.issues.resolve(topic)
+        self._spoke(link.name, hello.incarnation)
+        self._learn(hello.members, link.name)
+        self._choose(now)
+        self.heartbeat(link)
+        return True
+
+    def refused_by(self, link: Link, refusal: Refusal, now: float) -> None:
+        """Handle the other end's refusal of this node's hello."""
+        self.count_refusal(f"by-peer-{refusal.reason.name.lower()}", f"refused by {link.name}: {refusal.text}")
+        if refusal.reason == RefusalReason.STUDY:
+            self._other_study(refusal.text, now)
+        elif refusal.reason == RefusalReason.INCARNATION:
+            for line in refusal.members:
+                self.detector.hear(line, direct=line.name == link.name)
+        if link.dialled is not None:
+            self.discovery.failed(link.dialled, link.name, now)
+        self._close(link, "refused")
+
+    def left(self, link: Link, leave: Leave) -> None:
+        """Handle the goodbye of the other end."""
+        self.detector.leave(link.name, leave.incarnation)
+        self.edges.forget(link.name)
+        self._close(link, "the other end leaves")
+
+    # Heartbeats
+
+    def heartbeat(self, link: Link) -> None:
+        """Send a heartbeat on a link."""
+        self._heartbeats += 1
+        me, lines = self.detector.me, RESTING_VIEW_LINES if self.at_rest else VIEW_LINES
+        hello = link.hello
+        assert hello is not None
+        self.out.send(
+            link.number,
+            Heartbeat(
+                self._heartbeats, me.incarnation, hello.incarnation, self.edges.state(link.name),
+                self.detector.view(lines, self.rng), self._tested.get(link.name) is False, self.at_rest,
+            ),
+        )  # fmt: skip
+
+    def heard(self, link: Link, beat: Heartbeat, now: float) -> None:
+        """Handle a heartbeat. An old one says nothing."""
+        if beat.number <= link.last_heartbeat or not self.detector.accept(link.name, beat.incarnation):
+            return
+        link.last_heartbeat = beat.number
+        self._spoke(link.name, beat.incarnation)
+        self._learn(beat.members, link.name)
+        names_me = beat.receiver_incarnation == self.detector.me.incarnation
+        if beat.dial_failed and names_me:
+            self._set_reachable(False, link.name, now)
+        if self.edges.heard(link.name, beat.edge, names_me, now):
+            self.heartbeat(link)
+
+    def beat(self, now: float) -> Changes:
+        """Do what is due once per heartbeat. Raises `SupersededError` if another process has this name."""
+        gap = now - self._last_beat
+        if 0 < gap - self.settings.heartbeat < inf and gap > self.settings.suspect:
+            self.edges.forgive(gap)
+        self._last_beat = now
+        changes = self.detector.tick(now)
+        for name in changes.left:
+            self.edges.forget(name)
+            if (link := self.links.ready(name)) is not None:
+                self._close(link, "the peer is gone")
+        self.restarted.update(changes.renewed)
+        if changes.impostor is not None and changes.impostor.address not in ("", self.settings.address):
+            self.out.dial(changes.impostor.address, None)
+        if changes.joined or changes.left:
+            self.out.log("info", "members", joined=changes.joined, left=changes.left)
+        self._choose(now)
+        self.edges.expire(now)
+        self._close_unused(now)
+        self.dial(now)
+        for link in self.links.all_ready():
+            self.heartbeat(link)
+        return changes
+
+    def dial(self, now: float) -> None:
+        """Dial whoever is missing."""
+        verified, table = self._verified(), self._reachability()
+        wanted = set(neighbours(self.name, table, self.study.degree)) | set(self.edges.chosen)
+        due = self.discovery.due(now, self.detector, self.links.names, wanted, self.rng)
+        for address, name in due:
+            self.discovery.dialled(address, now)
+            self.out.dial(address, name)
+        for link in self.links.all_ready():  # does its address work for others?
+            line = verified.get(link.name)
+            if link.dialled is None and link.name not in self._tested and line is not None and line.reachable:
+                if line.address:
+                    self._tested[link.name] = True  # until it fails
+                    self.out.dial(line.address, link.name)
+        if not any_reachable(table) and len(table) > 1:
+            text = "no site accepts connections: open the port of [peer] listen at one site at least"
+            self.out.add(*self.issues.report("reachability", text, now))
+
+    def confirm(self, certified: str) -> None:
+        """Tell the neighbours which certificate's model is on disk here."""
+        self.detector.beat(certified=certified)
+        for link in self.links.all_ready():
+            self.heartbeat(link)
+
+    def count_refusal(self, reason: str, text: str, count: int = 1) -> None:
+        """Count what was refused, for the status."""
+        self.refused[reason] = self.refused.get(reason, 0) + count
+        self.last_refusals = [*self.last_refusals, text][-5:]
+
+    # For the node
+
+    @property
+    def narrow(self) -> bool:
+        """Whether vectors may be rounded: running sums grow, and need all their digits."""
+        return self.settings.float32 and self.study.algorithm == "pdmm"
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what to remember of others over a restart."""
+        lines = self.detector.present()
+        return {
+            "known": self.detector.numbers(), "addresses": {line.name: line.address for line in lines if line.address}
+        }  # fmt: skip
+
+    def restore(self, about: Mapping[str, Any]) -> None:
+        """Remember others as they were before a restart."""
+        for name, incarnation in about["known"].items():
+            self.detector.remember(name, incarnation)
+        self.discovery.remember(about["addresses"])
+
+    def status(self, now: float) -> dict[str, Any]:
+        """Return members, links and neighbours as plain values."""
+        lines = [line for line in self.detector.lines() if line.name != self.name]
+        names = {state: sorted(line.name for line in lines if line.state == state) for state in State}
+        counts = {state.name.lower(): len(found) for state, found in names.items()}
+        return {
+            "reachable": self.detector.me.reachable,
+            "members": counts | {"alive": counts["alive"] + 1},
+            "dead": names[State.DEAD],
+            "neighbours": [self._neighbour(name, now) for name in sorted(self.edges.wanted_names())],
+            "links": [
+                {"name": link.name, "opened_by": _opener(link), "address": link.dialled}
+                for link in self.links.all_ready()
+            ],
+            "refused": dict(self.refused), "last_refusals": list(self.last_refusals),
+            "messages_sent": dict(self.out.sent),
+        }  # fmt: skip
+
+    def _neighbour(self, name: str, now: float) -> dict[str, Any]:
+        link, line = self.links.ready(name), self.detector.known(name)
+        return {
+            "name": name, "address": line.address if line else "", "edge": self.edges.state(name).name.lower(),
+            "opened_by": None if link is None else _opener(link),
+            "last_heard": None if link is None else now - link.heard,
+            "pushes_sent": link.sent if link else 0, "pushes_received": link.received if link else 0,
+            "objective": line.objective if line else None,
+        }  # fmt: skip
+
+    # Inside
+
+    def _spoke(self, name: str, incarnation: int) -> None:
+        if self._incarnations.get(name, incarnation) < incarnation:
+            self.restarted.add(name)
+            self._tested.pop(name, None)
+        self._incarnations[name] = max(incarnation, self._incarnations.get(name, 0))
+        self.detector.spoke(name, incarnation)
+
+    def _learn(self, members: tuple[Member, ...], speaker: str) -> None:
+        for line in members:
+            self.detector.hear(line, direct=line.name == speaker)
+
+    def _verified(self) -> dict[str, Member]:
+        return {name: self.detector.get(name) for name in self.detector.verified()}
+
+    def _reachability(self) -> dict[str, bool]:
+        """Everybody present, also by hearsay: who would be a neighbour is dialled first."""
+        return {line.name: line.reachable for line in self.detector.present()} | {
+            self.name: self.detector.me.reachable
+        }
+
+    def _choose(self, now: float) -> None:
+        """Choose neighbours among the verified members."""
+        table = {name: line.reachable for name, line in self._verified().items()}
+        table[self.name] = self.detector.me.reachable
+        for name in self.edges.choose(neighbours(self.name, table, self.study.degree)):
+            link = self.links.ready(name)
+            if link is not None:
+                self.heartbeat(link)
+
+    def _close_unused(self, now: float) -> None:
+        oldest = now - UNUSED_LINK_HEARTBEATS * self.settings.heartbeat
+        for link in self.links.all_open():
+            if link.opened < oldest and (
+                not link.ready or (link.dialled is not None and not self.edges.wanted(link.name))
+            ):
+                self._close(link, "no longer needed" if link.ready else "no hello")
+
+    def _close(self, link: Link, reason: str) -> None:
+        self.links.close(link.number)
+        self.out.hang_up(link.number, reason)
+
+    def _refuse(
+        self, link: Link, reason: RefusalReason, text: str, now: float = 0.0, members: tuple[Member, ...] = ()
+    ) -> None:
+        self.out.send(link.number, Refusal(reason, text[:1000], members))
+        self.count_refusal(reason.name.lower(), f"refused {link.name}: {text}")
+        if reason == RefusalReason.STUDY:
+            self._other_study(text, now)
+        if link.dialled is not None:
+            self.discovery.failed(link.dialled, link.name, now)
+        self._close(link, "refused")
+
+    def _other_study(self, text: str, now: float) -> None:
+        if not self.agreed:
+            self.study_refused = text
+        self.out.add(*self.issues.report("study", text, now))
+
+    def _differences(self, hello: Hello) -> str:
+        try:
+            theirs = Study.parse(hello.study)
+        except ValueError as error:
+            return str(error)
+        found = differences(self.study, theirs, self.name, hello.name)
+        return "; ".join(found) or "the digests of the studies differ"
+
+    def _set_reachable(self, works: bool, by: str, now: float = 0.0) -> None:
+        if works == self.detector.me.reachable or not self.settings.address or self.settings.reachable is False:
+            return
+        if not works and any(link.dialled is None for link in self.links.all_ready()):
+            return  # somebody else did reach it
+        self.detector.beat(reachable=works)
+        if works:
+            self.issues.resolve("reachability")
+            return
+        text = f"{by} cannot connect to {self.settings.address}: this site dials out only, until that port is open"
+        self.out.add(*self.issues.report("reachability", text, now))
+        self.out.log("info", text)
+
+
+def _opener(link: Link) -> str:
+    return "them" if link.dialled is None else "us"
