@@ -183,11 +183,8 @@ class CertificateSession:
         holders = np.flatnonzero(self.nodes.has[:, MODEL])
         if len(holders) and not self._computed and not self.empty:
             self._computed = True
-            block, rows = self.block, dual_rows(self.block).unsigned()
-            ascending = block.once("ascending", lambda: np.argsort(rows.order))
-            times = block.once("times", lambda: multiplicity(block.rows.mass, rows.start))
-            w = self.nodes.model[holders[0]].reshape(block.w.shape[1:])
-            kernels.own_sums(rows, ascending, times, w, self.run.duals(block), self.nodes.total)
+            w = self.nodes.model[holders[0]].reshape(self.block.w.shape[1:])
+            _write_own_sums(self.run, self.block, w, self.nodes.total)
         if self._owner is not None and not self.nodes.has[self._owner, BOUND] and self.nodes.complete()[self._owner]:
             self.nodes.has[self._owner] = True
             if not self.empty:
@@ -196,6 +193,38 @@ class CertificateSession:
     def _conclude(self) -> None:
         i, nodes = self._owner, self.nodes
         nodes.bound[i] = kernels.bound(nodes.model[i], nodes.total[i], self.lam, *self.block.w.shape[1:])
+
+
+def own_sums(run: Run, block: Block, w: Floats) -> Floats:
+    """Return the sums of every node of a block for the model w, outputs x features; `kernels.certificate` explains them.
+
+    Sums of several nodes are added to get those of their rows together, see `bound_of`.
+    """
+    K, F = block.w.shape[1:]
+    total = np.zeros((block.k, kernels.widths(F, K)[2]))
+    _write_own_sums(run, block, w.reshape(K, F), total)
+    return total
+
+
+def bound_of(model: Floats, total: Floats, lam: float, outputs: int, features: int) -> tuple[Floats, Floats, float]:
+    """Return, from a model and the sums of all nodes, the bounds and the dual values per output, and the rows' weight.
+
+    See `Certificate`. What is not finite is not a bound.
+    """
+    found = kernels.bound(model.ravel(), total, lam, outputs, features)
+    return found[:outputs], found[outputs : 2 * outputs], float(found[2 * outputs])
+
+
+def sums_length(outputs: int, features: int) -> int:
+    """Return how many numbers the sums of a node hold."""
+    return kernels.widths(features, outputs)[2]
+
+
+def _write_own_sums(run: Run, block: Block, w: Floats, total: Floats) -> None:
+    rows = dual_rows(block).unsigned()
+    ascending = block.once("ascending", lambda: np.argsort(rows.order))
+    times = block.once("times", lambda: multiplicity(block.rows.mass, rows.start))
+    kernels.own_sums(rows, ascending, times, w, run.duals(block), total)
 
 
 def longest(block: Block) -> int:

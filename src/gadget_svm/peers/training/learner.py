@@ -1,6 +1,6 @@
-"""One node that learns: a block of one, the simulator's algorithm, and what is measured of them. No clock, no wire."""
+"""One learning node: a block of one node, the simulator's algorithm, and measures of its model. No clock, no wire."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -10,31 +10,30 @@ from numpy.typing import NDArray
 
 from gadget_svm.algorithms import Gadget, GadgetRun, Pdmm
 from gadget_svm.algorithms.base import Run, models
-from gadget_svm.algorithms.pdmm import PdmmRun
+from gadget_svm.algorithms.certificate import own_sums
 from gadget_svm.core.block import Block, Links
 from gadget_svm.core.messages import Delivery, MessageBatch
 from gadget_svm.core.network import Network
 from gadget_svm.core.rows import Rows, Shares
+from gadget_svm.core.types import Floats
 from gadget_svm.estimator.problem import as_csr
 from gadget_svm.gossip import Round, RunningSum
-from gadget_svm.peers.charter import Charter
-from gadget_svm.peers.held import held, pulled, spare_turns
-from gadget_svm.peers.recency import Recency
+from gadget_svm.peers.training.recency import Recency
+from gadget_svm.study.study import Study
 from gadget_svm.topologies import build
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
 THETA = 0.8
-"""How far to go towards a letter. On clocks of their own, senders that tick faster have heard little of an answer in
-between, whatever the number of their letter: all the way, and a slow node among them never settles."""
-SETTLED = 0.01
-"""The duality gap, as a part of the objective, at which one who was left alone has solved its own problem."""
+"""The step towards a push. Neighbours tick on clocks of their own, so a faster one has heard little of an answer in
+between: with theta = 1 a slow node between fast ones does not converge."""
+ALONE_GAP = 0.01
+"""The relative duality gap at which a node that lost its last neighbour has solved its own problem."""
+ALONE_REPEATS, ALONE_NUMBERS = 200, 50_000_000
+"""The most repeats of a solve in one step of a node that is alone, and the most numbers that they read."""
 _STATE = ("w", "s", "phi", "held", "w_sum", "iterates", "steps")
 
 
-class Parcel(NamedTuple):
-    """One message between nodes, as numbers."""
+class NodeMessage(NamedTuple):
+    """One message between nodes: the number of the other node, and what the algorithm sends."""
 
     other: int
     seq: int
@@ -43,7 +42,7 @@ class Parcel(NamedTuple):
     note: float | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Measures:
     """How the node's model does on its own rows."""
 
@@ -54,263 +53,252 @@ class Measures:
     accuracy: float
 
 
-def algorithm_of(charter: Charter, rows: int) -> Gadget | Pdmm:
-    """What peers run: PDMM, or GADGET by running sums with a pass's worth of steps between two pushes."""
-    if charter.algorithm == "pdmm":
+def algorithm_of(study: Study, rows: int) -> Gadget | Pdmm:
+    """Return what peers run: PDMM, or GADGET by running sums with one pass's worth of steps between two pushes."""
+    if study.algorithm == "pdmm":
         return Pdmm(theta=THETA)
     return Gadget(gossip="running-sum", solver="implicit", local_steps=max(rows, 20))
 
 
 class Learner:
-    """A node's state and how it moves on: `solve`, send what it gives, `absorb` what came."""
+    """A node's state. A tick is `solve`, whose messages are sent, then `absorb` of the messages that arrived."""
 
     def __init__(
-        self, X: sp.csr_matrix, label: NDArray[np.int32], charter: Charter, node: int, *, seed: int = 0,
+        self, X: sp.csr_matrix, label: NDArray[np.int32], study: Study, node: int, *, seed: int = 0,
         network: Network | None = None, algorithm: Gadget | Pdmm | None = None,
     ) -> None:  # fmt: skip
         n = X.shape[0]
-        self.charter, self.node, self.label = charter, node, label
-        self.X = as_csr(X, charter.intercept)
-        # These runs ask nothing of a network but that there is one; a peer's own is made of links alone.
+        self.study, self.node, self.label = study, node, label
+        self.X = as_csr(X, study.intercept)
+        # These runs only require that a network exists; a peer's block has links of its own.
         whole = build("complete", 2) if network is None else network
-        chosen = algorithm_of(charter, n) if algorithm is None else algorithm
+        chosen = algorithm_of(study, n) if algorithm is None else algorithm
         whole = chosen.with_transition_of(whole)
-        run: Any = chosen.bind(whole, charter.lam, 1.0 / np.sqrt(charter.lam), lossy=True, sizes=np.array([float(n)]))
+        run: Any = chosen.bind(whole, study.lam, 1.0 / np.sqrt(study.lam), lossy=True, sizes=np.array([float(n)]))
         self.run: Run = run
         shares = Shares(np.arange(n, dtype=np.int64), np.array([0, n], dtype=np.int64), np.empty(0))
         rows = Rows.of(self.X, label, np.ones(n), shares)
         first = 0 if network is None else node
         self.block = Block.fresh(
-            whole, rows, shares.sizes, charter.outputs, charter.width, seed=seed, first=first, last=first + 1
+            whole, rows, shares.sizes, study.outputs, study.width, seed=seed, first=first, last=first + 1
         )
         if network is None:
             self.block.first, self.block.links = node, Links.alone(np.zeros(0, dtype=np.int32))
         self.t = 0
-        self.kept: frozenset[int] = frozenset()  # neighbours that are away, and whose edges stay as they are
+        self.isolated = False  # the last neighbour is gone, and alpha still belongs to the model of all
         self._running: Round | None = None
-        self._bereft = False  # whether the last neighbour is gone, and alpha is still that of everybody's model
         self._recency = Recency()
+        self._signs = _signs(label, study.outputs)
 
     @property
     def neighbours(self) -> list[int]:
-        """Those the node sends to."""
+        """The nodes that the node pushes to."""
         targets, is_open = self.block.links.target, self.block.edge.get("open")
         return [int(j) for j in (targets if is_open is None else targets[is_open])]
 
     @property
     def duals(self) -> Floats | None:
-        """alpha, if the algorithm has any."""
-        dual = self.block.edge.get("dual")
-        return None if dual is None else np.asarray(dual, dtype=np.float64)
+        """alpha, outputs x rows; None if the algorithm has none."""
+        return self.block.edge.get("dual")
 
-    def set_neighbours(self, neighbours: Sequence[int]) -> None:
-        """From now on the node gossips with these."""
-        self._between()
+    def set_neighbours(self, neighbours: Collection[int]) -> None:
+        """Replace the neighbours, between two ticks."""
+        self._check_between_ticks()
         new = set(neighbours).difference(self.block.links.target.tolist())
         linked = self.duals is not None and bool(self.neighbours)
-        with held(self.block, self.kept):
-            self.run.set_neighbours(self.block, np.array(sorted(neighbours), dtype=np.int64))
-        self._bereft = (linked or self._bereft) and not self.neighbours
+        self.run.set_neighbours(self.block, np.array(sorted(neighbours), dtype=np.int64))
+        self.isolated = (linked or self.isolated) and not neighbours
         if new and isinstance(self.run, GadgetRun):
-            self.run.reset_edge(self.block, min(new))  # a new epoch: all are to hear of it, see `recency`
+            self.run.reset_edge(self.block, min(new))  # a new epoch: `Recency` starts a new average at all nodes
 
     def reset_edge(self, other: int) -> None:
-        """A neighbour was started anew."""
-        self._between()
+        """A neighbour was restarted, and counts its messages from 0."""
+        self._check_between_ticks()
         self.run.reset_edge(self.block, other)
 
-    def settle(self, in_time: Callable[[], bool]) -> int:
-        """Who has just lost the last neighbour solves the problem of its own rows, in time; in how many repeats.
+    def solve_alone(self) -> int:
+        """If the node lost its last neighbour, solve the problem of its own rows; return the number of repeats.
 
-        w is made of its own alphas alone from then on, and they were those of the model of all: a model of nothing at
-        first, far worse than any that the rows alone would give. Repeats are no ticks.
+        Until that is done, w is made of dual variables that belong to the model of all nodes, and is far worse than any
+        model of the own rows. One call may not suffice: `isolated` then stays True. Repeats are not ticks.
         """
-        if not self._bereft:
+        if not self.isolated:
             return 0
-        self._between()
         repeats, ticks = 0, self.t
-        while in_time() and self._gap() > SETTLED:
-            for _ in range(1 + repeats // 8):  # to look costs as much as a repeat
+        most = max(1, min(ALONE_REPEATS, ALONE_NUMBERS // (self.X.nnz * self.study.outputs + 1)))
+        while (unsolved := self._relative_gap() > ALONE_GAP) and repeats < most:
+            for _ in range(min(1 + repeats // 8, most - repeats)):  # measuring costs as much as a repeat
                 self.solve()
-                self.absorb([])
+                self.absorb(())
                 repeats += 1
         self.refresh()
-        self._bereft, self.t = False, ticks
+        self.isolated, self.t = unsolved, ticks
         return repeats
 
     def succeed(self, former: Self) -> None:
-        """Take the place of one whose letters the others have: to them the next is newer than its last.
+        """Replace a learner whose messages the neighbours have: the next message is newer than its last.
 
-        With GADGET they have its mass too, and would have it beside what its successor begins with: a new epoch.
+        With GADGET the neighbours have its mass too, besides what its successor begins with: start a new epoch.
         """
-        self._between()
-        self.block.exchanges, self._recency = former.block.exchanges, former._recency
+        self._check_between_ticks()
+        self.block.exchanges = max(self.block.exchanges, former.block.exchanges)
+        self._recency = former._recency
         epoch = former.block.edge.get("epoch")
         if isinstance(self.run, GadgetRun) and isinstance(self.run.protocol, RunningSum) and epoch is not None:
             self.run.protocol.supersede(self.block, int(epoch[0]))
 
-    def draw_from(self, others: Collection[int] | None) -> None:
-        """Whom GADGET may push to in the next tick, each as likely as the others: these, nobody, or (None) anybody."""
-        self._between()
+    def draw_from(self, others: Collection[int]) -> None:
+        """GADGET pushes to one of these in the next tick, each as likely as the others; PDMM has an order of its own."""
         if not isinstance(self.run, GadgetRun):
             return
-        links, table = self.block.links, np.empty(0)
-        if others is not None:
-            table = np.cumsum(np.isin(links.target, list(others)).astype(np.float64))
-            table /= max(table[-1:].sum(), 1.0)
-        self.block.links = links._replace(table=table)
+        links = self.block.links
+        table = np.cumsum([float(target in others) for target in links.target.tolist()])
+        self.block.links = links._replace(table=table / max(table[-1:].sum(), 1.0))
 
-    def solve(self) -> list[Parcel]:
-        """The first half of a tick: learn from the rows, and say what to send to whom."""
-        self._between()
+    def solve(self) -> list[NodeMessage]:
+        """Do the first half of a tick: learn from the rows, and return what to send."""
+        self._check_between_ticks()
         self.t += 1
-        spare_turns(self.block, self.kept, self.t)
         self._running = self.run.iteration(self.block, self.t)
-        messages = next(self._running)
-        return [
-            Parcel(
-                int(messages.receiver[m]), int(messages.seq[m]), messages.vector[m], float(messages.weight[m]),
-                None if messages.note is None else float(messages.note[m]),
-            )
-            for m in range(messages.n_messages)
-        ]  # fmt: skip
+        sent = next(self._running)
+        notes = [None] * sent.n_messages if sent.note is None else sent.note.tolist()
+        return list(
+            map(NodeMessage, sent.receiver.tolist(), sent.seq.tolist(), sent.vector, sent.weight.tolist(), notes)
+        )
 
-    def absorb(self, parcels: Sequence[Parcel]) -> None:
-        """The second half: take in what came, from whomever."""
+    def absorb(self, messages: Sequence[NodeMessage]) -> None:
+        """Do the second half: apply the messages that arrived."""
         if self._running is None:
             raise RuntimeError("nothing was solved: absorb follows solve")
         running, self._running = self._running, None
-        last = [parcel for parcel in parcels if parcel.other in self.kept]
-        with held(self.block, self.kept, frozenset(parcel.other for parcel in parcels)):
-            try:
-                running.send(Delivery(self._mail([parcel for parcel in parcels if parcel.other not in self.kept])))
-            except StopIteration:
-                if last:
-                    assert isinstance(self.run, PdmmRun)  # nobody else has edges that outlive their other end
-                    self.run.apply_undamped(self.block, self._mail(last))
-                return
-        raise RuntimeError("an algorithm of several rounds cannot run on a clock of its own")
-
-    def weigh_recent(self) -> None:
-        """After a tick: GADGET's later iterates count for more, and those before a change of who is here no longer."""
-        self._between()
-        if isinstance(self.run, GadgetRun):
-            self._recency.after_tick(self.block, self.run.local_steps)
+        try:
+            running.send(Delivery(self._batch(messages)))
+        except StopIteration:
+            if isinstance(self.run, GadgetRun):
+                self._recency.after_tick(self.block, self.run.local_steps)
+            return
+        raise RuntimeError("an algorithm of several rounds per iteration cannot run on clocks of its own")
 
     def refresh(self) -> None:
-        """Work w out anew from what it is made of: kappa w = sum alpha y x - sum A z.
+        """Compute w from what it is made of: kappa w = sum alpha y x - sum A z.
 
-        It moves along with alpha and z, step by step, and what rounding puts it off by would stay for good: not much,
-        unless it was very large for a while, as whatever a neighbour says may make it.
+        Ticks update w step by step, and rounding errors would stay. They are small unless w was very large for a while,
+        as a neighbour's messages may make it.
         """
-        self._between()
-        edge, alpha = self.block.edge, self.duals
+        self._check_between_ticks()
+        edge, alpha, block = self.block.edge, self.duals, self.block
         if alpha is not None:
-            pull = np.asarray((self.X.T @ (alpha.T * self._signs())).T).ravel()
-            self.block.flat[0] = (pull - pulled(self.block)) / (edge["n_lam"][0] + edge["R"][0])
+            pull = np.asarray((self.X.T @ (alpha.T * self._signs)).T).ravel()
+            signs = np.where(block.first < block.links.target, 1.0, -1.0) * edge["open"]
+            block.flat[0] = (pull - signs @ edge["z"]) / (edge["n_lam"][0] + edge["R"][0])
 
     def model(self) -> Floats:
-        """The weights to answer with: outputs x width."""
+        """Return a copy of the model, outputs x width."""
         return np.array(models(self.run, self.block)[0])
 
-    def measure(self, others: Sequence[Floats] = ()) -> Measures:
-        """The model, and what is known of the neighbours', on the node's own rows.
+    def sums(self, w: Floats) -> Floats:
+        """Return this node's sums for a certificate of the model w."""
+        return own_sums(self.run, self.block, w)[0]
 
-        Every model does best on the rows it was made of: their sum over all sites would flatter all of them.
+    def measure(self, others: Sequence[Floats] = ()) -> Measures:
+        """Measure the model, and those that neighbours are estimated to have, on the node's own rows.
+
+        A model does best on the rows that it was made of: the sum over all sites of that would be too low.
         """
         w = self.model()
         scores, (loss, slack) = np.asarray(self.X @ w.T), self._loss_and_slack(w)
         length2 = float((w * w).sum())
         pairs = [(loss, slack), *(self._loss_and_slack(other.reshape(w.shape)) for other in others)]
         return Measures(
-            0.5 * self.charter.lam * length2 + loss / len(self.label), max(pair[0] for pair in pairs),
-            max(pair[1] for pair in pairs), float(np.sqrt(length2)),
-            float((self._predicted(scores) == self.label).mean()),
+            0.5 * self.study.lam * length2 + loss / len(self.label), max(pair[0] for pair in pairs),
+            max(pair[1] for pair in pairs), float(np.sqrt(length2)), float((_predicted(scores) == self.label).mean()),
         )  # fmt: skip
 
-    def _gap(self) -> float:
-        """The duality gap of one who is alone, as a part of the objective."""
+    def _relative_gap(self) -> float:
+        """Return the duality gap of a node that is alone, divided by its objective."""
         measured = self.measure()
         return measured.slack / (len(self.label) * measured.objective)
 
     def _loss_and_slack(self, w: Floats) -> tuple[float, float]:
-        alpha, margin = self.duals, self._signs() * np.asarray(self.X @ w.T)
+        alpha, margin = self.duals, self._signs * np.asarray(self.X @ w.T)
         hinge = np.maximum(0.0, 1.0 - margin)
         slack = -1.0 if alpha is None else float((hinge - alpha.T * (1.0 - margin)).sum())
         return float(hinge.sum()), slack
 
-    def accuracy(self, X: sp.csr_matrix, label: NDArray[np.int32] | None) -> float | None:
-        """The share of other rows, on the same scale, that the model has right."""
-        if label is None or not len(label):
-            return None
-        return float((self._predicted(as_csr(X, self.charter.intercept) @ self.model().T) == label).mean())
+    def accuracy(self, X: sp.csr_matrix, label: NDArray[np.int32]) -> float:
+        """Return the share of other rows, with the same scale, that the model classifies correctly."""
+        return float((_predicted(as_csr(X, self.study.intercept) @ self.model().T) == label).mean())
 
-    def glimpse(self, last: Parcel, previous: Parcel | None, sent: Floats | None) -> Floats | None:
-        """About what a neighbour's weights are, by what it sent: a model flat as it travels, or None.
+    def estimate_neighbour_model(
+        self, last: NodeMessage, previous: NodeMessage | None, sent: Floats | None
+    ) -> Floats | None:
+        """Estimate a neighbour's model, outputs x width, from what it sent; None if that is not possible yet.
 
-        PDMM: y_ji = z_ji + 2 rho A_ji w_j, where z_ji is what it heard last. Running sums: how both parts changed.
+        PDMM: y_ji = z_ji + 2 rho A_ji w_j, where z_ji is the last push that it received. Running sums: how both parts
+        changed.
         """
-        if self.charter.algorithm == "pdmm":
+        if self.study.algorithm == "pdmm":
             if sent is None or last.weight <= 0.0:
                 return None
-            sign = 1.0 if last.other < self.node else -1.0
-            return np.asarray(sign * (last.vector - sent) / (2.0 * last.weight), dtype=np.float64)
-        if previous is None or last.weight == previous.weight:
+            found = (1.0 if last.other < self.node else -1.0) * (last.vector - sent) / (2.0 * last.weight)
+        elif previous is None or last.weight == previous.weight:
             return None
-        return np.asarray((last.vector - previous.vector) / (last.weight - previous.weight), dtype=np.float64)
+        else:
+            found = (last.vector - previous.vector) / (last.weight - previous.weight)
+        return np.asarray(found).reshape(self.block.w.shape[1:])
 
     def finite(self) -> bool:
-        """Whether the weights, and those to answer with, are numbers still."""
-        return bool(np.isfinite(self.block.w).all() and np.isfinite(self.model()).all())
+        """Return whether the weights and the model are finite."""
+        flat, total = self.block.flat[0], self.block.w_sum.reshape(-1)
+        return bool(np.isfinite(flat @ flat) and np.isfinite(total @ total))
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Everything a checkpoint needs: arrays, and plain values beside them."""
-        self._between()
+        """Return what a snapshot needs: arrays (not copies), and JSON values."""
+        self._check_between_ticks()
         block = self.block
         arrays = {name: getattr(block, name) for name in _STATE}
         arrays |= {f"edge.{name}": value for name, value in block.edge.items()}
         arrays["neighbours"] = block.links.target
-        return arrays, {"t": self.t, "exchanges": block.exchanges, "node": self.node, "seed": block.seed}
+        return arrays, {"t": self.t, "exchanges": block.exchanges, "isolated": self.isolated}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint of the same charter and rows."""
+        """Continue from a snapshot of the same study and rows."""
         block = self.block
         for name in _STATE:
             mine = getattr(block, name)
             if arrays[name].shape != mine.shape:
-                raise ValueError(f"the checkpoint's {name} has the shape {arrays[name].shape}, here {mine.shape}")
+                raise ValueError(f"the snapshot's {name} has the shape {arrays[name].shape}, here {mine.shape}")
             mine[...] = arrays[name]
-        block.links = Links.alone(np.ascontiguousarray(arrays["neighbours"], dtype=np.int32))
+        block.links = Links.alone(np.array(arrays["neighbours"], dtype=np.int32))
         block.edge = {
             name.removeprefix("edge."): np.array(value) for name, value in arrays.items() if name.startswith("edge.")
         }
-        self.t, block.exchanges, self._bereft = int(about["t"]), int(about["exchanges"]), False
+        self.t, block.exchanges, self.isolated = int(about["t"]), int(about["exchanges"]), bool(about["isolated"])
 
-    def _signs(self) -> Floats:
-        if self.charter.outputs == 1:
-            return np.where(self.label == 1, 1.0, -1.0)[:, None]
-        return np.where(self.label[:, None] == np.arange(self.charter.outputs)[None, :], 1.0, -1.0)
-
-    def _predicted(self, scores: Any) -> NDArray[Any]:
-        found = np.asarray(scores)
-        return found.argmax(axis=1) if found.shape[1] > 1 else (found[:, 0] > 0).astype(np.int32)
-
-    def _between(self) -> None:
+    def _check_between_ticks(self) -> None:
         if self._running is not None:
             raise RuntimeError("in the middle of a tick: absorb first")
 
-    def _mail(self, parcels: Sequence[Parcel]) -> MessageBatch:
-        count, width = len(parcels), self.block.s.shape[1]
-        vector = np.empty((count, width))
-        for m, parcel in enumerate(parcels):
-            vector[m] = parcel.vector
-        note = np.array([0.0 if parcel.note is None else parcel.note for parcel in parcels])
+    def _batch(self, messages: Sequence[NodeMessage]) -> MessageBatch:
+        count = len(messages)
+        vector = np.empty((count, self.block.s.shape[1]))
+        for m, message in enumerate(messages):
+            vector[m] = message.vector
+        columns = tuple(zip(*messages, strict=True)) or ((), (), (), (), ())
         return MessageBatch(
-            self.t,
-            np.array([parcel.other for parcel in parcels], dtype=np.int64),
-            np.full(count, self.node, dtype=np.int64),
-            np.array([parcel.seq for parcel in parcels], dtype=np.int64),
-            vector,
-            np.array([parcel.weight for parcel in parcels], dtype=np.float64),
-            note if self.charter.algorithm == "pdmm" else None,
-        )
+            self.t, np.array(columns[0], dtype=np.int64), np.full(count, self.node), np.array(columns[1], dtype=np.int64),
+            vector, np.array(columns[3], dtype=np.float64),
+            np.array(columns[4], dtype=np.float64) if self.study.algorithm == "pdmm" else None,
+        )  # fmt: skip
+
+
+def _signs(label: NDArray[np.int32], outputs: int) -> Floats:
+    """Return y, rows x outputs."""
+    if outputs == 1:
+        return np.where(label == 1, 1.0, -1.0)[:, None]
+    return np.where(label[:, None] == np.arange(outputs)[None, :], 1.0, -1.0)
+
+
+def _predicted(scores: Any) -> NDArray[Any]:
+    found = np.asarray(scores)
+    return found.argmax(axis=1) if found.shape[1] > 1 else (found[:, 0] > 0).astype(np.int32)

@@ -1,46 +1,71 @@
-"""What may leave a site. Looks at every vector before it is sent and keeps back what would give a row away.
+"""What may leave a site. `ReleaseFilter` is the interface; `RowFilter` keeps back vectors that would give a row away.
 
-A weight vector is a sum over rows, and one that is made of a single row *is* that row. So a vector is kept back if it,
-or how it differs from the last one sent (to that neighbour, or to anyone), points along one of the site's rows; and the
-first one also if only one row's dual variable counts in it. A message kept back is to the algorithms like one lost.
+A weight vector is a sum over rows; one that is made of a single row is that row. So `RowFilter` keeps a vector back if
+it points along one of the site's rows, or if its difference to the last vector that went to that neighbour, or to any
+neighbour, does; and a first vector also if a single dual variable counts in it. A message that is kept back is to the
+algorithms like a lost one.
 
 At rest successive vectors agree in all but their last digits. The difference of their products with a row is then all
-rounding, of any size, so the change itself is multiplied with the rows wherever that could decide. Rounding of the
-vectors tells nothing: a change of every weight by a unit or two in its last place. If only one weight changes by more,
-the change is looked at, however short it is beside the vector: float64 would carry it. As float32 less arrives.
+rounding, so the change itself is multiplied with the rows wherever that could decide. Rounding of the vectors tells
+nothing: a change of every weight by a unit or two in its last place. If a weight changes by more, the change is looked
+at, however short it is beside the vector.
 
-What was released may still wait to be sent when the next one is looked at, and be dropped for it: so a vector is
-compared with what was sent and with what waits, and whichever goes out, in whatever order, was compared.
-
-But lost ones are followed by others, and a node that has settled has nothing else to say: its neighbours would settle
-on what they heard before, for good. So after a few refusals in a row the vector goes out with noise across its change
-and as long as that; both vanish together as the nodes come to agree. A first vector is never let out like this.
+A node that has converged has nothing else to say: its neighbours would stay with what they received before. So after a
+few suppressed vectors in a row the vector is sent with noise orthogonal to its change and as long as that; both vanish
+as the nodes come to agree. A first vector is never sent like this.
 """
 
-import threading
-from collections import deque
-from collections.abc import Mapping
+import random
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from gadget_svm.core.types import Floats
 
 PARALLEL = 0.95
-"""|cosine| from which on a vector is taken to point along a row."""
-PATIENCE = 3
-"""Vectors kept back from one neighbour in a row before one goes out with noise."""
-MUTE = 100
-"""Vectors kept back from one neighbour in a row, before any was sent, that are no matter of the first few ticks."""
+"""The |cosine| from which on a vector points along a row."""
+SUPPRESSED_BEFORE_NOISE = 3
+"""Vectors kept back from one neighbour in a row before one is sent with noise."""
+SUPPRESSED_BEFORE_BLOCKED = 100
+"""Vectors kept back from one neighbour in a row, before any was sent, that are more than those of the first ticks."""
 FORMER = 16
-"""Neighbours of before of whom it is known what they were sent, should they come back."""
+"""Former neighbours of which the last vector is remembered, in case they return."""
 ROUNDING = float(np.finfo(np.float64).eps)
-"""Of a weight, one or two units in its last place: a change of no more than that may be the rounding of the two."""
-FEW_FEATURES = 10
-"""With fewer, some row lies along nearly every vector, which tells nothing: that is not looked at then."""
+"""A relative change of a weight by this or less may be rounding: one or two units in its last place."""
+MIN_FEATURES = 10
+"""With fewer features some row lies along nearly every vector, which tells nothing: directions are not compared."""
+
+
+class ReleaseFilter(Protocol):
+    """Decides what a node may send. Neighbours are node numbers; vectors are flat models."""
+
+    suppressed: int
+    """How many vectors were kept back so far."""
+
+    def release(self, other: int, vector: Floats, duals: Floats | None) -> Floats | None:
+        """Return what to send instead of ``vector``, which is not changed, or None. `sent` is called if it is sent."""
+
+    def sent(self, other: int, vector: Floats) -> None:
+        """Remember a vector that is sent. It must not change any more."""
+
+    def last_sent(self, other: int) -> Floats | None:
+        """Return the last vector that was sent to a neighbour."""
+
+    def blocked(self, other: int) -> bool:
+        """Return whether nothing was ever sent to a neighbour although there was much to send."""
+
+    def forget(self, keep: Collection[int]) -> None:
+        """Forget what was sent to other neighbours, except for the latest few."""
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return arrays for a snapshot."""
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Continue from a snapshot."""
 
 
 @dataclass(eq=False)
@@ -48,136 +73,89 @@ class _Vector:
     """Weights, and their products with all rows once they were needed."""
 
     flat: Floats
-    across: Floats | None = None
+    products: Floats | None = None
 
 
-class Discretion:
-    """Remembers what was sent, and compares with the rows. One thread looks, another may send, ask and save.
+class RowFilter:
+    """Compares what is sent with the site's rows. ``rng`` draws the seed of the noise."""
 
-    The lock is for what is remembered; nothing is multiplied while it is held.
-    """
-
-    def __init__(self, X: sp.csr_matrix, outputs: int) -> None:
-        length = np.sqrt(np.asarray(X.multiply(X).sum(axis=1))).ravel()
-        self._X, self._length, self._outputs = X, length, outputs
+    def __init__(self, X: sp.csr_matrix, outputs: int, rng: random.Random) -> None:
+        self._X, self._outputs = X, outputs
+        self._length = np.sqrt(np.asarray(X.multiply(X).sum(axis=1))).ravel()
         self._error = float(np.finfo(np.float64).eps * np.diff(X.indptr).max(initial=0))  # of a product, over lengths
         self._last: _Vector | None = None
         self._sent: dict[int, _Vector] = {}  # the latest last
-        self._waiting: dict[int, deque[_Vector]] = {}  # released; sent, dropped, or still to be sent
-        self._handed: deque[tuple[int, Floats]] = deque()
-        self._lock = threading.Lock()
+        self._released: _Vector | None = None
         self._refused: dict[int, int] = {}
-        self._rng = np.random.default_rng()  # noise that could be drawn again would hide nothing
-        self.withheld = self.disguised = 0
+        self._rng = np.random.default_rng(rng.getrandbits(128))
+        self.suppressed = self.noised = 0
 
-    def allows(self, receiver: int, vector: Floats, duals: Floats | None) -> bool:
-        """Whether this may be sent. `handed` says that it was."""
-        clear = self._released(receiver, vector, duals) is not None
-        self.withheld += not clear
-        return clear
+    def release(self, other: int, vector: Floats, duals: Floats | None) -> Floats | None:
+        """Return a copy of the vector, or one with noise if vectors were kept back too often, or None."""
+        own, before = _Vector(np.array(vector)), self._before(other)
+        if not self._is_one_row(duals) and not self._tells_a_row(own, before):
+            self._refused.pop(other, None)
+            self._released = own
+            return own.flat
+        self._refused[other] = self._refused.get(other, 0) + 1
+        last = self._sent.get(other)
+        if last is not None and self._refused[other] > SUPPRESSED_BEFORE_NOISE - 1:
+            noisy = _Vector(vector + self._noise(vector - last.flat))
+            if not self._tells_a_row(noisy, before):
+                self.noised += 1
+                self._refused.pop(other)
+                self._released = noisy
+                return noisy.flat
+        self.suppressed += 1
+        return None
 
-    def released(self, receiver: int, vector: Floats, duals: Floats | None) -> Floats | None:
-        """What to send: a copy of the vector, or with noise if it was kept back too often, or nothing."""
-        found = self._released(receiver, vector, duals)
-        if found is None:
-            found = self._disguise(receiver, vector)
-            if found is None:
-                self.withheld += 1  # once it is sure: others read it meanwhile, and it only grows
-        return found
+    def sent(self, other: int, vector: Floats) -> None:
+        """Remember a vector that is sent."""
+        made = self._released
+        self._last = made if made is not None and made.flat is vector else _Vector(vector)
+        self._sent.pop(other, None)
+        self._sent[other] = self._last
 
-    def _disguise(self, receiver: int, vector: Floats) -> Floats | None:
-        last = self.sent(receiver)
-        if last is None or self._refused[receiver] < PATIENCE:
-            return None
-        noisy = _Vector(vector + self._noise(vector - last))
-        if self._points_at_a_row(noisy, self._before(receiver)):
-            return None
-        self.disguised += 1
-        return self._wait(receiver, noisy)
-
-    def handed(self, receiver: int, vector: Floats) -> None:
-        """This goes to the wire now. May be called from another thread; the vector is not to change any more."""
-        self._handed.append((receiver, vector))
-
-    def sent(self, receiver: int) -> Floats | None:
-        """The last vector that went to this neighbour."""
-        with self._lock:
-            self._take_note()
-            found = self._sent.get(receiver)
+    def last_sent(self, other: int) -> Floats | None:
+        """Return the last vector that was sent to a neighbour."""
+        found = self._sent.get(other)
         return None if found is None else found.flat
 
-    def mute(self, receiver: int) -> bool:
-        """Whether nothing ever went to this neighbour, though much was to. For the thread that looks."""
-        return self._refused.get(receiver, 0) >= MUTE and self.sent(receiver) is None
+    def blocked(self, other: int) -> bool:
+        """Return whether nothing was ever sent to a neighbour although there was much to send."""
+        return self._refused.get(other, 0) >= SUPPRESSED_BEFORE_BLOCKED and other not in self._sent
 
-    def forget(self, keep: set[int]) -> None:
-        """Let go of what was sent to others than these, but for the latest few."""
-        with self._lock:
-            self._take_note()
-            former = [other for other in self._sent if other not in keep]
-            for other in former[: max(len(former) - FORMER, 0)]:
-                del self._sent[other]
-            self._waiting = {other: some for other, some in self._waiting.items() if other in keep}
-            self._refused = {other: count for other, count in self._refused.items() if other in keep}
+    def forget(self, keep: Collection[int]) -> None:
+        """Forget what was sent to others than these, except for the latest few."""
+        former = [other for other in self._sent if other not in keep]
+        for other in former[: max(len(former) - FORMER, 0)]:
+            del self._sent[other]
+        self._refused = {other: count for other, count in self._refused.items() if other in keep}
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """What was sent, for a checkpoint: to the next start it is as if it had sent it itself."""
-        with self._lock:
-            self._take_note()
-            found = dict(self._sent)
-        sent = np.array([vector.flat for vector in found.values()]).reshape(len(found), self._size)
+        """Return what was sent last, the latest last."""
+        found, size = self._sent, int(self._outputs * self._X.shape[1])
+        sent = np.array([vector.flat for vector in found.values()]).reshape(len(found), size)
         return {"sent": sent, "sent_to": np.array(list(found), dtype=np.int64)}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from a checkpoint."""
+        """Continue as if this filter had sent what is in the snapshot."""
         sent, receivers = arrays["sent"], arrays["sent_to"].tolist()
-        if sent.shape != (len(receivers), self._size):
-            raise ValueError(f"what was sent has the shape {sent.shape}")
-        with self._lock:
-            self._sent = {other: _Vector(np.array(flat)) for other, flat in zip(receivers, sent, strict=True)}
-            self._last = next(reversed(self._sent.values()), None)
+        if sent.shape != (len(receivers), self._outputs * self._X.shape[1]):
+            raise ValueError(f"the vectors sent before have the shape {sent.shape}")
+        self._sent = {other: _Vector(np.array(flat)) for other, flat in zip(receivers, sent, strict=True)}
+        self._last = next(reversed(self._sent.values()), None)
 
-    @property
-    def _size(self) -> int:
-        return int(self._outputs * self._X.shape[1])
-
-    def _released(self, receiver: int, vector: Floats, duals: Floats | None) -> Floats | None:
-        own, earlier = _Vector(np.array(vector)), self._before(receiver)
-        if self._is_one_row(duals) or self._points_at_a_row(own, earlier):
-            self._refused[receiver] = self._refused.get(receiver, 0) + 1
-            return None
-        return self._wait(receiver, own)
-
-    def _wait(self, receiver: int, vector: _Vector) -> Floats:
-        """It takes the place of what waits, once it is handed on; until then the other may still go out."""
-        with self._lock:
-            self._waiting.setdefault(receiver, deque(maxlen=2)).append(vector)
-        self._refused.pop(receiver, None)
-        return vector.flat
-
-    def _take_note(self) -> None:
-        """Of what was handed over since. With the lock."""
-        while self._handed:
-            receiver, flat = self._handed.popleft()
-            vector = self._called(receiver, flat) or _Vector(flat)
-            self._sent.pop(receiver, None)
-            self._last = self._sent[receiver] = vector
-
-    def _called(self, receiver: int, flat: Floats) -> _Vector | None:
-        """The one that waits no more, nor do those before it: they were dropped, or told of before. With the lock."""
-        waiting = self._waiting.get(receiver, deque())
-        if not any(np.array_equal(each.flat, flat) for each in waiting):
-            return None  # forgotten meanwhile; what waits still does
-        while True:
-            first = waiting.popleft()
-            if np.array_equal(first.flat, flat):
-                return first
+    def _before(self, other: int) -> list[_Vector]:
+        """Return the vectors that this neighbour, or anybody, received last, each once."""
+        own, last = self._sent.get(other), self._last
+        return [each for each in ((own, last) if own is not last else (last,)) if each is not None]
 
     def _is_one_row(self, duals: Floats | None) -> bool:
         return self._last is None and duals is not None and int(np.any(duals != 0.0, axis=0).sum()) == 1
 
     def _noise(self, change: Floats) -> Floats:
-        """Of each output's part of a change: as long, and at right angles to it."""
+        """Return a vector that, for each output, is as long as the change and orthogonal to it."""
         parts = change.reshape(self._outputs, -1)
         length = np.sqrt((parts * parts).sum(axis=1, keepdims=True))
         along = np.divide(parts, length, out=np.zeros_like(parts), where=length > 0)
@@ -186,25 +164,17 @@ class Discretion:
         across = np.sqrt((drawn * drawn).sum(axis=1, keepdims=True))
         return np.asarray(np.divide(drawn * length, across, out=np.zeros_like(parts), where=across > 0)).ravel()
 
-    def _points_at_a_row(self, vector: _Vector, earlier: list[_Vector]) -> bool:
-        if self._X.shape[1] < FEW_FEATURES:
+    def _tells_a_row(self, vector: _Vector, before: list[_Vector]) -> bool:
+        if self._X.shape[1] < MIN_FEATURES:
             return False
-        return self._is_along_a_row(vector) or any(self._moved_along_a_row(before, vector) for before in earlier)
-
-    def _before(self, receiver: int) -> list[_Vector]:
-        """Whatever may go to the wire, or to this neighbour, right before the next one, each once."""
-        with self._lock:
-            self._take_note()
-            waiting = [each for some in self._waiting.values() for each in some]
-            found = [self._sent.get(receiver), self._last, *waiting]
-        return list({id(each): each for each in found if each is not None}.values())
+        return self._is_along_a_row(vector) or any(self._moved_along_a_row(each, vector) for each in before)
 
     def _is_along_a_row(self, vector: _Vector) -> bool:
-        """Whether the weights of any output have a |cosine| above ``PARALLEL`` with a row."""
+        """Return whether the weights of any output have a |cosine| above PARALLEL with a row."""
         return self._any_beyond(self._across(vector), PARALLEL * self._norms(vector.flat))
 
     def _moved_along_a_row(self, before: _Vector, vector: _Vector) -> bool:
-        """Whether any output's weights differ so: the products at hand mostly rule it out, or its own tell."""
+        """Return whether any output's change does. The known products mostly rule it out, else the change's own tell."""
         change = vector.flat - before.flat
         larger = np.maximum(np.abs(vector.flat), np.abs(before.flat))
         real = (np.abs(change) > ROUNDING * larger).reshape(self._outputs, -1).any(axis=1)
@@ -215,14 +185,14 @@ class Discretion:
         apart = (self._across(vector) - self._across(before))[:, real]
         return self._any_beyond(apart, limit - cancelled) and self._any_beyond(self._products(change)[:, real], limit)
 
-    def _any_beyond(self, across: Floats, limit: Floats) -> bool:
-        """Whether any row has a larger product than this, of an output, times its length."""
-        return bool((np.abs(across) > self._length[:, None] * limit[None, :]).any())
+    def _any_beyond(self, products: Floats, limit: Floats) -> bool:
+        """Return whether any row has a larger product than this, of an output, times its length."""
+        return bool((np.abs(products) > self._length[:, None] * limit[None, :]).any())
 
     def _across(self, vector: _Vector) -> Floats:
-        if vector.across is None:
-            vector.across = self._products(vector.flat)
-        return vector.across
+        if vector.products is None:
+            vector.products = self._products(vector.flat)
+        return vector.products
 
     def _products(self, flat: Floats) -> Floats:
         return np.asarray(self._X @ flat.reshape(self._outputs, -1).T)

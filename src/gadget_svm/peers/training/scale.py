@@ -1,9 +1,9 @@
-"""What features are divided by, and shifted by: from sums over rows to a scale, and from that to scaled rows and back.
+"""A scale of the features: from sums over rows to a scale, from a scale to scaled rows, and back to plain weights.
 
-Features are divided. With deviations and an intercept, those whose mean is larger than their deviation are also shifted
-by it: else all rows would point nearly the same way, and so would every vector that is made of them. Of such a feature
-half the values or more are not zero (if a share p is, the mean's square is at most 1/p - 1 times the variance), so that
-the rows of all sites, taken together, stay about as sparse as they were. One site's may not: see `Scale.filling`.
+Features are divided by their scale. With deviations and an intercept, features whose mean is larger than their
+deviation are also shifted by the mean: otherwise all rows would point nearly the same way, and so would every vector
+that is made of them. At least half of the values of such a feature are not zero, so the rows of all sites together stay
+about as sparse as they were. Those of one site may not: see `Scale.filling`.
 """
 
 from collections.abc import Iterable
@@ -13,59 +13,59 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from gadget_svm.peers.messages import Entry
+from gadget_svm.core.types import Floats
+from gadget_svm.peers.wire.messages import SiteStatistics
 
-Floats = NDArray[np.float64]
 CONSTANT = 1e-11
-"""A deviation of so little of the mean is rounding: the feature never varies."""
+"""A deviation of this part of the mean or less is rounding: the feature is constant."""
 TINY = 1e-100
-"""Features are not divided by less: weights for the unscaled ones might be no numbers."""
-PIECE = 4_000_000
-"""Zeros that are written out at a time."""
+"""Features are not divided by less: weights of unscaled features would not be finite."""
+ZEROS_PER_PIECE = 4_000_000
+"""Zeros that are stored at a time."""
 
 
 class ScalingError(ValueError):
-    """Statistics that do not go together, and what to do about it."""
+    """Statistics that do not fit together, and the fix."""
 
 
 class Scale(NamedTuple):
-    """Of every feature: x becomes (x - shift) / divisor."""
+    """For every feature, x becomes (x - shift) / divisor."""
 
     divisor: Floats
     shift: Floats
 
     @classmethod
     def none(cls, features: int) -> "Scale":
-        """Features as they are."""
+        """Return the scale that changes nothing."""
         return cls(np.ones(features), np.zeros(features))
 
     def apply(self, X: sp.csr_matrix) -> sp.csr_matrix:
-        """Scaled rows: what was zero and is shifted is written out, all else is as sparse as it was."""
-        moved = _written_out(X, np.flatnonzero(self.shift))
+        """Return scaled rows. Zeros of shifted features are stored; everything else stays as sparse as it was."""
+        moved = _with_zeros(X, np.flatnonzero(self.shift))
         data = (moved.data - self.shift[moved.indices]) / self.divisor[moved.indices]
         return sp.csr_matrix((data, moved.indices, moved.indptr), shape=X.shape)
 
     def filling(self, rows: int, stored: NDArray[np.int64]) -> int:
-        """How many zeros of a site would be written out that has so many rows, and so many values of every feature."""
+        """Return how many zeros `apply` would store, for a site with these rows and stored values per feature."""
         return int((rows - stored)[self.shift != 0.0].sum())
 
     def undo(self, coef: Floats, intercept: Floats) -> tuple[Floats, Floats]:
-        """Weights (outputs x features) of scaled features as those of unscaled ones."""
+        """Return weights (outputs x features) of scaled features as weights of plain features."""
         plain = coef / self.divisor
         return plain, intercept - plain @ self.shift
 
 
-def values_of(X: sp.csr_matrix) -> NDArray[np.int64]:
-    """How many are stored of every feature."""
+def stored_values(X: sp.csr_matrix) -> NDArray[np.int64]:
+    """Return the number of stored values of every feature."""
     return np.bincount(X.indices, minlength=X.shape[1]).astype(np.int64, copy=False)
 
 
-def _written_out(X: sp.csr_matrix, columns: NDArray[np.intp]) -> sp.csr_matrix:
-    """With a value of every row in these columns, be it a zero."""
-    lacking = columns[values_of(X)[columns] < X.shape[0]]
+def _with_zeros(X: sp.csr_matrix, columns: NDArray[np.intp]) -> sp.csr_matrix:
+    """Return the rows with a stored value in every row of these columns."""
+    lacking = columns[stored_values(X)[columns] < X.shape[0]]
     if not len(lacking):
         return X
-    step = max(1, PIECE // len(lacking))
+    step = max(1, ZEROS_PER_PIECE // len(lacking))
     pieces = [_filled(X[start : start + step], lacking) for start in range(0, X.shape[0], step)]
     return pieces[0] if len(pieces) == 1 else sp.vstack(pieces, format="csr")
 
@@ -80,29 +80,29 @@ def _filled(X: sp.csr_matrix, columns: NDArray[np.intp]) -> sp.csr_matrix:
     return whole
 
 
-def statistics(kind: str, name: str, X: sp.csr_matrix) -> Entry:
-    """What one site says about its features: sums and squared distances from their mean, or the largest of each."""
+def statistics(kind: str, name: str, X: sp.csr_matrix) -> SiteStatistics:
+    """Return what a site says about its features: sums and squared distances from the mean, or the largest values."""
     rows = X.shape[0]
     if kind == "max-abs":
-        return Entry(name, float(rows), largest=np.asarray(abs(X).max(axis=0).todense(), dtype=np.float64).ravel())
-    total, absent = _by_column(X, X.data), rows - values_of(X)
-    with np.errstate(over="ignore", invalid="ignore"):  # what is too large is seen by the result
+        return SiteStatistics(name, float(rows), largest=np.asarray(abs(X).max(axis=0).todense(), dtype=np.float64).ravel())
+    total, absent = _by_column(X, X.data), rows - stored_values(X)
+    with np.errstate(over="ignore", invalid="ignore"):  # the result shows what is too large
         mean = total / rows
         apart = X.data - mean[X.indices]
-        drift = _by_column(X, apart) - absent * mean  # zero, but for the rounding of the mean
+        drift = _by_column(X, apart) - absent * mean  # zero except for the rounding of the mean
         spread = _by_column(X, apart * apart) + absent * mean * mean - drift * drift / rows
-    return Entry(name, float(rows), sum=total, spread=np.maximum(spread, 0.0))
+    return SiteStatistics(name, float(rows), sum=total, spread=np.maximum(spread, 0.0))
 
 
 def _by_column(X: sp.csr_matrix, data: Floats) -> Floats:
-    return np.bincount(X.indices, data, minlength=X.shape[1]).astype(np.float64, copy=False)  # of no entry: integers
+    return np.bincount(X.indices, data, minlength=X.shape[1]).astype(np.float64, copy=False)  # integers if there is no value
 
 
-def common_scale(kind: str, entries: Iterable[Entry], shifts: bool = True) -> Scale:
-    """From sites' statistics in the order given. A feature that never varies is not divided, or if it is shifted then
-    by its mean, so that one who comes later with another value has no monstrous one.
+def common_scale(kind: str, entries: Iterable[SiteStatistics], shifts: bool = True) -> Scale:
+    """Return the scale of sites' statistics, in the order given; ``shifts`` tells whether there is an intercept.
 
-    ``shifts``: whether there is an intercept to make up for it.
+    A constant feature is not divided, or by its mean if it is shifted: a site that joins later with another value of it
+    then has no huge one.
     """
     known = list(entries)
     if not known:
