@@ -96,6 +96,7 @@ class Node:
         self.error = ""
         self.started = self.expires = inf
         self.found = Estimates()  # as of the last heartbeat
+        self.at_rest = False  # the model is certified for the sites and rows that are here: nothing is left to learn
         self._wall_offset = 0.0
         self._now = 0.0
         self._tick_at = self._beat_at = self._measure_at = inf
@@ -105,7 +106,7 @@ class Node:
         self._beats = 0
         self._reason = ""
         self._handlers: dict[type, Callable[[Any], None]] = {
-            Started: self._start, TimerFired: lambda _: None, LinkUp: self._link_up, LinkDown: self._link_down,
+            Started: self._start, TimerFired: self._timer_fired, LinkUp: self._link_up, LinkDown: self._link_down,
             DialFailed: self._dial_failed, Received: self._received, Rejected: self._rejected,
             StepDone: self._step_done, StepFailed: self._step_failed, Saved: self._saved, SaveFailed: self._save_failed,
             CredentialsChanged: self._credentials_changed, StopRequested: lambda event: self._leave(event.reason),
@@ -181,6 +182,9 @@ class Node:
             detector.beat(reachable=False)
         self._save("incarnation")  # it is on disk before anybody hears of it
 
+    def _timer_fired(self, event: TimerFired) -> None:  # noqa: ARG002
+        self._timer = inf
+
     def _go_live(self) -> None:
         self.phase = "live"
         self._tick_at = self._beat_at = self._measure_at = self._now
@@ -251,6 +255,7 @@ class Node:
             "loss": measures.loss, "slack": self.session.gap_share(), "objective": measures.objective,
         }  # fmt: skip
         self.neighbourhood.detector.beat(certified=self.conclusion.confirmed, **own)
+        self.at_rest = bool(self.conclusion.confirmed) and self.conclusion.ending.at_rest(self._members())
         self.neighbourhood.at_rest = self.at_rest
         changes = self.neighbourhood.beat(self._now)
         if changes.raised is not None:
@@ -291,8 +296,10 @@ class Node:
                 self._sums_for = id_
                 self._run(step, "sums")
                 return
-        if self._now < self._tick_at or (self.at_rest and self.session.ready):
-            self._tick_at = max(self._tick_at, self._now + self.settings.tick)
+        if self._now < self._tick_at:
+            return
+        if self.at_rest and self.session.ready:
+            self._tick_at = self._now + self.settings.heartbeat
             return
         open_to = [
             name for name in sorted(self.edges.up())
@@ -317,11 +324,6 @@ class Node:
         if self.found.gap < RESTING_GAP * self.study.gap:
             return max(interval, settings.heartbeat)
         return interval
-
-    @property
-    def at_rest(self) -> bool:
-        """Whether the present model is certified for the sites and rows that are here, so that nothing is learned."""
-        return bool(self.conclusion.confirmed) and self.conclusion.ending.at_rest(self._members())
 
     # Events
 
