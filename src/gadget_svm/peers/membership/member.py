@@ -1,14 +1,14 @@
-"""One line of a view: what a peer says about a peer. Knows nothing of the wire, of clocks or of who is believed."""
+"""What a peer says about a peer: one entry of a view. Knows nothing of the wire, of clocks or of what is believed."""
 
 from dataclasses import dataclass
 from enum import IntEnum
 
 LARGEST = 1 << 62
-"""No incarnation and no beat is higher; what claims to be is not heard."""
+"""The highest incarnation and the highest beat; an entry with a higher one is ignored."""
 
 
 class State(IntEnum):
-    """How a member stands with the one who speaks of it; the numbers are those on the wire."""
+    """The state of a member as its speaker sees it; the numbers are those on the wire."""
 
     ALIVE = 0
     SUSPECT = 1
@@ -18,7 +18,7 @@ class State(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A peer by name, as of its beat in its incarnation; the last four are its scalars for the estimate of the gap."""
+    """A peer, as of its beat in its incarnation. All that follows ``state`` is what the peer says of itself."""
 
     name: str
     address: str
@@ -29,3 +29,5 @@ class Member:
     loss: float = 0.0
     slack: float = 0.0
     objective: float = 0.0
+    reachable: bool = True  # whether others can dial it
+    certified: str = ""  # label of the certificate whose model it has saved

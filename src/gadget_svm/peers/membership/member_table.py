@@ -1,164 +1,166 @@
-"""Everybody a peer has heard of: the present, the gone and the forgotten. Owns their records, and answers about them.
+"""All members that a peer knows: present, gone, and tombstones. Owns their records and answers queries about them.
 
-Whom to believe, and when somebody is gone, is for `membership`.
+What is believed, and when a member is dead, is for the failure detector; only it calls what changes the table.
 """
 
 from collections import Counter
 from dataclasses import dataclass, replace
 from math import inf
 
-from gadget_svm.peers.member import Member, State
+from gadget_svm.peers.membership.member import Member, State
 
 
 @dataclass(slots=True)
 class Record:
-    """What is known of a member: its line as I pass it on, and where I have it from."""
+    """What is known of a member: its entry as this peer passes it on, and how it came to be known."""
 
-    line: Member
+    entry: Member
     since: float  # the last sign of life
-    spoke: float = -inf  # its last own word
-    met: bool = False  # whether it ever showed itself
+    spoke: float = -inf  # the last word of its own
+    verified: bool = False  # whether it ever spoke itself
     proven: int = 0  # the highest incarnation that spoke itself
-    goodbye: int = 0  # the highest incarnation that took its leave itself
-    parting: bool = False  # somebody says that it took its leave
+    left: int = 0  # the highest incarnation that said itself that it leaves
+    leaving: bool = False  # others say that it left
 
     @property
     def present(self) -> bool:
-        return self.line.state <= State.SUSPECT
-
-    @property
-    def number(self) -> tuple[int, int]:
-        return self.line.incarnation, self.line.beat
+        return self.entry.state <= State.SUSPECT
 
 
-class Roster:
-    """The members one peer knows: fewer than ``limit`` others, and the numbers of as many who are forgotten."""
+class MemberTable:
+    """Fewer than ``limit`` other members, and as many tombstones: members of which only the numbers are kept."""
 
     def __init__(self, me: Member, limit: int) -> None:
         self.me = me
-        self.limit = limit
-        self.meetings = 0  # how often somebody was met for the first time
-        self._records: dict[str, Record] = {}
-        self._gone: dict[str, float] = {}  # of the records, in the order of their going
-        self._graves: dict[str, Record] = {}  # forgotten but for their numbers, the oldest first
+        self.version = 0  # changes when a member comes, goes, is verified, or changes its address or reachability
+        self.records: dict[str, Record] = {}
+        self.gone: dict[str, float] = {}  # of the records: those dead or left, the longest gone first
+        self.tombstones: dict[str, Record] = {}  # the oldest first
+        self._limit = limit
         self._present: list[str] | None = []
-        self._met: list[str] | None = []  # of the present
+        self._verified: list[str] | None = []
 
-    # What the host asks
+    # Queries
 
     def alive(self) -> list[str]:
-        """Everyone present, me and the merely suspected included, sorted: those joined and not left."""
-        return sorted([self.me.name, *self._here()])
+        """Return the names of all who are present, this peer and suspects included, sorted."""
+        return sorted([self.me.name, *self.present()])
 
-    def met(self) -> list[str]:
-        """Those others of the present who have spoken themselves, in this life of theirs or in an earlier one."""
-        if self._met is None:
-            self._met = [name for name in self._here() if self._records[name].met]
-        return list(self._met)
+    def present(self) -> list[str]:
+        """Return the names of the others who are present, suspects included."""
+        if self._present is None:
+            self._present = [name for name, record in self.records.items() if record.present]
+        return self._present
 
-    def strange(self) -> list[Member]:
-        """Those of the present of whom there is hearsay only, and where they are said to be."""
-        lines = [self._records[name].line for name in self._here() if not self._records[name].met]
-        return [line for line in lines if line.address]
+    def verified(self) -> list[str]:
+        """Return the names of the others who are present and have spoken themselves, in any incarnation."""
+        if self._verified is None:
+            self._verified = [name for name in self.present() if self.records[name].verified]
+        return list(self._verified)
 
-    def is_strange(self, member: Member) -> bool:
-        """Whether it is one of these, or one for whom there is no room."""
-        record = self._find(member.name)
-        return member.name != self.me.name and (record is None or (record.present and not record.met))
+    def unverified(self) -> list[Member]:
+        """Return the present members known by hearsay only that have an address."""
+        entries = [self.records[name].entry for name in self.present() if not self.records[name].verified]
+        return [entry for entry in entries if entry.address]
 
-    def has_met(self, name: str) -> bool:
-        """Whether somebody has spoken itself, ever, and was not forgotten since."""
-        record = self._find(name)
-        return record is not None and record.met
+    def is_verified(self, name: str) -> bool:
+        """Whether a member, present or not, has ever spoken itself."""
+        record = self.find(name)
+        return record is not None and record.verified
 
     def get(self, name: str) -> Member:
-        """The line of a member, present or gone; KeyError for one never heard of or forgotten."""
-        return self.me if name == self.me.name else self._records[name].line
+        """Return the entry of a member, present or gone. KeyError if there is only a tombstone, or nothing."""
+        return self.me if name == self.me.name else self.records[name].entry
+
+    def members(self) -> list[Member]:
+        """Return the entries of all who are present, this peer included, sorted by name."""
+        return [self.get(name) for name in self.alive()]
 
     def known(self, name: str) -> Member | None:
-        """Also of the forgotten: the line to answer with when ``accept`` refuses, so that the other can outbid it."""
-        record = self._find(name)
-        return self.me if name == self.me.name else record.line if record else None
+        """Return an entry, tombstones included: sent to a peer that is refused, so that it can outbid it."""
+        record = self.find(name)
+        return self.me if name == self.me.name else record.entry if record else None
 
     def latest(self, name: str) -> int:
-        """The incarnation in which somebody was last heard of, in any state; 0 if never."""
+        """Return the last known incarnation of a member in any state; 0 if it is unknown."""
         known = self.known(name)
         return 0 if known is None else known.incarnation
 
-    def numbers(self) -> dict[str, int]:
-        """That of everybody else, the forgotten too: to be remembered over a restart."""
-        return {name: record.line.incarnation for name, record in (*self._graves.items(), *self._records.items())}
+    def incarnations(self) -> dict[str, int]:
+        """Return the last known incarnation of every other member, tombstones included: for a snapshot."""
+        return {name: record.entry.incarnation for name, record in (*self.tombstones.items(), *self.records.items())}
 
-    def lost(self) -> list[Member]:
-        """The dead who took no leave and have an address, the longest dead first: worth a call now and then."""
-        lines = [self._records[name].line for name in self._gone]
-        return [line for line in lines if line.state == State.DEAD and line.address]
+    def dead(self) -> list[Member]:
+        """Return the dead that did not leave and have an address, the longest dead first."""
+        entries = [self.records[name].entry for name in self.gone]
+        return [entry for entry in entries if entry.state == State.DEAD and entry.address]
 
-    def doubtful(self) -> list[Member]:
-        """The suspected who have an address: one call decides whether they or the paths between us are down."""
-        lines = [self._records[name].line for name in self._here()]
-        return [line for line in lines if line.state == State.SUSPECT and line.address]
+    def suspects(self) -> list[Member]:
+        """Return the suspects that have an address: a dial tells whether they or the paths to them are down."""
+        entries = [self.records[name].entry for name in self.present()]
+        return [entry for entry in entries if entry.state == State.SUSPECT and entry.address]
 
     def states(self) -> Counter[State]:
-        """How many others are in each state."""
-        return Counter(State(record.line.state) for record in self._records.values())
+        """Return how many others are in each state."""
+        return Counter(State(record.entry.state) for record in self.records.values())
 
-    # What is for `membership` only
+    # Changes, for the failure detector
 
-    def _find(self, name: str) -> Record | None:
-        return self._records.get(name) or self._graves.get(name)
+    def find(self, name: str) -> Record | None:
+        """Return a record or a tombstone."""
+        return self.records.get(name) or self.tombstones.get(name)
 
-    def _is_present(self, name: str) -> bool:
-        return name in self._records and self._records[name].present
+    def is_present(self, name: str) -> bool:
+        return name in self.records and self.records[name].present
 
-    def _here(self) -> list[str]:
-        if self._present is None:
-            self._present = [name for name, record in self._records.items() if record.present]
-        return self._present
+    def verify(self, record: Record) -> None:
+        record.verified, self._verified = True, None
+        self.version += 1
 
-    def _meet(self, record: Record) -> None:
-        record.met, self._met = True, None
-        self.meetings += 1
+    def put(self, record: Record, entry: Member) -> None:
+        """Replace the entry of a record; its state stays."""
+        old, record.entry = record.entry, replace(entry, state=record.entry.state)
+        self.version += (old.address, old.reachable) != (entry.address, entry.reachable)
 
-    def _turn(self, record: Record, state: State, now: float) -> bool:
-        """Its state from now on; whether by this it came or went."""
-        name, was = record.line.name, record.present
-        if record.line.state != state:
-            record.line = replace(record.line, state=state)
+    def set_state(self, record: Record, state: State, now: float) -> bool:
+        """Set the state of a member. True if it came or went by this."""
+        name, was_present = record.entry.name, record.present
+        if record.entry.state != state:
+            record.entry = replace(record.entry, state=state)
         if record.present:
-            self._gone.pop(name, None)
-        elif name in self._records:
-            self._gone.setdefault(name, now)
-        if record.present != was:
-            self._present = self._met = None
-        return record.present != was
+            self.gone.pop(name, None)
+        elif name in self.records:
+            self.gone.setdefault(name, now)
+        if record.present != was_present:
+            self._present = self._verified = None
+            self.version += 1
+        return record.present != was_present
 
-    def _recalled(self, member: Member, now: float) -> Record:
-        """The record of one who had none or was forgotten."""
-        return self._graves.pop(member.name, None) or Record(replace(member, state=State.DEAD), now)
+    def enter(self, record: Record, now: float) -> None:
+        """Add a record that is not present yet."""
+        self.tombstones.pop(record.entry.name, None)
+        self.records[record.entry.name] = record
+        self.gone[record.entry.name] = now
 
-    def _enter(self, record: Record, now: float) -> None:
-        """Among the gone, until it lives, which is next."""
-        self._records[record.line.name] = record
-        self._gone[record.line.name] = now
+    @property
+    def full(self) -> bool:
+        return len(self.records) >= self._limit - 1
 
-    def _is_full(self) -> bool:
-        return len(self._records) >= self.limit - 1
-
-    def _least(self, direct: bool) -> str | None:
-        """The gone who were never met make room for anyone; for one who speaks all such do, and then the other gone."""
-        name = next((gone for gone in self._gone if not self._records[gone].met), None)
+    def replaceable(self, direct: bool) -> str | None:
+        """Return who makes room for a new member: the gone who are unverified; if the new one speaks itself
+        (``direct``) also the other unverified, and then the other gone."""
+        name = next((gone for gone in self.gone if not self.records[gone].verified), None)
         if name is None and direct:
-            rumoured = [record for record in self._records.values() if not record.met]
-            oldest = min(rumoured, key=lambda record: record.since, default=None)
-            name = next(iter(self._gone), None) if oldest is None else oldest.line.name
+            hearsay = [record for record in self.records.values() if not record.verified]
+            oldest = min(hearsay, key=lambda record: record.since, default=None)
+            name = next(iter(self.gone), None) if oldest is None else oldest.entry.name
         return name
 
-    def _bury(self, name: str, record: Record) -> None:
-        """It is forgotten but for its numbers. Those of ``limit`` are kept: who never spoke itself is dropped first."""
-        self._records.pop(name, None)
-        self._gone.pop(name, None)
-        self._graves[name] = record
-        if len(self._graves) > self.limit:
-            rumoured = (other for other, old in self._graves.items() if not old.proven)
-            del self._graves[next(rumoured, next(iter(self._graves)))]
+    def bury(self, name: str, record: Record) -> None:
+        """Keep a tombstone only. If there are too many, one that never spoke itself is dropped first."""
+        self.records.pop(name, None)
+        self.gone.pop(name, None)
+        self.tombstones[name] = record
+        if len(self.tombstones) > self._limit:
+            hearsay = (other for other, old in self.tombstones.items() if not old.proven)
+            del self.tombstones[next(hearsay, next(iter(self.tombstones)))]

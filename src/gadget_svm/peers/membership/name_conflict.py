@@ -1,33 +1,33 @@
-"""The contest about my own name, by rule 4 of `membership`. Owns what others say of me; my line and the time are given.
+"""Rule 4 of the failure detector: what others say under this peer's own name. Owns the rumour and the proof.
 
-``mine`` is my line as it stands, ``now`` is counted in my ticks.
+``mine`` is this peer's own entry, ``now`` is in the detector's own time.
 """
 
 from math import inf
 
-from gadget_svm.peers.member import LARGEST, Member, State
+from gadget_svm.peers.membership.member import LARGEST, Member, State
 
 
-class Claims:
-    """What is heard of me that is not from me: a double that proved itself, or the highest of the rumours."""
+class NameConflict:
+    """A second process that proved that it runs under this name, or the highest rumour of one."""
 
     def __init__(self, suspect: float) -> None:
-        self.double: Member | None = None
+        self.proven: Member | None = None
         self._suspect = suspect
         self._rumour: Member | None = None
-        self._since = 0.0  # when there was first a rumour to answer
-        self._told = False
+        self._since = 0.0  # when the first rumour that is not answered was heard
+        self._reported = False
         self._outbid_from = -inf
         self._wait = suspect
 
     def hear(self, member: Member, direct: bool, mine: Member, now: float) -> bool:
-        """A line about me; True if it only doubts that I live, so that a beat is the answer."""
+        """Take an entry about this peer. True if it only doubts that this peer lives: a beat is the answer."""
         elsewhere = bool(member.address) and member.address != mine.address
         same = member.incarnation == mine.incarnation
         ahead = member.address > mine.address if elsewhere else member.beat > mine.beat
         if direct:
             if member.incarnation > mine.incarnation or (same and ahead):
-                self.double = member
+                self.proven = member
             return False
         if member.incarnation > mine.incarnation or (same and (ahead or elsewhere or member.state == State.LEFT)):
             self._note(member, now)
@@ -35,22 +35,22 @@ class Claims:
         return same and member.state != State.ALIVE
 
     def answer(self, mine: Member, now: float) -> tuple[Member | None, int | None]:
-        """The rumour, if it is to be looked into and was not told before; the incarnation that outbids it, if due."""
+        """Return a rumour to look into, once, and the incarnation that outbids it, when it is due."""
         rumour = self._rumour
         if rumour is None:
             return None, None
-        news = None if self._told else rumour
-        self._told = True
-        grace = 0.0 if rumour.address == mine.address else self._suspect  # at my own address there is only me
+        report = None if self._reported else rumour
+        self._reported = True
+        grace = 0.0 if rumour.address == mine.address else self._suspect  # no other process has this address
         if now < max(self._since + grace, self._outbid_from) or rumour.incarnation >= LARGEST:
-            return news, None
+            return report, None
         self._rumour = None
         self._outbid_from = now + self._wait
         self._wait *= 2
-        return news, max(rumour.incarnation, mine.incarnation) + 1
+        return report, max(rumour.incarnation, mine.incarnation) + 1
 
     def _note(self, member: Member, now: float) -> None:
         old = self._rumour
         if old is None or (member.incarnation, member.address) > (old.incarnation, old.address):
             self._since = now if old is None else self._since
-            self._rumour, self._told = member, False
+            self._rumour, self._reported = member, False

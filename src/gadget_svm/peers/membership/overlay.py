@@ -1,19 +1,20 @@
-"""Whom to talk to: a sparse graph that everyone who knows the same names works out alike, with nobody asked.
+"""The overlay: which members a peer keeps edges with. Every peer that knows the same members computes the same graph.
 
-Owns the number of a name and the neighbours of a name; knows no addresses, no states and no time."""
+Owns the number of a name and the neighbours of a name; knows no addresses, no states and no time.
+"""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from hashlib import sha256
 
 
 def node_id(name: str) -> int:
-    """The number of a peer in arrays: the first 31 bits of SHA-256 of its name."""
+    """Return the number of a peer in arrays: the first 31 bits of SHA-256 of its name."""
     return int.from_bytes(sha256(name.encode()).digest()[:4], "big") >> 1
 
 
 def check_distinct(names: Iterable[str]) -> None:
-    """Refuses two names with one number (a chance of n²/2³² among n names: 2 % at ten thousand)."""
+    """Refuse two names with one number (by chance n²/2³² among n names: 2 % at ten thousand)."""
     owner: dict[int, str] = {}
     for name in sorted(set(names)):
         first = owner.setdefault(node_id(name), name)
@@ -21,23 +22,32 @@ def check_distinct(names: Iterable[str]) -> None:
             raise ValueError(f"peers {first!r} and {name!r} share the node number {node_id(name)}: rename one of them")
 
 
-def neighbours(me: str, names: Collection[str], degree: int) -> tuple[str, ...]:
-    """The neighbours of ``me`` among ``names`` (``me`` counts as one of them), sorted; at most ``degree``.
+def any_reachable(reachable: Mapping[str, bool]) -> bool:
+    """Whether any member accepts connections. If not, no two members can be connected."""
+    return any(reachable.values())
 
-    Each of ``degree // 2`` rings lines the names up by a hash of its own; neighbours are those before and after on
-    each. One ring alone connects everyone; a name that comes or goes cuts one edge of each ring and closes it again.
-    Up to ``degree + 1`` names, everyone is everyone's neighbour.
+
+def neighbours(me: str, reachable: Mapping[str, bool], degree: int) -> tuple[str, ...]:
+    """Return the neighbours that ``me`` chooses, sorted, at most ``degree``.
+
+    ``reachable`` has all members, ``me`` included, and says which of them can be dialled. Each of ``degree // 2`` rings
+    orders the reachable members by a hash of its own; neighbours are those before and after on each. An outbound-only
+    member chooses those before and after its own hash; these need not choose it, and accept it. So all members are
+    connected as soon as one is reachable. A reachable member that comes or goes changes one place of each ring. Up to
+    ``degree + 1`` members, all are neighbours, except two that are both outbound-only.
     """
     if degree < 2:
         raise ValueError(f"degree is {degree}: more than two peers cannot be connected with fewer than 2 neighbours")
-    others = set(names) - {me}
+    if len(reachable) <= degree + 1:
+        return tuple(sorted(name for name in reachable if name != me and (reachable[name] or reachable[me])))
+    others = [name for name, can in reachable.items() if can and name != me]
     if len(others) <= degree:
         return tuple(sorted(others))
     return tuple(sorted({name for ring in range(degree // 2) for name in _beside(me, others, ring)}))
 
 
 def _beside(me: str, others: Collection[str], ring: int) -> tuple[str, str]:
-    """Who stands before and after ``me`` on a ring: the nearest on that side, else the farthest on the other."""
+    """Return who is before and after ``me`` on a ring: the nearest on that side, else the farthest on the other."""
     here = _place(ring, me)
     places = [_place(ring, name) for name in others]
     before = max((place for place in places if place < here), default=None) or max(places)
