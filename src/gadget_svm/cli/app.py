@@ -11,6 +11,7 @@ from gadget_svm.cli.errors import CommandGroup
 from gadget_svm.cli.peer import peer_app
 from gadget_svm.cli.predict import predict
 from gadget_svm.cli.reproduce import reproduce
+from gadget_svm.cli.study import study_app
 from gadget_svm.cli.topology import topology
 from gadget_svm.cli.train import train
 
@@ -25,6 +26,7 @@ for command in (demo, train, predict, topology, reproduce):
     app.command()(command)
 app.add_typer(data_app, name="data")
 app.add_typer(certs_app, name="certs")
+app.add_typer(study_app, name="study")
 app.add_typer(peer_app, name="peer")
 
 

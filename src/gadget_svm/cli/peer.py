@@ -1,21 +1,62 @@
-"""`gadget peer`: configure, run, watch and stop a site's own process. `peer_client` and `gadget_svm.peers` do it."""
+"""`gadget peer`: configure, run, watch and stop a site's own process. `peer_client` and `gadget_svm.peers` do the work."""
 
+from enum import StrEnum
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from gadget_svm.cli.errors import RetryableError
+from gadget_svm.cli.file_options import KeyOption, by_section, relative, with_keys
 from gadget_svm.cli.options import Json, local_path, option, require_packages
-from gadget_svm.cli.peer_demo import demo
 
 peer_app = typer.Typer(help="Peers: one process per site, connected by mTLS.", no_args_is_help=True)
 Toml = Annotated[Path, typer.Argument(metavar="PEER.TOML", help="The peer's file, as 'gadget peer new' writes it.")]
 OWN_HELP = "The file of the peer whose certificate is used. Default: that of the peer asked, or peer.toml."
 Own = Annotated[Path | None, option("--config", metavar="PEER.TOML", help=OWN_HELP)]
 Asked = Annotated[str | None, typer.Argument(help="host:port of a peer, or its file. Default: the one of --config.")]
-Withdraw = Annotated[bool, option("--withdraw", help="Ask the others to remove the contribution of this site's rows.")]
+UntilName = StrEnum("UntilName", "stopped certified")
+Until = Annotated[UntilName, option("--until", help="certified: exit with 0 once the study has ended.")]
+TLS = ("cert", "key", "ca", "revoked")
+KEYS = {
+    "peer.study": KeyOption("--study", Path, "The study's file. Default: study.toml beside the new file."),
+    "peer.listen": KeyOption("--listen", str, "Where it listens. Default: the port of --address on every interface."),
+    "peer.address": KeyOption("--address", str, "How others reach it, host:port."),
+    "peer.reachable": KeyOption("--reachable", str, "auto, true, or false for a site that accepts no connections."),
+    "peer.join": KeyOption("--join", list[str], "The address of a peer to contact first. Repeatable."),
+    "peer.state": KeyOption("--state", Path, "The folder for what must survive a restart."),
+    "peer.model": KeyOption("--model", Path, "The file for the model."),
+    "peer.seed": KeyOption("--seed", int, "Decides every draw of the algorithm."),
+    "peer.float32": KeyOption("--float32/--no-float32", bool, "Send half as many bytes, with seven digits."),
+    "tls.cert": KeyOption("--cert", Path, "Its certificate."),
+    "tls.key": KeyOption("--key", Path, "Its private key."),
+    "tls.ca": KeyOption("--ca", Path, "The authority that all peers share."),
+    "tls.revoked": KeyOption("--revoked", Path, "The authority's revocation list."),
+    "data.train": KeyOption("--train", Path, "The rows of the site. Required."),
+    "data.label": KeyOption("--label", str, "The label's column, if the file has columns."),
+    "data.test": KeyOption("--test", Path, "Rows to measure accuracy on."),
+    "data.zero_based": KeyOption("--zero-based/--one-based", bool, "How an svmlight file counts its columns."),
+    "pace.tick": KeyOption("--tick", float, "Least seconds between two ticks of the algorithm."),
+    "pace.heartbeat": KeyOption("--heartbeat", float, "Seconds between two heartbeats."),
+    "pace.suspect": KeyOption("--suspect", float, "Seconds of silence after which a peer is suspected."),
+    "pace.dead": KeyOption("--dead", float, "Seconds of suspicion after which it counts as dead."),
+    "pace.snapshot": KeyOption("--snapshot", float, "Least seconds between two snapshots."),
+    "pace.export": KeyOption("--export", float, "Least seconds between two writings of the model."),
+    "pace.send_rate": KeyOption("--send-rate", float, "Bytes of weights per second that it sends."),
+    "pace.linger": KeyOption("--linger", float, "Seconds that a certified peer waits for others before it ends."),
+    "pace.stop_after_seconds": KeyOption("--stop-after-seconds", float, "Stop by itself."),
+    "pace.stop_after_ticks": KeyOption("--stop-after-ticks", int, "Stop by itself."),
+    "limits.message_rate": KeyOption("--message-rate", float, "Messages a second from one sender."),
+    "limits.burst": KeyOption("--burst", int, "Messages at once from one sender."),
+    "limits.connections": KeyOption("--connections", int, "Open connections."),
+    "limits.members": KeyOption("--members", int, "Peers to remember."),
+    "metrics.port": KeyOption("--metrics-port", int, "For /metrics, /healthz and /status.json; 0: none."),
+    "metrics.host": KeyOption("--metrics-host", str, "Their address; keep it local."),
+    "log.level": KeyOption("--log-level", str, "debug, info, warning or error."),
+    "log.format": KeyOption("--log-format", str, "json or text."),
+}
+"""Every key of peer.toml except the name, with its option."""
 
 
 def require_peer_packages() -> None:
@@ -34,52 +75,54 @@ def _client() -> ModuleType:
 
 
 @peer_app.command("new")
+@with_keys(KEYS)
 def new(
-    name: Annotated[str, typer.Argument(help="The peer's name, as in its certificate.")],
-    address: Annotated[str | None, typer.Option(help="The address for other peers, host:port.")] = None,
-    join: Annotated[list[str] | None, typer.Option(help="The address of a peer to contact first. Repeatable.")] = None,
-    train: Annotated[str | None, typer.Option(help="The file with the site's rows.")] = None,
-    lam: Annotated[float | None, typer.Option(help="The regularisation weight, the same at all sites.")] = None,
-    listen: Annotated[str | None, typer.Option(help="Where it listens. Default: its port on every interface.")] = None,
-    label: Annotated[str | None, typer.Option(help="The label's column, if the file has columns.")] = None,
-    test: Annotated[str | None, typer.Option(help="Rows to measure accuracy on.")] = None,
-    run: Annotated[str | None, typer.Option(help="The run's name, the same at all sites.")] = None,
-    scaling: Annotated[str | None, typer.Option(help="none, max-abs or deviation, the same at all sites.")] = None,
-    sites: Annotated[int | None, typer.Option(help="Number of sites whose statistics scaling needs.", min=1)] = None,
-    metrics_port: Annotated[int | None, typer.Option(help="A local port for /metrics and /healthz.", min=1)] = None,
-    out: Annotated[Path, typer.Option(callback=local_path, help="The file to write.")] = Path("peer.toml"),
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The peer's name, as in its certificate.")],
+    certs: Annotated[
+        Path | None, option("--certs", metavar="DIR", help="The folder of its certificate, key, ca.pem and revoked.pem.")
+    ] = None,
+    out: Annotated[Path, option("--out", check=local_path, help="The file to write.")] = Path("peer.toml"),
+    overwrite: Annotated[bool, option("--overwrite", help="Replace an existing file.")] = False,
+    **keys: Any,
 ) -> None:
-    """Write a commented peer.toml."""
-    given = dict(locals())
-    require_peer_packages()
-    from gadget_svm.peers.config import template
+    """Write a commented peer.toml. Paths are relative to this folder."""
+    require_packages("peers", "pydantic")
+    from gadget_svm.peers.process.config import template
+    from gadget_svm.study.toml_file import write_new
 
-    if listen is None and address is not None:
-        given["listen"] = f"0.0.0.0:{address.rpartition(':')[2]}"
-    text = template(port=given.pop("metrics_port"), **{k: given[k] for k in given.keys() - {"out", "overwrite"}})
-    try:
-        with out.open("w" if overwrite else "x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise ValueError(f"{out} exists: choose another --out, or --overwrite") from None
+    values = by_section(KEYS, keys, out.parent)
+    peer, data, tls = values["peer"], values["data"], values["tls"]
+    if peer["listen"] is None and peer["address"] is not None:
+        peer["listen"] = f"0.0.0.0:{peer['address'].rpartition(':')[2]}"
+    peer["reachable"] = {"true": True, "false": False}.get(peer["reachable"], peer["reachable"])
+    data["label"] = int(data["label"]) if (data["label"] or "").isdecimal() else data["label"]
+    if certs is not None:
+        for key, file in zip(TLS, (f"{name}.pem", f"{name}.key", "ca.pem", "revoked.pem"), strict=True):
+            tls[key] = tls[key] or relative(certs / file, out.parent)
+    write_new(out, template(name, values), overwrite)
     typer.echo(f"{out} is written: review it, then 'gadget peer run {out}'.")
 
 
 @peer_app.command("run")
 def run(
     config: Toml = Path("peer.toml"),
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start from scratch; the saved state is moved aside.")] = False,
+    fresh: Annotated[bool, option("--fresh", help="Start from scratch; the saved state is moved aside.")] = False,
+    until: Until = UntilName("stopped"),
 ) -> None:
-    """Run a peer until Ctrl-C, SIGTERM, the end of its terminal or 'gadget peer stop'; it then leaves and saves its
-    state and model."""
+    """Run a peer until it is stopped (Ctrl-C, SIGTERM, the end of its terminal, 'gadget peer stop'), or until the study
+    has ended; it then saves its state and model."""
     require_peer_packages()
-    from gadget_svm.peers.config import load
-    from gadget_svm.peers.running import Broken, run_peer
+    from gadget_svm.peers.process.running import BrokenError, run_peer
 
+    own, study = _client().load_files(config)
+    if until == "certified" and study.algorithm == "gadget":
+        raise ValueError(
+            "--until certified needs the algorithm pdmm: gadget has no dual variables, so no model can be certified. "
+            "Leave --until out, or agree on a study with --algorithm pdmm"
+        )
     try:
-        raise typer.Exit(run_peer(load(config), fresh))
-    except Broken as error:
+        raise typer.Exit(run_peer(own, study, fresh=fresh, until=until.value))
+    except BrokenError as error:
         raise RetryableError(str(error)) from error
 
 
@@ -88,26 +131,24 @@ def status(
     peer: Asked = None,
     config: Own = None,
     json: Json = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Repeat every second, until Ctrl-C.")] = False,
+    watch: Annotated[bool, option("--watch", help="Repeat every second, until Ctrl-C.")] = False,
 ) -> None:
-    """Show a peer's neighbours, objective, estimated gap, disagreement, messages and bytes."""
+    """Show a peer's state, links, members, certified model, objective, estimated gap and issues."""
     _client().show_status(peer, config, json, watch)
 
 
 @peer_app.command("stop")
 def stop(
     config: Toml = Path("peer.toml"),
-    wait: Annotated[float, typer.Option(help="Seconds to wait until it has left.")] = 20.0,
-    withdraw: Withdraw = False,
+    wait: Annotated[float, option("--wait", help="Seconds to wait until it has left.")] = 20.0,
 ) -> None:
-    """Stop a peer: it leaves the network, saves its state and writes its model. The others keep its contribution."""
-    _client().stop(config, wait, withdraw)
+    """Stop a peer: it leaves the network and saves its state and model. After a while its rows no longer count."""
+    _client().stop(config, wait)
 
 
 @peer_app.command("export")
-def export_model(config: Toml = Path("peer.toml")) -> None:
-    """Write the model of the last checkpoint, whether the peer runs or not."""
+def export(config: Toml = Path("peer.toml")) -> None:
+    """Write the model of the last snapshot, whether the peer runs or not."""
     typer.echo(f"{_client().export(config)} is written.")
 
 
-peer_app.command("demo")(demo)

@@ -77,6 +77,9 @@ def model_name(model: GadgetSVC, node: str | None) -> str:
     """Return which model answers: a peer's file holds the model of one site."""
     if node is not None:
         return f"node {node}"
+    if (study := getattr(model, "study_", None)) is not None:
+        sites = f" of {len(model.sites_)} sites" if study["kind"] != "current" else ""
+        return f"the {study['kind']} model{sites} of the study {study['study']}"
     if len(model.node_coef_) > 1:
         return "the network average"
     site = str(model.sites_[0])

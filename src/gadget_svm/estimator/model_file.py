@@ -49,8 +49,14 @@ def save_model(model: GadgetSVC, path: str | Path) -> Path | str:
     >>> load_model(place).predict([[3.0, 0.0]]).tolist()
     ['b']
     """
-    check_is_fitted(model)
     target = parse_location(path)
+    write_file(target, encode_model(model))
+    return target
+
+
+def encode_model(model: GadgetSVC) -> bytes:
+    """Return the bytes of a model file; the same model gives the same bytes."""
+    check_is_fitted(model)
     arrays = {name: getattr(model, name) for name in (*ARRAYS, *OPTIONAL_ARRAYS)}
     classes, algorithm = model.classes_, type(model.algorithm)
     about = {
@@ -62,11 +68,12 @@ def save_model(model: GadgetSVC, path: str | Path) -> Path | str:
         "params": _plain_params(model),
         "algorithm": None,
     }
+    if "study_" in model.__dict__:
+        about["study"] = model.study_
     if _kinds().get(algorithm.__name__) is algorithm:
         about["algorithm"] = {"kind": algorithm.__name__, "params": _plain_params(model.algorithm)}
     present = {name: np.asarray(value) for name, value in arrays.items() if value is not None}
-    write_file(target, encode_state(KIND, VERSION, present, about))
-    return target
+    return encode_state(KIND, VERSION, present, about)
 
 
 def load_model(path: str | Path) -> GadgetSVC:
@@ -120,6 +127,11 @@ def _restored(arrays: dict[str, Any], about: dict[str, Any]) -> GadgetSVC:
     model.classes_ = np.array(about["classes"], dtype=about["classes_dtype"])
     model.sites_ = [_hashable(site) for site in about["sites"]]
     model.n_features_in_, model.history_ = model.coef_.shape[1], []
+    if "study" in about:  # a peer's file: all sites have the same model, which is in it once
+        model.study_ = about["study"]
+        for name in ("node_coef_", "node_intercept_"):
+            values = getattr(model, name)
+            setattr(model, name, np.broadcast_to(values[:1], (max(len(model.sites_), 1), *values.shape[1:])))
     if about["feature_names"]:
         model.feature_names_in_ = np.array(about["feature_names"], dtype=object)
     return model

@@ -153,6 +153,9 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Positions of the nodes whose rows the certificate counts: all but those declared dead.
     certificate_note_ : str
         Why there is no certificate, or whose rows it counts if not all.
+    study_ : dict
+        Of a model that peers wrote, and only there: kind ("certified", "current" or "partition"), study, study_digest,
+        time, ticks; with a certificate also its id, gap_bound, sites (name, incarnation, rows) and rows.
 
     Examples
     --------

@@ -1,0 +1,61 @@
+"""Commands with an option for every key of a TOML file: a table of keys becomes options and values by section."""
+
+from collections.abc import Callable, Mapping
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+
+class KeyOption(NamedTuple):
+    """The option of a key: its names, its type, and its help. Without it the file has the key's default."""
+
+    names: str
+    kind: Any
+    help: str
+
+
+def with_keys(keys: Mapping[str, KeyOption]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command an option for each key ("section.key"), in place of its ``**keys``."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = signature(command, eval_str=True)
+        parameters = [each for each in own.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
+        for key, (names, kind, text) in keys.items():
+            declared = typer.Option(names, help=text, rich_help_panel=f"Section {key.partition('.')[0]}", show_default=False)
+            parameters.append(
+                Parameter(
+                    _name(key), Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, declared]
+                )
+            )
+        command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {each.name: each.annotation for each in parameters}
+        return command
+
+    return decorate
+
+
+def by_section(
+    keys: Mapping[str, KeyOption], values: Mapping[str, Any], folder: Path | None = None
+) -> dict[str, dict[str, Any]]:
+    """Return what was typed, by section and key; paths become relative to the folder of the file."""
+    found: dict[str, dict[str, Any]] = {}
+    for key, declared in keys.items():
+        section, _, name = key.partition(".")
+        value = values[_name(key)]
+        if declared.kind is Path and value is not None and folder is not None:
+            value = relative(value, folder)
+        found.setdefault(section, {})[name] = value
+    return found
+
+
+def relative(path: Path, folder: Path) -> str:
+    """Return a path as it is written into a file in this folder; absolute paths stay."""
+    import os
+
+    return str(path) if path.is_absolute() else os.path.relpath(path, folder)
+
+
+def _name(key: str) -> str:
+    return key.replace(".", "_")
