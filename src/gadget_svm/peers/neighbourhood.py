@@ -237,15 +237,16 @@ class Neighbourhood:
         """Whether vectors may be rounded: running sums grow, and need all their digits."""
         return self.settings.float32 and self.study.algorithm == "pdmm"
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self, now: float) -> dict[str, Any]:
         """Return what to remember of others over a restart."""
-        lines = self.detector.present()
         return {
-            "known": self.detector.numbers(), "addresses": {line.name: line.address for line in lines if line.address}
+            "known": self.detector.numbers(), "edges": sorted(self.edges.counted(now)),
+            "addresses": {line.name: line.address for line in self.detector.present() if line.address},
         }  # fmt: skip
 
-    def restore(self, about: Mapping[str, Any]) -> None:
-        """Remember others as they were before a restart."""
+    def restore(self, about: Mapping[str, Any], now: float) -> None:
+        """Remember others as they were before a restart; edges of the learner are retained for a while."""
+        self.edges.restore(about["edges"], now)
         for name, incarnation in about["known"].items():
             self.detector.remember(name, incarnation)
         self.discovery.remember(about["addresses"])

@@ -62,6 +62,8 @@ from gadget_svm.study.study import Study
 
 RESTING_GAP = 0.1
 """Below this part of the study's gap, a node without a certificate makes one tick per heartbeat."""
+MAX_STEP_FAILURES = 3
+"""Training steps that may fail in a row before the node gives up."""
 STATISTICS_HEARTBEATS = 2
 """Statistics for the scale are repeated to each neighbour after so many heartbeats, until they are settled."""
 
@@ -89,7 +91,7 @@ class Node:
         me = Member(settings.name, settings.address, 1, 1, rows=float(site.X.shape[0]), slack=-1.0)
         self.neighbourhood = Neighbourhood(settings, study, me, rng, self.out, self.issues)
         self.links, self.edges = self.neighbourhood.links, self.neighbourhood.edges
-        self.session = TrainingSession(study, site, settings.name, settings.seed)
+        self.session = TrainingSession(study, site, settings.name, settings.seed, rng=rng)
         self.conclusion = Conclusion(settings, study, self.links, self.out)
         self.writer = Writer(settings.snapshot_interval, settings.export_interval, self.out)
         self.phase = "starting"  # then "live", "leaving", "finished"
@@ -102,6 +104,7 @@ class Node:
         self._tick_at = self._beat_at = self._measure_at = inf
         self._timer = inf
         self._step: str = ""  # the label of the step under way
+        self._failures = 0  # of steps, in a row
         self._sums_for: Any = None
         self._beats = 0
         self._reason = ""
@@ -167,7 +170,14 @@ class Node:
             "snapshot_age": now - self.writer.saved_at, "issues": dict(self.issues.open),
             "certificate_days_left": (self.expires - self._wall_time) / 86400.0,
         }  # fmt: skip
-        parts = own | self.session.status() | self.neighbourhood.status(now)
+        session, measures = self.session, self.session.measures
+        learned = {
+            "rows": int(session.rows), "ticks": session.ticks, "waiting": session.waiting,
+            "withheld": session.withheld, "test_accuracy": session.test_accuracy,
+            "train_accuracy": None if measures is None else measures.accuracy,
+            "local_objective": None if measures is None else measures.objective,
+        }  # fmt: skip
+        parts = own | learned | self.neighbourhood.status(now)
         return with_state(parts | {"certified": self.conclusion.status(self.neighbourhood.detector.lines())})
 
     # Life
@@ -175,7 +185,12 @@ class Node:
     def _start(self, event: Started) -> None:
         self._wall_offset = event.wall_time - self._now
         self.started = self._now
-        before = self._restore(event.snapshot) if event.snapshot is not None else 0
+        try:
+            before = self._restore(event.snapshot) if event.snapshot is not None else 0
+        except ValueError as error:  # nothing was written, so that the snapshot is still there
+            self.phase = "finished"
+            self.out.add(Finish("cannot continue from the snapshot", str(error)))
+            return
         detector = self.neighbourhood.detector
         detector.begin(max(int(event.wall_time), before + 1))
         if not self.settings.address or self.settings.reachable is False:
@@ -274,6 +289,9 @@ class Node:
 
     def _check_session(self) -> None:
         """Report what keeps this site from learning or from being heard."""
+        if self.session.name_clashes:
+            text = f"no edge to {', '.join(self.session.name_clashes)}: another peer has the same number; rename one"
+            self.out.add(*self.issues.report("names", text, self._now))
         if self.session.blocked:
             text = (
                 f"nothing was sent to {', '.join(self.session.blocked)}, because it would give a row away: are the rows "
@@ -398,7 +416,7 @@ class Node:
             self.out.send(link.number, self.session.statistics())
 
     def _step_done(self, event: StepDone) -> None:
-        label, self._step = self._step, ""
+        label, self._step, self._failures = self._step, "", 0
         if label == "sums":
             id_, self._sums_for = self._sums_for, None
             self.conclusion.sums_ready(id_, event.result, self._situation())
@@ -428,9 +446,13 @@ class Node:
             )  # fmt: skip
 
     def _step_failed(self, event: StepFailed) -> None:
-        self._step, self._sums_for = "", None
-        self._fail(f"a training step failed: {event.reason}")
-        self._finish_if_saved()
+        self._step, self._sums_for, self._failures = "", None, self._failures + 1
+        outcome = self.session.abort(f"a training step failed ({event.reason})")
+        self.out.add(*self.issues.report("weights", outcome.failed, self._now))
+        if self._failures > MAX_STEP_FAILURES:
+            self._fail(outcome.failed)
+        elif self.phase == "leaving":
+            self._save_last()
 
     def _credentials_changed(self, event: CredentialsChanged) -> None:
         self.expires = event.expires
@@ -484,18 +506,17 @@ class Node:
     def _snapshot(self) -> Snapshot:
         about = {
             "study": self.study.text(), "rows": self.site.fingerprint(), "incarnation": self.incarnation,
-            **self.neighbourhood.snapshot(),
+            **self.neighbourhood.snapshot(self._now),
         }  # fmt: skip
         return join_parts(about, {"session": self.session.snapshot(), "conclusion": self.conclusion.snapshot()})
 
     def _restore(self, snapshot: Snapshot) -> int:
         """Continue from a snapshot; return the incarnation that wrote it."""
         parts = split_parts(snapshot)
-        self.neighbourhood.restore(snapshot.about)
+        self.neighbourhood.restore(snapshot.about, self._now)
         for warning in self.session.restore(*parts["session"]):
             self.out.log("warning", warning)
         self.conclusion.restore(*parts["conclusion"], self._now)
-        self.edges.restore(self.session.edge_names, self._now)
         return int(snapshot.about["incarnation"])
 
     # Helpers
