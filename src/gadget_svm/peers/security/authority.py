@@ -1,6 +1,6 @@
-"""A local certificate authority: makes, records and revokes the certificates of peers. Owns the files of its folder.
+"""A local certificate authority: issues, records and revokes the certificates of peers. Owns the files of its folder.
 
-It signs and writes; who may connect to whom is decided in `identity`. The folder holds ca.pem, ca.key (0600),
+It signs and writes; `credentials` checks. The folder holds ca.pem, ca.key (0600),
 revoked.pem (an X.509 revocation list) and issued.json, the record of every certificate ever issued. A certificate is
 recorded before it is written, so none exists that could not be revoked.
 """
@@ -17,7 +17,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from gadget_svm.core.lookup import unknown
-from gadget_svm.peers.issued import (
+from gadget_svm.peers.names import check_host, check_name, ip_address
+from gadget_svm.peers.security.errors import day
+from gadget_svm.peers.security.issued import (
     CA,
     CA_KEY,
     PRIVATE,
@@ -26,22 +28,20 @@ from gadget_svm.peers.issued import (
     REVOKED,
     CertError,
     Record,
-    day,
     locked,
     make_folder,
     read_record,
     write_file,
     write_record,
 )
-from gadget_svm.peers.naming import check_host, check_name, ip_address
 
-TAKEN = ("ca", "revoked")  # NAME.pem would be a file of the authority
-SLACK = timedelta(hours=1)  # certificates begin that much earlier: the clocks of sites differ
+RESERVED = ("ca", "revoked")  # NAME.pem would be a file of the authority
+CLOCK_TOLERANCE = timedelta(hours=1)  # certificates begin that much earlier: the clocks of sites differ
 
 
 @dataclass(frozen=True)
 class Issued:
-    """A new certificate and where its files are."""
+    """A new certificate, and its files."""
 
     name: str
     serial: int
@@ -77,7 +77,7 @@ class Authority:
         return cls(folder, cert, key)
 
     def check_dates(self, now: float) -> None:
-        """An authority that has expired signs nothing."""
+        """Refuse to sign if the authority has expired."""
         if now > self.cert.not_valid_after_utc.timestamp():
             raise CertError(
                 f"the authority in {self.folder} expired on {day(self.cert.not_valid_after_utc.timestamp())}: make a "
@@ -86,14 +86,12 @@ class Authority:
 
 
 def init_ca(
-    folder: Path,
-    *,
-    name: str = "gadget-svm",
-    days: int = 3650,
-    overwrite: bool = False,
-    now: float | None = None,
+    folder: Path, *, name: str = "gadget-svm", days: int = 3650, overwrite: bool = False, now: float | None = None
 ) -> Authority:
-    """A new authority with an empty revocation list. ``overwrite`` replaces one, whose certificates become foreign."""
+    """Make an authority with an empty revocation list.
+
+    ``overwrite`` replaces one: no certificate that it issued is accepted any more.
+    """
     _check_days(days)
     if not 1 <= len(name) <= 64:
         raise CertError(f"an authority's name has 1 to 64 characters, got {len(name)}")
@@ -118,24 +116,18 @@ def init_ca(
         write_file(folder / CA_KEY, _key_pem(key), PRIVATE)
         write_file(folder / CA, _pem(cert), PUBLIC)
         write_record(folder, 0, [])
-        (folder / REVOKED).unlink(missing_ok=True)  # a former authority's: not to be continued
+        (folder / REVOKED).unlink(missing_ok=True)  # of a former authority
         _publish(authority, start.timestamp())
     return authority
 
 
 def issue(
-    folder: Path,
-    name: str,
-    hosts: Sequence[str] = (),
-    *,
-    days: int = 365,
-    out: Path | None = None,
-    overwrite: bool = False,
-    now: float | None = None,
-) -> Issued:
-    """A certificate and key for ``name`` in ``out`` (FOLDER/peers/NAME), with ca.pem and revoked.pem beside them."""
+    folder: Path, name: str, hosts: Sequence[str] = (), *, days: int = 365, out: Path | None = None,
+    overwrite: bool = False, now: float | None = None,
+) -> Issued:  # fmt: skip
+    """Issue a certificate for ``name``, in ``out`` (FOLDER/peers/NAME), with its key, ca.pem and revoked.pem."""
     check_name(name)
-    if name in TAKEN:
+    if name in RESERVED:
         raise CertError(f"a peer may not be called {name!r}: {name}.pem is a file of the authority")
     _check_days(days)
     reached = tuple(dict.fromkeys(check_host(host) for host in hosts))
@@ -169,11 +161,10 @@ def issue(
 
 
 def revoke(folder: Path, name: str, *, keep_newest: bool = False, now: float | None = None) -> list[int]:
-    """Revoke all unexpired certificates of ``name`` and sign a new revoked.pem; the serials that were not yet in it.
+    """Revoke all unexpired certificates of ``name``, sign a new revoked.pem, and return the newly revoked serials.
 
-    ``keep_newest``: not the one issued last, after a renewal.
-
-    The list is written anew even when there is none: it heals one that was lost or left behind by a crash.
+    ``keep_newest`` leaves out the one issued last, for use after a renewal. The list is always written again, which
+    repairs one that was lost or left behind by a crash.
     """
     authority, moment = Authority.load(folder), _when(now).timestamp()
     authority.check_dates(moment)
@@ -182,7 +173,7 @@ def revoke(folder: Path, name: str, *, keep_newest: bool = False, now: float | N
         if all(record.name != name for record in records):
             raise CertError(unknown("peer", name, {record.name: record for record in records}))
         valid = [record.serial for record in records if record.name == name and record.state(moment) == "valid"]
-        fresh = set(valid[:-1] if keep_newest else valid)  # they stand in the order of their issue
+        fresh = set(valid[:-1] if keep_newest else valid)  # in the order of issue
         marked = [replace(record, revoked=moment) if record.serial in fresh else record for record in records]
         write_record(folder, number, marked)
         _publish(authority, moment)
@@ -190,14 +181,8 @@ def revoke(folder: Path, name: str, *, keep_newest: bool = False, now: float | N
 
 
 def records(folder: Path) -> list[Record]:
-    """Every certificate the authority has issued, oldest first."""
+    """Return every certificate that the authority has issued, oldest first."""
     return read_record(folder)[1]
-
-
-def common_name(subject: x509.Name) -> str:
-    """The one common name, or the empty text."""
-    names = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(names[0].value) if len(names) == 1 else ""
 
 
 def _when(now: float | None) -> datetime:
@@ -206,11 +191,11 @@ def _when(now: float | None) -> datetime:
 
 def _check_days(days: int) -> None:
     if not 1 <= days <= 36_500:
-        raise CertError(f"a certificate is good for 1 to 36500 days, got {days}")
+        raise CertError(f"a certificate is valid for 1 to 36500 days, got {days}")
 
 
 def _check_free(target: Path, name: str, ca: bytes, overwrite: bool) -> None:
-    """Nothing is replaced unasked, but a newer revocation list of the same authority may come."""
+    """Refuse to replace files, except the revocation list of the same authority."""
     there = [file for file in (f"{name}.pem", f"{name}.key") if (target / file).exists()]
     foreign = (target / CA).exists() and (target / CA).read_bytes() != ca
     if foreign and (target / CA_KEY).exists():
@@ -222,12 +207,12 @@ def _check_free(target: Path, name: str, ca: bytes, overwrite: bool) -> None:
     if there and not overwrite:
         raise FileExistsError(
             f"{target} already holds {', '.join(there)}: name another folder with --out, or replace with --overwrite "
-            "(the former certificate stays good until it is revoked or expires)"
+            "(the former certificate stays valid until it is revoked or expires)"
         )
 
 
 def _check_hosts(name: str, hosts: Sequence[str], records: Sequence[Record], now: float) -> None:
-    """A certificate good for another peer's name could answer in its place."""
+    """Refuse hosts that are names of other peers: the certificate could be used in their place."""
     for other in records:
         if other.name == name or other.state(now) != "valid":
             continue
@@ -238,20 +223,16 @@ def _check_hosts(name: str, hosts: Sequence[str], records: Sequence[Record], now
 
 
 def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
-    public: ec.EllipticCurvePublicKey,
-    issuer_public: ec.EllipticCurvePublicKey,
-    start: datetime,
-    end: datetime,
-) -> x509.CertificateBuilder:
+    subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePublicKey, issuer_public: ec.EllipticCurvePublicKey,
+    start: datetime, end: datetime,
+) -> x509.CertificateBuilder:  # fmt: skip
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(public)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(start - SLACK)
+        .not_valid_before(start - CLOCK_TOLERANCE)
         .not_valid_after(end)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_public), critical=False)
@@ -259,13 +240,9 @@ def _builder(
 
 
 def _peer_cert(
-    authority: Authority,
-    name: str,
-    hosts: Sequence[str],
-    public: ec.EllipticCurvePublicKey,
-    start: datetime,
+    authority: Authority, name: str, hosts: Sequence[str], public: ec.EllipticCurvePublicKey, start: datetime,
     end: datetime,
-) -> x509.Certificate:
+) -> x509.Certificate:  # fmt: skip
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     found = [(host, ip_address(host)) for host in hosts if host != name]
     names = [x509.DNSName(host) if at is None else x509.IPAddress(at) for host, at in found]
@@ -282,21 +259,14 @@ def _peer_cert(
 
 def _usage(**allowed: bool) -> x509.KeyUsage:
     kinds = (
-        "digital_signature",
-        "content_commitment",
-        "key_encipherment",
-        "data_encipherment",
-        "key_agreement",
-        "key_cert_sign",
-        "crl_sign",
-        "encipher_only",
-        "decipher_only",
-    )
+        "digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
+        "key_cert_sign", "crl_sign", "encipher_only", "decipher_only",
+    )  # fmt: skip
     return x509.KeyUsage(**{kind: allowed.get(kind, False) for kind in kinds})
 
 
 def _publish(authority: Authority, now: float) -> None:
-    """Sign the list of all that is revoked. What the former list holds stays revoked, even if the record is older."""
+    """Sign the list of all revoked certificates. Those in the former list stay, even if the record is older."""
     folder = authority.folder
     number, records = read_record(folder)
     revoked = {record.serial: record.revoked for record in records if record.revoked is not None}
@@ -321,7 +291,7 @@ def _publish(authority: Authority, now: float) -> None:
 
 
 def _former_list(authority: Authority) -> x509.CertificateRevocationList | None:
-    """The authority's present list; one that is lost or damaged is made anew from the record."""
+    """Return the current list, or None if it is lost or damaged: then it is made from the record."""
     try:
         crl = x509.load_pem_x509_crl((authority.folder / REVOKED).read_bytes())
     except (FileNotFoundError, ValueError):

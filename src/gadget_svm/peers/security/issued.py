@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ PRIVATE, PUBLIC = 0o600, 0o644
 
 
 class CertError(ValueError):
-    """What keeps the authority from doing what it was asked, and the way out."""
+    """Why the authority cannot do what was asked, and how to fix that."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Record:
 
 
 def read_record(folder: Path) -> tuple[int, list[Record]]:
-    """The number of the last revocation list, and every certificate issued so far."""
+    """Return the number of the last revocation list, and every certificate issued so far."""
     path = folder / RECORD
     try:
         about: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -69,7 +68,7 @@ def write_record(folder: Path, number: int, records: Sequence[Record]) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """One at a time changes the record."""
+    """Hold a lock on the folder: one process at a time changes the record."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -79,7 +78,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def make_folder(folder: Path) -> None:
-    """The folder, closed to others if it is new."""
+    """Make the folder; a new one is private."""
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"{folder} is a file, not a folder: name another place")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -103,8 +102,3 @@ def write_file(path: Path, data: bytes, mode: int) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-def day(moment: float) -> str:
-    """A moment for the eye."""
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -3,11 +3,26 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
-
 from gadget_svm.core.types import Floats
 from gadget_svm.peers.membership.member import Member
 
 VERSION = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """The first frame of each end of a link: a new nonce, and who will sign. Between hosts; nodes do not see it."""
+
+    nonce: bytes
+    certificate: bytes  # PEM
+
+
+@dataclass(frozen=True, slots=True)
+class SignedHello:
+    """A hello as the bytes that were signed. Between hosts; nodes see the `Hello` if the signature is right."""
+
+    hello: bytes
+    signature: bytes
 
 
 class EdgeState(IntEnum):

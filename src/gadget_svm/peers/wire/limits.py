@@ -1,0 +1,92 @@
+"""How large messages and their values may be, and the error for those that exceed it. Makes no checks itself."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from gadget_svm.study.study import Study
+
+Reason = Literal[
+    "garbage", "version", "name", "dimension", "not-finite", "range", "too-large", "sequence", "members"
+]  # fmt: skip
+
+LARGEST = 1e100
+"""No number in a message is larger, so that sums and squares of a few stay finite."""
+COUNT = 2**62
+"""No counter is larger: neither an incarnation nor a sequence number."""
+WEIGHTS = {"pdmm": (1e-15, 1e15), "gadget": (1e-15, 1e18)}
+"""The range of a push's weight: PDMM's penalty of an edge, and GADGET's running sum of push-sum weights. An edge with a
+penalty of 1e-300 never leaves it, since a penalty changes by factors of 2, and not often."""
+NONCE_BYTES, DIGEST_BYTES = 32, 32
+CERTIFICATE_BYTES, SIGNATURE_BYTES = 16 * 1024, 1024
+MEMBERS, MEMBER_BYTES, CERTIFIED_BYTES = 32, 640, 128
+SITE_BYTES = 128
+TEXT_BYTES, STUDY_BYTES, STATUS_BYTES = 1024, 2 * 1024 * 1024, 4 * 1024 * 1024
+ENTRIES, STATISTICS_BYTES = 64, 16 * 1024 * 1024
+FIELDS, SPARE = 64, 4096
+"""Fields of one message besides the repeated ones, and bytes besides those of known fields: room for later fields."""
+
+
+class MalformedError(ValueError):
+    """A message that is refused. ``reason`` is a word for counters, the text a sentence for people."""
+
+    def __init__(self, reason: Reason, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the study implies for its messages: the lengths of vectors, and the range of weights."""
+
+    algorithm: str
+    features: int  # of a vector of statistics
+    outputs: int
+    dimension: int  # of a model
+    sites: int = 10_000  # in one certificate
+
+    @classmethod
+    def of(cls, study: "Study", sites: int = 10_000) -> "Limits":
+        """Return the limits for a study."""
+        return cls(study.algorithm, study.n_features, study.outputs, study.dimension, sites)
+
+    @property
+    def sums(self) -> int:
+        """The length of a certificate's sums, as in `kernels.certificate.widths`."""
+        return self.dimension + 4 * self.outputs + 3
+
+    @property
+    def entries(self) -> int:
+        """How many sites' statistics fit into one message."""
+        return max(1, min(ENTRIES, STATISTICS_BYTES // self._entry_bytes))
+
+    @property
+    def _entry_bytes(self) -> int:
+        return 3 * 8 * self.features + SITE_BYTES
+
+    @property
+    def frame_bytes(self) -> int:
+        """The size of the largest frame."""
+        return max(self.sizes.values()) + SPARE
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """The largest size of each kind of message in bytes."""
+        members, model = MEMBERS * (MEMBER_BYTES + 4), 8 * self.dimension
+        sites = self.sites * (SITE_BYTES + 4)
+        hello = STUDY_BYTES + members
+        beside = {
+            "Challenge": CERTIFICATE_BYTES, "SignedHello": hello + SPARE + SIGNATURE_BYTES, "Hello": hello,
+            "Refusal": TEXT_BYTES + members, "Heartbeat": members, "Push": model, "Acknowledgement": 0,
+            "Statistics": self.entries * self._entry_bytes, "CertificateProbe": model,
+            "CertificateSums": 8 * self.sums + sites, "Certified": model + 16 * self.outputs + sites,
+            "Leave": TEXT_BYTES,
+        }  # fmt: skip
+        return {kind: size + SPARE for kind, size in beside.items()}
+
+
+def printable(text: str) -> str:
+    """Return any text as one that a message may carry: one printable line that is not too long."""
+    line = "".join(sign if sign.isprintable() else " " for sign in text[:TEXT_BYTES])
+    return line.encode()[:TEXT_BYTES].decode(errors="ignore")
