@@ -87,6 +87,34 @@ class FailureDetector:
         """Return the names of all who are present, this peer and suspects included, sorted."""
         return self.table.alive()
 
+    def present(self) -> list[Member]:
+        """Return the entries of the others who are present, suspects included."""
+        return [self.table.records[name].entry for name in self.table.present()]
+
+    def lines(self) -> list[Member]:
+        """Return the entries of all members, present or gone, this peer included."""
+        return [self.me, *(record.entry for record in self.table.records.values())]
+
+    def verified(self) -> list[str]:
+        """Return the names of the others who are present and have spoken themselves, in any incarnation."""
+        return self.table.verified()
+
+    def get(self, name: str) -> Member:
+        """Return the entry of a member, present or gone. KeyError if there is only a tombstone, or nothing."""
+        return self.table.get(name)
+
+    def known(self, name: str) -> Member | None:
+        """Return an entry, tombstones included: sent to a peer that is refused, so that it can outbid it."""
+        return self.table.known(name)
+
+    def numbers(self) -> dict[str, int]:
+        """Return the last known incarnation of every other member, tombstones included: for a snapshot."""
+        return self.table.incarnations()
+
+    def begin(self, incarnation: int) -> None:
+        """Set this peer's incarnation, before anything is sent."""
+        self.table.me = replace(self.me, incarnation=incarnation, beat=1)
+
     def accept(self, name: str, incarnation: int) -> bool:
         """Whether to use a message of this incarnation: not if a later one spoke, nor after it left."""
         if name == self.me.name or not 0 < incarnation <= LARGEST:
@@ -112,15 +140,10 @@ class FailureDetector:
         spoken = (replace(r.entry, state=State.LEFT) if r.leaving else r.entry for r in chosen)
         return (self.me, *spoken, *gone)
 
-    def remember(self, name: str, incarnation: int, address: str = "") -> None:
-        """Take a member from a snapshot: dead until it shows itself, and worth a dial if it has an address."""
-        if name == self.me.name or not 0 < incarnation <= LARGEST or self.table.find(name) is not None:
-            return
-        record = Record(Member(name, address, incarnation, 0, State.DEAD), self._time, verified=bool(address))
-        if address and not self.table.full:
-            self.table.enter(record, self._time)
-        else:
-            self._bury(name, record)
+    def remember(self, name: str, incarnation: int) -> None:
+        """Take a member from a snapshot: gone until it shows itself."""
+        if name != self.me.name and 0 < incarnation <= LARGEST and self.table.find(name) is None:
+            self._bury(name, Record(Member(name, "", incarnation, 0, State.DEAD), self._time))
 
     def beat(self, **fields: Any) -> None:
         """Advance this peer's beat. Its own fields (rows, loss, slack, objective, reachable, certified, address) change
@@ -139,13 +162,21 @@ class FailureDetector:
         else:
             self._hear_hearsay(member)
 
-    def heard(self, name: str, incarnation: int, beat: int | None = None) -> None:
-        """Take a word from the member itself that has no entry, and perhaps no beat: any message."""
+    def heard(self, name: str, incarnation: int, beat: int) -> None:
+        """Take a word from the member itself that has no entry."""
         record = self.table.find(name)
-        old = record.entry if record else Member(name, "", incarnation, 0)
-        if beat is None:
-            beat = old.beat if old.incarnation == incarnation else 0
+        old = record.entry if record else Member(name, "", incarnation, beat)
         self.hear(replace(old, incarnation=incarnation, beat=beat, state=State.ALIVE), direct=True)
+
+    def spoke(self, name: str, incarnation: int) -> None:
+        """Take a word from the member itself that has no entry and no beat: any message."""
+        record = self.table.records.get(name)
+        if record is not None and record.proven == incarnation and record.entry.state == State.ALIVE:
+            record.since = record.spoke = self._time
+            record.leaving = False
+            return
+        same = record is not None and record.entry.incarnation == incarnation
+        self.heard(name, incarnation, record.entry.beat if same and record is not None else 0)
 
     def leave(self, name: str, incarnation: int) -> None:
         """The member itself leaves: gone at once, until a higher incarnation is heard of."""

@@ -72,10 +72,6 @@ class MemberTable:
         """Return the entry of a member, present or gone. KeyError if there is only a tombstone, or nothing."""
         return self.me if name == self.me.name else self.records[name].entry
 
-    def members(self) -> list[Member]:
-        """Return the entries of all who are present, this peer included, sorted by name."""
-        return [self.get(name) for name in self.alive()]
-
     def known(self, name: str) -> Member | None:
         """Return an entry, tombstones included: sent to a peer that is refused, so that it can outbid it."""
         record = self.find(name)
