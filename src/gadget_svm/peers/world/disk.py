@@ -1,0 +1,130 @@
+"""The disk of one simulated machine. Owns what survives a kill: only what was synced.
+
+Two generations of the snapshot are kept. A kill loses the write that is under way, or tears its file, or lets it reach
+the disk without an acknowledgement. A torn file is recognised by its digest, and the generation before it is restored.
+"""
+
+import hashlib
+import json
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gadget_svm.peers.storage.snapshot import ModelDocument, Snapshot
+from gadget_svm.peers.world.event_queue import EventQueue
+
+Content = Snapshot | ModelDocument
+Answer = Callable[[int, str], None]
+"""Called with the number of a write, and why it failed; an empty reason means that it is synced."""
+
+
+class ChangedWhileWrittenError(AssertionError):
+    """A node changed a snapshot that it had asked its host to save."""
+
+
+@dataclass(frozen=True)
+class SnapshotFile:
+    """A snapshot on the disk, and whether it is whole."""
+
+    snapshot: Snapshot
+    whole: bool
+
+
+@dataclass
+class Disk:
+    """Writes one thing after another; answers each write, unless the machine is killed before."""
+
+    queue: EventQueue
+    rng: random.Random
+    latency: tuple[float, float]
+    tear: float
+    slowness: float = 1.0
+    full: bool = False
+    generations: list[SnapshotFile] = field(default_factory=list)  # the newest last
+    models: dict[str, ModelDocument] = field(default_factory=dict)  # by file
+    writes: int = 0
+    _waiting: deque[tuple[int, Content, str, Answer]] = field(default_factory=deque)
+    _life: int = 0  # writes of a machine that was killed are never answered
+
+    def write(self, number: int, content: Content, answer: Answer) -> None:
+        """Begin to write; the answer comes later."""
+        digest = digest_of(content) if isinstance(content, Snapshot) else ""
+        self._waiting.append((number, content, digest, answer))
+        if len(self._waiting) == 1:
+            self._begin()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a write is under way."""
+        return bool(self._waiting)
+
+    def kill(self) -> None:
+        """Lose what is not synced; the file that is being written may be torn, or whole after all."""
+        self._life += 1
+        if self._waiting and isinstance(content := self._waiting[0][1], Snapshot):
+            fate = self.rng.random()
+            if fate < self.tear:
+                self._keep(torn(content), digest_of(content))
+            elif fate < 0.5 + 0.5 * self.tear:
+                self._keep(content, digest_of(content))
+        self._waiting.clear()
+
+    def restore(self) -> Snapshot | None:
+        """Return the newest snapshot that is whole; None if there is none."""
+        self.generations = [file for file in self.generations if file.whole]
+        if not self.generations:
+            return None
+        stored = self.generations[-1].snapshot
+        about = json.loads(json.dumps(stored.about, allow_nan=False))
+        return Snapshot({name: np.array(array) for name, array in stored.arrays.items()}, about)
+
+    def _begin(self) -> None:
+        self.queue.after(self.slowness * self.rng.uniform(*self.latency), self._end, self._life)
+
+    def _end(self, life: int) -> None:
+        if life != self._life:
+            return
+        number, content, digest, answer = self._waiting.popleft()
+        reason = "no space left on the device" if self.full else ""
+        if not reason:
+            self.writes += 1
+            if isinstance(content, Snapshot):
+                self._keep(content, digest)
+                if not self.generations[-1].whole:
+                    raise ChangedWhileWrittenError("a snapshot changed while it was written")
+            else:
+                self.models[model_file(content)] = content
+        if self._waiting:
+            self._begin()
+        answer(number, reason)
+
+    def _keep(self, snapshot: Snapshot, digest: str) -> None:
+        whole = [file for file in self.generations if file.whole]
+        self.generations = [*whole[-1:], SnapshotFile(snapshot, digest_of(snapshot) == digest)]
+
+
+def model_file(model: ModelDocument) -> str:
+    """Return the file of a model: that of a partition is beside the others'."""
+    return "partition" if model.kind == "partition" else "model"
+
+
+def torn(snapshot: Snapshot) -> Snapshot:
+    """Return what is left of a snapshot of which only the first part was written."""
+    arrays = {name: np.array(array) for name, array in snapshot.arrays.items()}
+    for name in sorted(arrays)[len(arrays) // 2 :]:
+        arrays[name] = np.zeros_like(arrays[name])
+    about = dict(list(snapshot.about.items())[: len(snapshot.about) // 2])
+    return Snapshot(arrays, about)
+
+
+def digest_of(snapshot: Snapshot) -> str:
+    """Return a digest of a snapshot's content."""
+    digest = hashlib.blake2b(json.dumps(snapshot.about, sort_keys=True, allow_nan=False).encode(), digest_size=16)
+    for name in sorted(snapshot.arrays):
+        array = np.ascontiguousarray(snapshot.arrays[name])
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,93 @@
+"""What must be reached after the faults of a scenario have stopped. Looks at nodes and disks, and changes nothing."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from gadget_svm.peers.storage.snapshot import ModelDocument
+from gadget_svm.peers.world.event_queue import EventQueue
+from gadget_svm.peers.world.faults import Roles
+from gadget_svm.peers.world.invariants import document_digest
+from gadget_svm.peers.world.machine import Machine
+from gadget_svm.peers.world.scenario import Scenario
+from gadget_svm.peers.world.shards import Optima
+from gadget_svm.study.study import Study
+
+CHECK_INTERVAL_S = 1.0
+CHECKS_IN_A_ROW = 3
+"""Models must be good at so many checks: one that passes the optimum on its way elsewhere is not."""
+
+
+@dataclass
+class Goals:
+    """The end of a run: every live peer has a good model, and the certificate is about the live peers."""
+
+    scenario: Scenario
+    study: Study
+    roles: Roles
+    machines: Mapping[str, Machine]
+    optima: Optima
+    queue: EventQueue
+    interval: float = CHECK_INTERVAL_S
+    reached: dict[str, float] = field(default_factory=dict)  # when each goal was reached first
+    _good: int = 0
+
+    @property
+    def first_check(self) -> float:
+        """When to look first. Without faults there is nothing to wait for."""
+        return self.scenario.faults_stop if self.scenario.faults else self.interval
+
+    def check(self) -> bool:
+        """Return whether everything is reached, and was at the last checks."""
+        missing = next(self.missing(), None)
+        self._good = 0 if missing else self._good + 1
+        return self._good >= (1 if self.scenario.finish else CHECKS_IN_A_ROW)
+
+    def missing(self) -> Iterator[str]:
+        """Yield what is not reached yet."""
+        survivors = self.roles.survivors
+        if self.scenario.finish:
+            yield from self._missing_ends(survivors)
+        else:
+            yield from self._missing_models(survivors)
+        if self.scenario.certified or self.scenario.finish:
+            yield from self._missing_certificate(survivors)
+
+    def _missing_models(self, survivors: list[str]) -> Iterator[str]:
+        for name in survivors:
+            node = self.machines[name].node
+            model = None if node is None else node.model()
+            if model is None:
+                yield f"{name} {'has no model' if node else 'does not run'}"
+                continue
+            excess = self.optima.excess(model, survivors)
+            if not excess <= self.scenario.tolerance:
+                yield f"{name} is {excess:.2%} above the optimum of {len(survivors)} live peers"
+        self.reached.setdefault("models", self.queue.now)
+
+    def _missing_ends(self, survivors: list[str]) -> Iterator[str]:
+        for name in survivors:
+            machine = self.machines[name]
+            if machine.running or machine.finish is None or machine.finish.error:
+                yield f"{name} has not ended with a certified model"
+
+    def _missing_certificate(self, survivors: list[str]) -> Iterator[str]:
+        digests = set()
+        for name in survivors:
+            stored = self.machines[name].disk.models.get("model")
+            if stored is None or stored.kind != "certified":
+                yield f"{name} has no certified model"
+                return
+            if (covered := covered_names(stored)) != survivors:
+                yield f"the certificate of {name} covers {', '.join(covered)}, not {', '.join(survivors)}"
+                return
+            if stored.metadata["gap_bound"] > self.study.gap:
+                yield f"the certificate of {name} has the bound {stored.metadata['gap_bound']:.2%}"
+            digests.add(document_digest(stored))
+        if len(digests) > 1:
+            yield "sites have different certified models"
+        self.reached.setdefault("certified", self.queue.now)
+
+
+def covered_names(model: ModelDocument) -> list[str]:
+    """Return the names of the sites that a certified model covers."""
+    return sorted(site[0] for site in model.metadata["sites"])

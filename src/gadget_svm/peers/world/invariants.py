@@ -1,0 +1,184 @@
+"""What must hold in every simulated history, and what must be reached after the faults have stopped.
+
+Owns both lists. Sees everything that machines do, and changes nothing. A failure is an `InvariantError`, which ends the
+run; its text says what was expected.
+"""
+
+import hashlib
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gadget_svm.peers.events import Effect, Event, Export, Received, Report, Send, TimerFired
+from gadget_svm.peers.storage.snapshot import ModelDocument, Snapshot
+from gadget_svm.peers.wire.messages import Certified, Heartbeat, Hello, Leave, Push
+from gadget_svm.peers.world.machine import Machine
+from gadget_svm.peers.world.shards import Optima
+
+MAX_TIMERS_AT_ONCE = 200
+"""More timers than this at one time mean that a node is in an endless loop."""
+ROUNDING = 1e-6
+Say = Callable[[str, str], None]
+
+
+class InvariantError(AssertionError):
+    """A history in which something is wrong."""
+
+
+@dataclass
+class Invariants:
+    """The observer of a run. ``members`` are the peers whose rows may count; others must not have any effect."""
+
+    optima: Optima
+    members: Collection[str]
+    strangers: Collection[str]  # machines that are refused from the beginning
+    say: Say | None = None
+    certificates: dict[str, str] = field(default_factory=dict)  # digests of certified models by certificate
+    _incarnations: dict[str, tuple[int, int]] = field(default_factory=dict)  # life and incarnation by name
+    _timers: dict[str, tuple[float, int]] = field(default_factory=dict)
+    _seen: dict[Any, str] = field(default_factory=dict)
+
+    # What machines do
+
+    def started(self, machine: Machine, snapshot: Snapshot | None) -> None:
+        """Note a start."""
+        if self.say:
+            self.say(machine.name, f"starts {'with a snapshot' if snapshot else 'from scratch'}")
+
+    def ended(self, machine: Machine, reason: str) -> None:
+        """Note an end."""
+        if self.say:
+            self.say(machine.name, reason)
+
+    def without_timer(self, machine: Machine, event: Event) -> None:
+        """Fail: the node would wait for ever."""
+        raise InvariantError(f"{machine.name} waits for nothing after {type(event).__name__}: it set no timer")
+
+    def handled(self, machine: Machine, event: Event, effects: Sequence[Effect]) -> None:
+        """Check an event and its effects."""
+        if self.say:
+            self.say(machine.name, f"{short(event)} -> {', '.join(map(short, effects)) or 'nothing'}")
+        if type(event) is TimerFired:
+            self._check_timer(machine)
+        elif type(event) is Received and type(event.message) is Push:
+            self._check_sender(machine, event.link)
+        for effect in effects:
+            if type(effect) is Send:
+                self._check_message(machine, effect)
+            elif type(effect) is Export:
+                self._check_export(machine, effect.model)
+
+    def _check_timer(self, machine: Machine) -> None:
+        now = machine.queue.now
+        since, count = self._timers.get(machine.name, (now, 0))
+        count = count + 1 if now - since < 1e-3 else 0
+        self._timers[machine.name] = (since if count else now), count
+        if count > MAX_TIMERS_AT_ONCE:
+            raise InvariantError(f"{machine.name} sets timers for the time at which they fire, without end")
+
+    def _check_sender(self, machine: Machine, link: int) -> None:
+        end = machine.network.ends[machine.name].get(link)
+        if end is not None and machine.refuses(end.other.machine.name):
+            raise InvariantError(f"{machine.name} got a push of {end.other.machine.name}, whose certificate is revoked")
+
+    def _check_message(self, machine: Machine, send: Send) -> None:
+        message = send.message
+        kind = type(message)
+        if kind is Certified:
+            self._check_certified(machine, message)  # type: ignore[arg-type]
+        elif kind is Hello or kind is Heartbeat or kind is Push or kind is Leave:
+            if machine.name in self.strangers:
+                return
+            self._check_incarnation(machine, message.incarnation)  # type: ignore[union-attr]
+            if kind is Heartbeat:
+                self._check_confirmed(machine, message)  # type: ignore[arg-type]
+            elif kind is Push and not np.isfinite(message.vector).all():  # type: ignore[union-attr]
+                raise InvariantError(f"{machine.name} pushes numbers that are not finite")
+
+    def _check_incarnation(self, machine: Machine, incarnation: int) -> None:
+        life, known = self._incarnations.get(machine.name, (0, -1))
+        if incarnation < known or (incarnation == known and machine.life != life):
+            raise InvariantError(
+                f"{machine.name} speaks as incarnation {incarnation}, after {known} in life {life} (now {machine.life})"
+            )
+        self._incarnations[machine.name] = machine.life, incarnation
+
+    def _check_confirmed(self, machine: Machine, beat: Heartbeat) -> None:
+        """What a peer says it has certified is synced at its site."""
+        for line in beat.members:
+            if line.name == machine.name and line.certified:
+                stored = machine.disk.models.get("model")
+                if stored is None or not stored.metadata.get("certificate"):
+                    raise InvariantError(
+                        f"{machine.name} confirms certificate {line.certified}, and has no certified model on its disk"
+                    )
+                return
+
+    # Certificates
+
+    def _check_certified(self, machine: Machine, message: Certified) -> None:
+        found = digest(message.model, message.bounds, message.duals, message.sites, message.time, message.ticks)
+        if self._seen.setdefault(("sent", message.id), found) != found:
+            raise InvariantError(f"{machine.name} sends another certificate {message.id} than others did")
+        if ("checked", found) in self._seen:
+            return
+        self._seen["checked", found] = ""
+        names = [site.name for site in message.sites]
+        if strange := set(names).difference(self.members):
+            raise InvariantError(f"certificate {message.id} covers {sorted(strange)}, which are refused")
+        if len(set(names)) < len(names):
+            raise InvariantError(f"certificate {message.id} counts a site twice: {names}")
+        for site in message.sites:
+            if site.rows != len(self.optima.shards[site.name].label):
+                raise InvariantError(f"certificate {message.id} counts {site.rows} rows of {site.name}")
+        self._check_bound(str(message.id), message.model, float(message.bounds.sum()), names)
+
+    def _check_bound(self, name: str, model: Any, bound: float, names: Collection[str]) -> None:
+        least, found = self.optima.least(names), self.optima.objective(model, names)
+        if found - least > bound + ROUNDING * least:
+            raise InvariantError(
+                f"certificate {name} says at most {bound:.3g} above the optimum of {sorted(names)}, it is "
+                f"{found - least:.3g} above"
+            )
+
+    def _check_export(self, machine: Machine, model: ModelDocument) -> None:
+        stored = machine.disk.models.get("model")
+        if model.kind == "current" and stored is not None and stored.kind == "certified":
+            raise InvariantError(f"{machine.name} replaces a certified model by one without a certificate")
+        if model.kind != "certified":
+            return
+        name, found = model.metadata["certificate"], document_digest(model)
+        if self.certificates.setdefault(name, found) != found:
+            raise InvariantError(f"the model of certificate {name} is another one at {machine.name}")
+
+
+def document_digest(model: ModelDocument) -> str:
+    """Return a digest of everything in a model file."""
+    about = sorted((key, repr(value)) for key, value in model.metadata.items())
+    return digest(model.weights, model.factor, model.shift, model.kind, about)
+
+
+def digest(*parts: Any) -> str:
+    """Return a digest of arrays and plain values."""
+    found = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        found.update(np.ascontiguousarray(part).tobytes() if isinstance(part, np.ndarray) else repr(part).encode())
+    return found.hexdigest()
+
+
+def short(item: Any) -> str:
+    """Return an event, effect or message for a trace: without vectors and members."""
+    name = type(item).__name__
+    if isinstance(item, Send | Received):
+        return f"{name}({item.link}, {short(item.message)})"
+    if isinstance(item, Report):
+        return f"{item.level}: {item.text} {dict(item.fields) or ''}".rstrip()
+    parts = []
+    for key in getattr(type(item), "__dataclass_fields__", ()):
+        value = getattr(item, key)
+        if isinstance(value, str | int | float | bool):
+            parts.append(f"{key}={value:.6g}" if isinstance(value, float) else f"{key}={str(value)[:60]}")
+    return f"{name}({', '.join(parts)})"
+

@@ -1,0 +1,176 @@
+"""Runs of simulated peers: one scenario with one seed, or a network described in a few numbers with many seeds.
+
+Owns the result of a run and the command that repeats it.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from gadget_svm.peers.wire.messages import Message
+from gadget_svm.peers.world.randomness import generator
+from gadget_svm.peers.world.scenario import DataPlan, LinkPlan, Range, Scenario, load
+from gadget_svm.peers.world.world import NodeFactory, World, node_factory, run_world
+
+LATENCIES: dict[str, Range] = {"lan": (0.0002, 0.0005), "wan": (0.05, 0.05)}
+TRACE_LINES_SHOWN = 40
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run. ``failure`` is empty if everything held; ``trace`` is there if it was asked for."""
+
+    scenario: str
+    seed: int
+    peers: int
+    failure: str
+    seconds: float  # simulated, until all goals were reached
+    models_after: float | None  # simulated seconds until all models were good
+    certified_after: float | None  # and until all sites had the certified model
+    ticks: int  # the most of one peer
+    messages: int
+    nbytes: int
+    calls: int
+    cpu: float
+    wire: bool
+    trace: list[str] = field(default_factory=list, repr=False)
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything held."""
+        return not self.failure
+
+    @property
+    def command(self) -> str:
+        """The command that repeats this run."""
+        return f"gadget peer simulate {self.scenario} --seed {self.seed} --trace"
+
+
+def run(
+    scenario: Scenario | str | Path, seed: int, trace: bool = False, *, make_node: NodeFactory | None = None
+) -> Result:
+    """Run one scenario with one seed.
+
+    Parameters
+    ----------
+    scenario : Scenario, str or Path
+        A scenario, the name of one that comes with the package, or a TOML file.
+    seed : int
+        All that is random follows from it.
+    trace : bool, default False
+        Keep a line of text for every event.
+    make_node : callable, optional
+        Makes the processes' nodes; by default the real `Node`.
+
+    Returns
+    -------
+    Result
+        What was reached, and what it took.
+    """
+    plan = scenario if isinstance(scenario, Scenario) else load(scenario)
+    lines: list[str] = []
+    encoded = generator(seed, "wire").random() < plan.wire
+    world = World(
+        plan, seed, make_node=make_node or node_factory(), transcode=through_wire() if encoded else None,
+        say=(lambda name, text: lines.append(f"{world.queue.now:9.3f} {name:>9} {text}")) if trace else None,
+    )  # fmt: skip
+    began = time.process_time()
+    failure = run_world(world)
+    machines, traffic, goals = world.machines, world.network.traffic, world.goals
+    return Result(
+        plan.name, seed, len(world.roles.names), failure, world.queue.now, goals.reached.get("models"),
+        goals.reached.get("certified"), max((machine.steps for machine in machines.values()), default=0),
+        traffic.messages, traffic.nbytes, world.queue.calls, time.process_time() - began, encoded, lines,
+    )  # fmt: skip
+
+
+def through_wire() -> Callable[[Message], Message]:
+    """Return what encodes and decodes a message."""
+    from gadget_svm.peers.wire.codec import decode, encode
+
+    return lambda message: decode(encode(message))
+
+
+def run_many(
+    scenario: Scenario | str | Path, seeds: range, processes: int = 1, make_node: NodeFactory | None = None
+) -> Iterator[Result]:
+    """Run a scenario with many seeds, in several processes if wanted; yield results in the order of the seeds."""
+    plan = scenario if isinstance(scenario, Scenario) else load(scenario)
+    if processes <= 1 or make_node is not None:
+        for seed in seeds:
+            yield run(plan, seed, make_node=make_node)
+        return
+    with ProcessPoolExecutor(processes) as pool:
+        yield from pool.map(run, [plan] * len(seeds), seeds, chunksize=max(1, min(20, len(seeds) // processes)))
+
+
+def network_plan(
+    peers: int = 10, *, latency: float | str = "wan", bandwidth: float = 12.5e6, loss: float = 0.0,
+    rows: int = 100, features: int = 20, **settings: Any,
+) -> Scenario:  # fmt: skip
+    """Return a scenario without faults, from a few numbers.
+
+    Parameters
+    ----------
+    peers : int, default 10
+    latency : float or {"wan", "lan"}, default "wan"
+        Seconds one way; "wan" is 50 ms.
+    bandwidth : float, default 12.5e6
+        Bytes per second that each site can send.
+    loss : float, default 0.0
+        The probability that a message is lost.
+    rows, features : int
+        Of each site's generated rows.
+    **settings
+        Fields of `NodeSettings`, such as ``tick``.
+
+    Returns
+    -------
+    Scenario
+        To be given to `run`.
+    """
+    spread = LATENCIES[latency] if isinstance(latency, str) else (latency, latency)
+    return replace(
+        Scenario("network"), title=f"{peers:,} peers", peers=(peers, peers), faults_stop=0.0, settle=86_400.0, wire=0.0,
+        data=DataPlan((rows, rows), (features, features)), settings=settings,
+        links=LinkPlan(spread, bandwidth=bandwidth, loss=(loss, loss)),
+    )  # fmt: skip
+
+
+def simulate(
+    scenario: Scenario | str | Path | None = None, *, seeds: range | int = 0, trace: bool = False, processes: int = 1,
+    **network: Any,
+) -> list[Result]:  # fmt: skip
+    """Run real peers' code in a simulated network.
+
+    Parameters
+    ----------
+    scenario : Scenario, str or Path, optional
+        By default, a network without faults: see `network_plan` for what ``**network`` may say.
+    seeds : range or int, default 0
+        One run each.
+    trace : bool, default False
+        Keep a line for every event.
+    processes : int, default 1
+        How many runs at a time.
+
+    Returns
+    -------
+    list of Result
+        In the order of the seeds.
+
+    Examples
+    --------
+    >>> from gadget_svm.peers.world import simulate
+    >>> result, = simulate(peers=3, latency="lan", rows=30, features=5)
+    >>> result.ok
+    True
+    """
+    plan = network_plan(**network) if scenario is None else scenario
+    chosen = range(seeds, seeds + 1) if isinstance(seeds, int) else seeds
+    if trace:
+        return [run(plan, seed, trace=True) for seed in chosen]
+    return list(run_many(plan, chosen, processes))

@@ -1,0 +1,172 @@
+"""A simulated world: machines, their rows, the network between them, and the faults that happen to them.
+
+Owns how all of it is made from a scenario and a seed, and when a run ends. One scenario and one seed give one history.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+from gadget_svm.peers.settings import NodeSettings
+from gadget_svm.peers.training.site import Site
+from gadget_svm.peers.wire.messages import Message
+from gadget_svm.peers.world.clock import MachineClock
+from gadget_svm.peers.world.disk import Disk
+from gadget_svm.peers.world.event_queue import EventQueue
+from gadget_svm.peers.world.faults import Roles, draw_roles, schedule
+from gadget_svm.peers.world.goals import Goals
+from gadget_svm.peers.world.intruder import make_intruder
+from gadget_svm.peers.world.invariants import InvariantError, Invariants
+from gadget_svm.peers.world.machine import Hardware, Machine, MakeNode, NodeLike
+from gadget_svm.peers.world.network import SimulatedNetwork
+from gadget_svm.peers.world.randomness import generator, whole_within, within
+from gadget_svm.peers.world.scenario import Scenario
+from gadget_svm.peers.world.shards import CLASSES, Optima, Shard, generate
+from gadget_svm.study.study import Study
+
+NodeFactory = Callable[[NodeSettings, Study, Site, random.Random], NodeLike]
+START_SPREAD_S = 1.0
+SUPERVISOR_DELAY_S = 3.0
+MAX_RESTARTS = 30
+"""A process that ends with an error is started again by its supervisor, but not for ever."""
+PACE = {"tick": 0.25, "heartbeat": 1.0, "suspect": 4.0, "dead": 4.0, "snapshot_interval": 5.0, "export_interval": 15.0}
+TERMS = {"lam": 0.05, "degree": 3, "gap": 0.01}
+
+
+class World:
+    """Everything in one run."""
+
+    def __init__(
+        self, scenario: Scenario, seed: int, *, make_node: NodeFactory, say: Callable[[str, str], None] | None = None,
+        transcode: Callable[[Message], Message] | None = None,
+    ) -> None:  # fmt: skip
+        self.scenario, self.seed, self.make_node = scenario, seed, make_node
+        self.rng = generator(seed, "world")
+        self.queue = EventQueue()
+        self.network = SimulatedNetwork(self.queue, scenario.links, seed, transcode)
+        count = whole_within(self.rng, scenario.peers)
+        names = tuple(f"peer-{i:0{len(str(count - 1))}}" for i in range(count))
+        self.roles, targets = draw_roles(scenario, names, seed)
+        self.shards = generate(names, scenario.data, seed)
+        self.study = self._study(next(iter(self.shards.values())).X.shape[1])
+        self.optima = Optima(self.shards, self.study.lam, self.study.intercept)
+        strangers = [f"{plan.kind}-{i}" for i, (plan, _) in enumerate(targets) if plan.kind in STRANGERS]
+        self.invariants = Invariants(self.optima, names, strangers, say)
+        self.machines: dict[str, Machine] = {}
+        addresses = self._addresses(names)
+        for name in names:
+            self._add_peer(name, addresses)
+        schedule(targets, scenario, seed, dict(self.machines), self.network, self.queue)
+        for name in strangers:
+            self._add_stranger(name, addresses)
+        self.queue.at(scenario.faults_stop, self.network.calm)
+        self.restarts = 0
+        self.goals = Goals(scenario, self.study, self.roles, self.machines, self.optima, self.queue)
+
+    def run(self) -> None:
+        """Run until the goals are reached; raise InvariantError if they are not in time, or if something is wrong."""
+        end = self.scenario.faults_stop + self.scenario.settle
+        self._supervise()
+        self.queue.at(self.goals.first_check, self._check)
+        self.queue.run(end)
+        if not self.queue.stopped:
+            missing = "; ".join(self.goals.missing())
+            raise InvariantError(f"{self.scenario.settle:g} s after the faults stopped: {missing}")
+
+    def _check(self) -> None:
+        if self.goals.check():
+            self.queue.stop()
+        else:
+            self.queue.after(self.goals.interval, self._check)
+
+    # Machines
+
+    def _study(self, n_features: int) -> Study:
+        survivors = self.roles.survivors
+        terms = TERMS | {"min_sites": len(survivors) // 2 + 1} | dict(self.scenario.study)
+        if self.scenario.finish:
+            terms["sites"] = tuple(survivors)
+        return Study(name="simulated", n_features=n_features, classes=CLASSES, **terms)
+
+    def _addresses(self, names: tuple[str, ...]) -> dict[str, str]:
+        """Return where each peer can be reached; outbound-only peers have no address, or one that never answers."""
+        rng = generator(self.seed, "addresses")
+        hidden = round(within(rng, self.scenario.outbound_only) * len(names))
+        closed = set(rng.sample(names, min(hidden, len(names) - 1)))
+        return {name: ("" if name in closed else f"{name}:7400") for name in names}
+
+    def _add_peer(self, name: str, addresses: dict[str, str]) -> None:
+        rng = generator(self.seed, "peer", name)
+        address, closed_port = addresses[name], addresses[name] or f"{name}:7400"
+        knows_it = rng.random() < 0.5  # whether a site without an address was told so
+        open_to = [other for each, other in addresses.items() if other and each != name]
+        join = tuple(rng.sample(open_to, min(2, len(open_to)))) if rng.random() < 0.5 else tuple(open_to[:2])
+        settings = self._settings(name, address or ("" if knows_it else closed_port), join)
+        if not address and knows_it:
+            settings = replace(settings, reachable=False)
+        site = site_of(self.shards[name])
+        machine = self._machine(name, address, lambda rng: self.make_node(settings, self.study, site, rng))
+        machine_start = self.roles.late.get(name, rng.uniform(0.0, START_SPREAD_S))
+        self.queue.at(machine_start, machine.start)
+
+    def _add_stranger(self, name: str, addresses: dict[str, str]) -> None:
+        """Add a machine that others must refuse: a hostile one, or a peer of another study."""
+        settings = self._settings(name, f"{name}:7400", tuple(filter(None, addresses.values())))
+        if name.startswith("intruder"):
+            machine = self._machine(name, settings.address, lambda _: make_intruder(settings, self.study, self.seed))
+        else:
+            study = replace(self.study, lam=2 * self.study.lam)
+            site = site_of(next(iter(self.shards.values())))
+            machine = self._machine(name, settings.address, lambda rng: self.make_node(settings, study, site, rng))
+        self.queue.at(generator(self.seed, name).uniform(0.0, 0.5 * self.scenario.faults_stop), machine.start)
+
+    def _settings(self, name: str, address: str, join: tuple[str, ...]) -> NodeSettings:
+        values = PACE | {"until": "certified" if self.scenario.finish else "stopped"} | dict(self.scenario.settings)
+        return NodeSettings(name, address, join=join, seed=self.seed, **values)
+
+    def _machine(self, name: str, address: str, make: MakeNode) -> Machine:
+        rng, plan = generator(self.seed, "hardware", name), self.scenario.disks
+        drift = 1.0 + self.scenario.clock_drift * rng.uniform(-1.0, 1.0)
+        clock = MachineClock(rng.uniform(0.0, 1e5), drift)
+        disk = Disk(self.queue, generator(self.seed, "disk", name), plan.latency, plan.tear)
+        hardware = Hardware(self.queue, self.network, disk, clock, self.scenario.step_seconds)
+        machine = self.machines[name] = Machine(name, address, hardware, make, self.seed, self.invariants)
+        self.network.attach(machine)
+        return machine
+
+    def _supervise(self) -> None:
+        """Start processes again that ended with an error."""
+        for name in self.roles.names:
+            machine = self.machines[name]
+            if machine.finish is not None and machine.finish.error and not machine.running:
+                self.restarts += 1
+                if self.restarts > MAX_RESTARTS:
+                    raise InvariantError(f"{name} ends again and again: {machine.finish.error}")
+                machine.start()
+        self.queue.after(SUPERVISOR_DELAY_S, self._supervise)
+
+
+STRANGERS = ("intruder", "other-study")
+
+
+def site_of(shard: Shard) -> Site:
+    """Return a shard as a site's rows."""
+    return Site(shard.X, shard.label, CLASSES)
+
+
+def node_factory() -> NodeFactory:
+    """Return the real node's constructor; it is imported on use."""
+    from gadget_svm.peers.node import Node
+
+    return Node
+
+
+def run_world(world: World) -> str:
+    """Run a world; return what went wrong, or an empty text."""
+    try:
+        world.run()
+    except AssertionError as error:
+        return str(error)
+    return ""
+
+
