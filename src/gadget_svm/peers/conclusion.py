@@ -211,7 +211,7 @@ class Conclusion:
         """Return whether a peer that runs until certified may leave."""
         if self.settings.until != "certified" or not self.confirmed:
             return False
-        return self.ending.finished(now, members, self.settings.linger)
+        return bool(self.ending.finished(now, members, self.settings.linger))
 
     def status(self, members: Collection[Member]) -> dict[str, Any] | None:
         """Return the adopted certificate as plain values."""
@@ -244,7 +244,7 @@ class Conclusion:
             return
         certified = Certified(
             CertificateId(*about["id"]), about["time"], bytes.fromhex(about["scale"]),
-            *(np.array(arrays[name]) for name in ("model", "bounds", "duals")),
+            np.array(arrays["model"]), np.array(arrays["bounds"]), np.array(arrays["duals"]),
             tuple(CoveredSite(*site) for site in about["sites"]), about["ticks"],
         )  # fmt: skip
         self.certification.restore(certified.id.number)

@@ -6,8 +6,9 @@ that are ready, and `restarted`.
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from gadget_svm.peers.edges import EdgeTable
 from gadget_svm.peers.issues import IssueTable
@@ -28,6 +29,15 @@ UNUSED_LINK_HEARTBEATS = 5
 DETECTION_HEARTBEATS = 3
 
 
+class _Overlay(NamedTuple):
+    """What follows from who is present."""
+
+    version: tuple[int, bool]
+    chosen: frozenset[str]  # among the verified members
+    to_verify: frozenset[str]  # among all, also those known by hearsay
+    any_reachable: bool
+
+
 class Neighbourhood:
     """The part of a node that deals with other peers as such."""
 
@@ -40,6 +50,7 @@ class Neighbourhood:
         self.detector = FailureDetector(
             me, suspect=settings.suspect, dead=settings.dead, limit=settings.max_members
         )  # fmt: skip
+        self.table = self.detector.table
         self.discovery = Discovery(settings.join, settings.address)
         self.links = LinkTable(self.name)
         detection = max(DETECTION_HEARTBEATS * beat, settings.suspect)
@@ -55,6 +66,12 @@ class Neighbourhood:
         self._last_beat = -inf
         self._tested: dict[str, bool] = {}  # peers whose address was dialled back, and whether that worked
         self._incarnations: dict[str, int] = {}
+        self._computed: _Overlay | None = None
+
+    def begin(self, incarnation: int) -> None:
+        """Begin a life with this incarnation."""
+        has_address = bool(self.settings.address) and self.settings.reachable is not False
+        self.table.me = replace(self.detector.me, incarnation=incarnation, reachable=has_address)
 
     # Links
 
@@ -84,7 +101,7 @@ class Neighbourhood:
 
     def dial_failed(self, address: str, reason: str, now: float) -> None:
         """Note that an address did not answer."""
-        names = [line.name for line in self.detector.present() if line.address == address]
+        names = [line.name for line in self.table.members() if line.address == address]
         self.discovery.failed(address, names[0] if names else None, now)
         for name in names:
             if self.links.ready(name) is not None:
@@ -109,7 +126,7 @@ class Neighbourhood:
             self._refuse(link, RefusalReason.STUDY, self._differences(hello), now)
             return False
         if not self.detector.accept(hello.name, hello.incarnation):
-            known = self.detector.known(hello.name)
+            known = self.table.known(hello.name)
             text = f"incarnation {hello.incarnation} of {hello.name} is over"
             self._refuse(link, RefusalReason.INCARNATION, text, members=() if known is None else (known,))
             return False
@@ -126,7 +143,7 @@ class Neighbourhood:
             self.issues.resolve(topic)
         self._spoke(link.name, hello.incarnation)
         self._learn(hello.members, link.name)
-        self._choose(now)
+        self._choose()
         self.heartbeat(link)
         return True
 
@@ -193,7 +210,7 @@ class Neighbourhood:
             self.out.dial(changes.impostor.address, None)
         if changes.joined or changes.left:
             self.out.log("info", "members", joined=changes.joined, left=changes.left)
-        self._choose(now)
+        self._choose()
         self.edges.expire(now)
         self._close_unused(now)
         self.dial(now)
@@ -202,20 +219,19 @@ class Neighbourhood:
         return changes
 
     def dial(self, now: float) -> None:
-        """Dial whoever is missing."""
-        verified, table = self._verified(), self._reachability()
-        wanted = set(neighbours(self.name, table, self.study.degree)) | set(self.edges.chosen)
-        due = self.discovery.due(now, self.detector, self.links.names, wanted, self.rng)
-        for address, name in due:
+        """Dial whoever is missing. Would-be neighbours that are known by hearsay only are dialled first."""
+        overlay = self._overlay()
+        wanted = overlay.to_verify | self.edges.chosen
+        for address, name in self.discovery.due(now, self.table, self.links.names, wanted, self.rng):
             self.discovery.dialled(address, now)
             self.out.dial(address, name)
         for link in self.links.all_ready():  # does its address work for others?
-            line = verified.get(link.name)
-            if link.dialled is None and link.name not in self._tested and line is not None and line.reachable:
-                if line.address:
+            if link.dialled is None and link.name not in self._tested:
+                line = self.table.known(link.name)
+                if line is not None and line.reachable and line.address:
                     self._tested[link.name] = True  # until it fails
                     self.out.dial(line.address, link.name)
-        if not any_reachable(table) and len(table) > 1:
+        if not overlay.any_reachable:
             text = "no site accepts connections: open the port of [peer] listen at one site at least"
             self.out.add(*self.issues.report("reachability", text, now))
 
@@ -237,29 +253,32 @@ class Neighbourhood:
         """Whether vectors may be rounded: running sums grow, and need all their digits."""
         return self.settings.float32 and self.study.algorithm == "pdmm"
 
+    def everyone(self) -> list[Member]:
+        """Return all entries, also those of members that are gone."""
+        return [self.table.me, *(record.entry for record in self.table.records.values())]
+
     def snapshot(self, now: float) -> dict[str, Any]:
         """Return what to remember of others over a restart."""
         return {
-            "known": self.detector.numbers(), "edges": sorted(self.edges.counted(now)),
-            "addresses": {line.name: line.address for line in self.detector.present() if line.address},
+            "known": self.table.incarnations(), "edges": sorted(self.edges.counted(now)),
+            "addresses": {line.name: line.address for line in self.table.members() if line.address},
         }  # fmt: skip
 
     def restore(self, about: Mapping[str, Any], now: float) -> None:
         """Remember others as they were before a restart; edges of the learner are retained for a while."""
         self.edges.restore(about["edges"], now)
         for name, incarnation in about["known"].items():
-            self.detector.remember(name, incarnation)
-        self.discovery.remember(about["addresses"])
+            self.detector.remember(name, incarnation, about["addresses"].get(name, ""))
 
     def status(self, now: float) -> dict[str, Any]:
         """Return members, links and neighbours as plain values."""
-        lines = [line for line in self.detector.lines() if line.name != self.name]
-        names = {state: sorted(line.name for line in lines if line.state == state) for state in State}
-        counts = {state.name.lower(): len(found) for state, found in names.items()}
+        states = self.table.states()
+        counts = {state.name.lower(): states[state] for state in State}
+        dead = sorted(name for name in self.table.gone if self.table.get(name).state == State.DEAD)
         return {
             "reachable": self.detector.me.reachable,
             "members": counts | {"alive": counts["alive"] + 1},
-            "dead": names[State.DEAD],
+            "dead": dead,
             "neighbours": [self._neighbour(name, now) for name in sorted(self.edges.wanted_names())],
             "links": [
                 {"name": link.name, "opened_by": _opener(link), "address": link.dialled}
@@ -270,7 +289,7 @@ class Neighbourhood:
         }  # fmt: skip
 
     def _neighbour(self, name: str, now: float) -> dict[str, Any]:
-        link, line = self.links.ready(name), self.detector.known(name)
+        link, line = self.links.ready(name), self.table.known(name)
         return {
             "name": name, "address": line.address if line else "", "edge": self.edges.state(name).name.lower(),
             "opened_by": None if link is None else _opener(link),
@@ -286,26 +305,29 @@ class Neighbourhood:
             self.restarted.add(name)
             self._tested.pop(name, None)
         self._incarnations[name] = max(incarnation, self._incarnations.get(name, 0))
-        self.detector.spoke(name, incarnation)
+        self.detector.heard(name, incarnation)
 
     def _learn(self, members: tuple[Member, ...], speaker: str) -> None:
         for line in members:
             self.detector.hear(line, direct=line.name == speaker)
 
-    def _verified(self) -> dict[str, Member]:
-        return {name: self.detector.get(name) for name in self.detector.verified()}
+    def _overlay(self) -> "_Overlay":
+        """Return whom this node chooses as neighbours; computed again only when the members change."""
+        version = (self.table.version, self.detector.me.reachable)
+        if self._computed is None or self._computed.version != version:
+            mine = {self.name: self.detector.me.reachable}
+            all_present = {name: self.table.get(name).reachable for name in self.table.present()} | mine
+            verified = {name: all_present[name] for name in self.table.verified()} | mine
+            degree = self.study.degree
+            self._computed = _Overlay(
+                version, frozenset(neighbours(self.name, verified, degree)),
+                frozenset(neighbours(self.name, all_present, degree)),
+                any_reachable(all_present) or len(all_present) == 1,
+            )  # fmt: skip
+        return self._computed
 
-    def _reachability(self) -> dict[str, bool]:
-        """Everybody present, also by hearsay: who would be a neighbour is dialled first."""
-        return {line.name: line.reachable for line in self.detector.present()} | {
-            self.name: self.detector.me.reachable
-        }
-
-    def _choose(self, now: float) -> None:
-        """Choose neighbours among the verified members."""
-        table = {name: line.reachable for name, line in self._verified().items()}
-        table[self.name] = self.detector.me.reachable
-        for name in self.edges.choose(neighbours(self.name, table, self.study.degree)):
+    def _choose(self) -> None:
+        for name in self.edges.choose(self._overlay().chosen):
             link = self.links.ready(name)
             if link is not None:
                 self.heartbeat(link)

@@ -178,7 +178,7 @@ class Node:
             "local_objective": None if measures is None else measures.objective,
         }  # fmt: skip
         parts = own | learned | self.neighbourhood.status(now)
-        return with_state(parts | {"certified": self.conclusion.status(self.neighbourhood.detector.lines())})
+        return with_state(parts | {"certified": self.conclusion.status(self.neighbourhood.everyone())})
 
     # Life
 
@@ -191,10 +191,7 @@ class Node:
             self.phase = "finished"
             self.out.add(Finish("cannot continue from the snapshot", str(error)))
             return
-        detector = self.neighbourhood.detector
-        detector.begin(max(int(event.wall_time), before + 1))
-        if not self.settings.address or self.settings.reachable is False:
-            detector.beat(reachable=False)
+        self.neighbourhood.begin(max(int(event.wall_time), before + 1))
         self._save("incarnation")  # it is on disk before anybody hears of it
 
     def _timer_fired(self, event: TimerFired) -> None:  # noqa: ARG002
@@ -284,7 +281,7 @@ class Node:
         self._check_session()
         self._write_what_is_due()
         over = settings.stop_after_seconds is not None and self._now - self.started >= settings.stop_after_seconds
-        if over or self.conclusion.is_finished(self._now, self.neighbourhood.detector.lines()):
+        if over or self.conclusion.is_finished(self._now, self.neighbourhood.everyone()):
             self._leave("certified" if not over else "time is up")
 
     def _check_session(self) -> None:
@@ -527,8 +524,7 @@ class Node:
 
     def _members(self) -> dict[str, Member]:
         """Everybody present, this node included, by name."""
-        detector = self.neighbourhood.detector
-        return {line.name: line for line in detector.present()} | {self.settings.name: detector.me}
+        return {line.name: line for line in self.neighbourhood.table.members()}
 
     def _situation(self) -> Situation:
         session = self.session
