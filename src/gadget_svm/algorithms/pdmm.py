@@ -24,6 +24,7 @@ the other end sends. A Delivery says which nodes are away; `edge_liveness` decid
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import ClassVar
 
 import numpy as np
@@ -67,6 +68,7 @@ SAME_DIRECTION, PROXIMAL_DECAY, LEAST_PROXIMAL = 0.5, 0.7, 0.01
 the steps are opposed, the passes are too inexact for it, and it doubles. It stays above this part of the largest."""
 _PER_END = (*kernels.Edges._fields[2:], "dropped_at", *edge_liveness.PER_END)
 """What ``block.edge`` keeps for every end of an edge."""
+_EDGE_ARRAYS, _NODE_ARRAYS = itemgetter(*kernels.Edges._fields[2:]), itemgetter(*kernels.Nodes._fields[3:])
 
 
 @dataclass(frozen=True)
@@ -280,13 +282,11 @@ def _work(block: Block) -> int:
 
 
 def _edges(block: Block) -> kernels.Edges:
-    own = (block.edge[name] for name in kernels.Edges._fields[2:])
-    return kernels.Edges(block.links.indptr, block.links.target, *own)
+    return kernels.Edges(block.links.indptr, block.links.target, *_EDGE_ARRAYS(block.edge))
 
 
 def _nodes(block: Block) -> kernels.Nodes:
-    own = (block.edge[name] for name in kernels.Nodes._fields[3:])
-    return kernels.Nodes(block.alive, block.first, block.flat, *own)
+    return kernels.Nodes(block.alive, block.first, block.flat, *_NODE_ARRAYS(block.edge))
 
 
 def _rows(block: Block) -> DualRows:

@@ -87,3 +87,4 @@ class Inbox:
         """Continue with a learner that has pushes of these incarnations."""
         self.clear()
         self.incarnations = dict(incarnations)
+        self.restarted = {number for number, incarnation in incarnations.items() if not incarnation}

@@ -1,5 +1,6 @@
 """One learning node: a block of one node, the simulator's algorithm, and measures of its model. No clock, no wire."""
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
@@ -249,8 +250,10 @@ class Learner:
 
     def finite(self) -> bool:
         """Return whether the weights and the model are finite."""
-        flat, total = self.block.flat[0], self.block.w_sum.reshape(-1)
-        return bool(np.isfinite(flat @ flat) and np.isfinite(total @ total))
+        parts = [self.block.flat[0]]
+        if self.run.average:
+            parts.append(self.block.w_sum.reshape(-1))
+        return all(math.isfinite(part @ part) for part in parts)
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return what a snapshot needs: arrays (not copies), and JSON values."""

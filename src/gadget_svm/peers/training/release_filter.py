@@ -70,9 +70,10 @@ class ReleaseFilter(Protocol):
 
 @dataclass(eq=False)
 class _Vector:
-    """Weights, and their products with all rows once they were needed."""
+    """Weights, and once they were needed their lengths per output and their products with all rows."""
 
     flat: Floats
+    norms: Floats | None = None
     products: Floats | None = None
 
 
@@ -171,7 +172,7 @@ class RowFilter:
 
     def _is_along_a_row(self, vector: _Vector) -> bool:
         """Return whether the weights of any output have a |cosine| above PARALLEL with a row."""
-        return self._any_beyond(self._across(vector), PARALLEL * self._norms(vector.flat))
+        return self._any_beyond(self._across(vector), PARALLEL * self._lengths(vector))
 
     def _moved_along_a_row(self, before: _Vector, vector: _Vector) -> bool:
         """Return whether any output's change does. The known products mostly rule it out, else the change's own tell."""
@@ -181,7 +182,7 @@ class RowFilter:
         if not real.any():
             return False
         limit = PARALLEL * self._norms(change)[real]
-        cancelled = self._error * (self._norms(vector.flat) + self._norms(before.flat))[real]
+        cancelled = self._error * (self._lengths(vector) + self._lengths(before))[real]
         apart = (self._across(vector) - self._across(before))[:, real]
         return self._any_beyond(apart, limit - cancelled) and self._any_beyond(self._products(change)[:, real], limit)
 
@@ -193,6 +194,11 @@ class RowFilter:
         if vector.products is None:
             vector.products = self._products(vector.flat)
         return vector.products
+
+    def _lengths(self, vector: _Vector) -> Floats:
+        if vector.norms is None:
+            vector.norms = self._norms(vector.flat)
+        return vector.norms
 
     def _products(self, flat: Floats) -> Floats:
         return np.asarray(self._X @ flat.reshape(self._outputs, -1).T)

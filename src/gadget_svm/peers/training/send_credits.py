@@ -11,31 +11,31 @@ from collections.abc import Iterable
 
 INITIAL, MOST = 1, 2
 """Credits before any push came back, and the most at any time: one push under way, one that waits."""
-TIMEOUT_HEARTBEATS = 3.0
-"""Heartbeats after which a neighbour that does not answer gets another push."""
+TIMEOUT = 60
+"""Times that a node could send, after which a neighbour that does not answer gets another push."""
 
 
 class SendCredits:
-    """The credits of one node; times are of any clock that does not go back."""
+    """The credits of one node, by the neighbour's number. Time is counted in the times that the node could send."""
 
     def __init__(self) -> None:
-        self._left: dict[str, int] = {}
-        self._sent_at: dict[str, float] = {}
+        self._left: dict[int, int] = {}
+        self._sent_at: dict[int, int] = {}
 
-    def received(self, name: str) -> None:
+    def received(self, number: int) -> None:
         """A push came from this neighbour."""
-        self._left[name] = min(self._left.get(name, INITIAL) + 1, MOST)
+        self._left[number] = min(self._left.get(number, INITIAL) + 1, MOST)
 
-    def sent(self, name: str, now: float) -> None:
+    def sent(self, number: int, now: int) -> None:
         """A push goes to this neighbour."""
-        self._left[name], self._sent_at[name] = max(self._left.get(name, INITIAL) - 1, 0), now
+        self._left[number], self._sent_at[number] = max(self._left.get(number, INITIAL) - 1, 0), now
 
-    def open(self, names: Iterable[str], now: float, heartbeat: float) -> list[str]:
+    def open(self, numbers: Iterable[int], now: int) -> set[int]:
         """Return those of these neighbours that may be sent to."""
-        late = now - TIMEOUT_HEARTBEATS * heartbeat
-        return [name for name in names if self._left.get(name, INITIAL) or self._sent_at.get(name, -math.inf) <= late]
+        late = now - TIMEOUT
+        return {one for one in numbers if self._left.get(one, INITIAL) or self._sent_at.get(one, -math.inf) <= late}
 
-    def forget(self, name: str) -> None:
+    def forget(self, number: int) -> None:
         """The neighbour is gone or was restarted: the next push to it is the first."""
-        self._left.pop(name, None)
-        self._sent_at.pop(name, None)
+        self._left.pop(number, None)
+        self._sent_at.pop(number, None)

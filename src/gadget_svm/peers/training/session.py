@@ -21,6 +21,7 @@ from gadget_svm.peers.training.learner import Learner, Measures, NodeMessage
 from gadget_svm.peers.training.release_filter import ReleaseFilter, RowFilter
 from gadget_svm.peers.training.scale import Scale, ScalingError
 from gadget_svm.peers.training.scaling import Scaling
+from gadget_svm.peers.training.send_credits import SendCredits
 from gadget_svm.peers.training.site import Site
 from gadget_svm.peers.wire.messages import Push, Statistics
 from gadget_svm.study.study import Study
@@ -30,6 +31,8 @@ REFRESH_TICKS = 64
 SCALE_BYTES = 16
 """How much of the digest of the scale goes into messages."""
 
+_NOT_LEARNED: dict[str, Any] = {"learner": None, "incarnations": {}, "edges": []}
+"""What a snapshot says of the learner if there is none."""
 Send = tuple[str, int, Floats, float, float | None]
 """Neighbour, sequence number, vector, weight, note."""
 
@@ -89,7 +92,12 @@ class TrainingSession:
         self._rng = random.Random(seed) if rng is None else rng
         self._scaling = Scaling(study, name, site.X)
         self._inbox = Inbox(study)
+        self._credits = SendCredits() if study.algorithm == "gadget" else None
+        self._calls = 0  # of `next_step`
+        self._stepping = False  # whether a step is under way
+        self._names: Collection[str] = frozenset()  # of the edges, as asked for
         self._wanted: dict[int, str] = {}
+        self._numbers: dict[str, int] = {}  # the same the other way round
         self._edges_changed = True
         self._parts: _Parts | None = None
         self._former: Learner | None = None  # the learner that a new one replaces
@@ -144,27 +152,39 @@ class TrainingSession:
 
     def set_edges(self, names: Collection[str]) -> None:
         """From the next step on the learner has edges to these. Of two names with one number the later is left out."""
+        if self._names == (chosen := frozenset(names)):
+            return
+        self._names = chosen
         wanted: dict[int, str] = {self.node: self.name}
         for name in sorted(names, key=lambda name: (name not in self.edge_names, name)):
             wanted.setdefault(node_id(name), name)
         del wanted[self.node]
         self.name_clashes = tuple(sorted(set(names).difference(wanted.values())))
-        if wanted == self._wanted:
-            return
         for number in self._wanted.keys() - wanted.keys():
-            self._inbox.forget(number)
+            self._forget(number)
         self._wanted, self._edges_changed = wanted, True
+        self._numbers = {name: number for number, name in wanted.items()}
 
     def restart_edge(self, name: str) -> None:
         """The other end has a new incarnation, which counts its messages from 0."""
         self._inbox.restart(node_id(name))
+        self._forget(node_id(name))
 
     def receive(self, name: str, push: Push) -> bool:
         """Keep a push for the next step; return False if it is old or not usable."""
-        number = node_id(name)
-        if self._parts is None or push.scale != self.scale_digest or self._wanted.get(number) != name:
+        number = self._numbers.get(name)
+        if number is None or self._parts is None or push.scale != self.scale_digest:
             return False
-        return self._inbox.put(number, push)
+        if not self._inbox.put(number, push):
+            return False
+        if self._credits is not None:
+            self._credits.received(number)
+        return True
+
+    def _forget(self, number: int) -> None:
+        self._inbox.forget(number)
+        if self._credits is not None:
+            self._credits.forget(number)
 
     # Steps
 
@@ -173,13 +193,17 @@ class TrainingSession:
         if self.scale is None:
             return None
         if self._parts is None:
+            self._stepping = True
             return self._build
+        self._calls += 1
         parts, wanted, changed = self._parts, self._wanted, self._edges_changed
         open_numbers = {number for number, name in wanted.items() if name in open_to}
-        if self.study.algorithm == "gadget" and wanted and not open_numbers and not changed:
-            return None
+        if self._credits is not None:
+            open_numbers = self._credits.open(open_numbers, self._calls)
+            if wanted and not open_numbers and not changed:
+                return None
         arrived, restarted = self._inbox.take()
-        self._edges_changed = False
+        self._edges_changed, self._stepping = False, True
         near = self._near() if measure else ()
 
         def step() -> _Ticked:
@@ -189,6 +213,7 @@ class TrainingSession:
 
     def finish(self, result: Any) -> Outcome:
         """Take over the result of a step."""
+        self._stepping = False
         if isinstance(result, _Built):
             if result.digest == self._scaling.digest:
                 self._enter(result.parts)
@@ -203,10 +228,14 @@ class TrainingSession:
             self.edge_names = ticked.edges
         if ticked.measures is not None:
             self.measures, self.test_accuracy, self.blocked = ticked.measures, ticked.accuracy, ticked.blocked
+        if self._credits is not None:
+            for send in ticked.sends:
+                self._credits.sent(self._numbers.get(send[0], -1), self._calls)
         return Outcome(ticked.sends)
 
     def abort(self, reason: str) -> Outcome:
         """A step failed: the next one builds a learner from the last snapshot, or a new one."""
+        self._stepping = False
         if self._parts is None:
             self._good = None  # it cannot be used
             return Outcome((), f"{reason}: training restarts from scratch")
@@ -232,8 +261,6 @@ class TrainingSession:
     def _enter(self, parts: _Parts) -> None:
         incarnations = {} if self._good is None else self._good[1]["incarnations"]
         self._inbox.restore({int(number): int(one) for number, one in incarnations.items()})
-        if self._former is not None:
-            self._inbox.restarted.update(map(int, parts.learner.block.links.target))
         self._parts, self._former, self._edges_changed = parts, None, True
         self.ticks = parts.learner.t
 
@@ -256,6 +283,18 @@ class TrainingSession:
         return _Built(_Parts(learner, released, X_test), digest)
 
     # Models
+
+    def status(self) -> dict[str, Any]:
+        """Return what an operator may want to know, as plain values."""
+        measures = self.measures
+        return {
+            "rows": self.rows, "features": self.study.n_features, "ticks": self.ticks, "waiting": self.waiting,
+            "classes": list(self.study.classes[:20]), "learning_with": sorted(self.edge_names),
+            "local_objective": None if measures is None else measures.objective,
+            "train_accuracy": None if measures is None else measures.accuracy,
+            "test_accuracy": self.test_accuracy, "withheld": self.withheld, "blocked": list(self.blocked),
+            "name_clashes": list(self.name_clashes),
+        }  # fmt: skip
 
     def model(self) -> Floats | None:
         """Return a copy of the model, outputs x width; None if there is none, or not one of these rows alone yet."""
@@ -295,29 +334,29 @@ class TrainingSession:
     # Snapshots
 
     def snapshot(self) -> tuple[session_state.Arrays, dict[str, Any]]:
-        """Return arrays and JSON values from which `restore` continues. A learner that is not finite is left out."""
+        """Return arrays and JSON values from which `restore` continues.
+
+        While a step runs, or if the weights are not finite, the learner is that of the snapshot before.
+        """
         arrays, statistics = {}, {}
         if self.study.scaling != "none" and self.scale is not None:
             arrays, statistics = session_state.pack_statistics(self.statistics())
         about = {
             "format": session_state.FORMAT, "study": self.study.text(), "fingerprint": self._fingerprint(),
-            "scale": self._scaling.digest.hex(), "statistics": statistics, "learner": None, "incarnations": {},
+            "scale": self._scaling.digest.hex(), "statistics": statistics, **_NOT_LEARNED,
         }  # fmt: skip
-        if self._parts is not None:
+        own: session_state.Arrays = {}
+        if self._parts is not None and not self._stepping:
             state, learner = self._parts.learner.state()
             own = session_state.with_prefix("learner", state)
             own |= session_state.with_prefix("filter", self._parts.filter.state())
             if not session_state.not_finite(own):
                 targets = map(int, self._parts.learner.block.links.target)
                 voices = self._inbox.keep_incarnations(set(targets))
-                about |= {"learner": learner, "incarnations": {str(number): one for number, one in voices.items()}}
-                self._good = (own, about)
-        if about["learner"] is None and self._good is not None:
-            own, before = self._good
-            about |= {"learner": before["learner"], "incarnations": before["incarnations"]}
-        elif about["learner"] is None:
-            own = {}
-        return arrays | own, about
+                incarnations = {str(number): one for number, one in voices.items()}
+                self._good = own, {"learner": learner, "incarnations": incarnations, "edges": sorted(self.edge_names)}
+        own, learned = ({}, _NOT_LEARNED) if self._good is None else self._good
+        return arrays | own, about | learned
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> list[str]:
         """Continue from a snapshot, before the first step; return warnings. ValueError: it does not belong here."""
@@ -333,7 +372,9 @@ class TrainingSession:
         if about["scale"] != self._scaling.digest.hex():
             return ["the feature scaling differs from the snapshot: training restarts from scratch"]
         kept = {name: np.array(array) for name, array in arrays.items() if name.startswith(("learner.", "filter."))}
-        self._good, self._filter_state = (kept, dict(about)), session_state.without_prefix("filter", kept)
+        self._good = kept, {name: about[name] for name in _NOT_LEARNED}
+        self._filter_state = session_state.without_prefix("filter", kept)
+        self.edge_names = frozenset(map(str, about["edges"]))
         self.ticks = int(about["learner"]["t"])
         return []
 
