@@ -1,0 +1,141 @@
+"""When a peer begins an attempt at a certificate, which certificates count, and when the study is over. Pure policy.
+
+Owns the latest full certificate, and the latest one of a partition, which never replaces it. A certificate is full if it
+covers ``study.sites``, or ``study.min_sites`` sites if there are no names. Its bound must not be above ``study.gap``.
+
+Two sites that exit have the same model, whatever is lost. Proof: a model that a site exits with is a full certificate
+that its initiator adopted. Suppose there are two, c1 of I1 and c2 of I2. A full certificate covers all sites, so I1 took
+part in c2 and I2 in c1. I1 did so before it began c1: while its own attempt is under way it joins no other without
+abandoning its own, and after it has adopted c1 it takes part in nothing (`Conclusion`). I1 can only join c2 after I2
+began it. So c2 began before c1; in the same way, c1 began before c2: a contradiction. The proof needs
+
+- that an initiator passes on its certificate only when it is on disk, so that a restart does not make it forget;
+- that full certificates cover both initiators: that initiators are among ``study.sites``, or, without names, that
+  ``min_sites`` is the number of all sites. With a smaller number two groups may end with different models;
+- that all sites run until certified. Sites that stay may certify again when sites or rows change; a site that waits
+  for confirmations then takes the later certificate, and one that has exited does not.
+
+A site exits when all covered sites have confirmed, so that no site is left without the model, or after a while, so that
+a site that is gone holds up nobody.
+"""
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+
+from gadget_svm.peers.membership.member import Member
+from gadget_svm.peers.training.certification import label
+from gadget_svm.peers.wire.messages import Certified
+from gadget_svm.study.study import Study
+
+READY_GAP = 0.8
+"""An attempt begins when the estimated gap is below this part of ``study.gap``."""
+READY_S, READY_OTHERS_S, READY_PARTITION_S = 2.0, 20.0, 30.0
+"""For so long: at the lowest name, at the others, and if the certificate would not be full."""
+FIRST_WAIT_S, LONGEST_WAIT_S = 3.0, 300.0
+"""Between two attempts of which the first one failed; it doubles each time."""
+
+
+class EndOfStudy:
+    """The end of a study, as peer ``me`` sees it."""
+
+    def __init__(self, study: Study, me: str) -> None:
+        self.study, self.me = study, me
+        self.latest: Certified | None = None
+        self.partition: Certified | None = None
+        self.conflict = False  # whether a member confirms another certificate with this number, or a later one
+        self._label = ""
+        self._adopted_at = 0.0
+        self._confirmed: set[str] = set()
+        self._ready_since: float | None = None
+        self._wait = FIRST_WAIT_S
+        self._begin_from = 0.0
+
+    def covers(self, certified: Certified) -> bool:
+        """Whether a certificate covers the sites that an ending one must cover."""
+        return self._enough({site.name for site in certified.sites})
+
+    def adopt(self, certified: Certified, now: float) -> bool:
+        """Take a certificate if it counts and is later than the one of its kind; return whether it was taken."""
+        if not self._is_small(certified):
+            return False
+        self._wait = FIRST_WAIT_S
+        if not self.covers(certified):
+            if self.partition is not None and certified.id.number <= self.partition.id.number:
+                return False
+            self.partition = certified
+            return True
+        if self.latest is not None and certified.id.number <= self.latest.id.number:
+            return False
+        self.latest, self._label, self._adopted_at = certified, label(certified), now
+        self._confirmed, self.conflict = set(), False
+        return True
+
+    def failed(self, now: float) -> None:
+        """An attempt failed, or its bound was too large: wait before the next one, longer each time."""
+        self._begin_from, self._wait = now + self._wait, min(2 * self._wait, LONGEST_WAIT_S)
+
+    def should_begin(self, now: float, lowest: bool, gap: float, members: Mapping[str, Member]) -> bool:
+        """Whether to begin an attempt now. ``gap`` is estimated, ``members`` are all present sites with rows.
+
+        ``lowest`` says that this peer has the lowest name of them; the others wait longer.
+        """
+        self._watch(members.values())
+        if not gap < READY_GAP * self.study.gap or (self._is_certified(members) and not self.conflict):
+            self._ready_since = None
+            return False
+        if self._ready_since is None:
+            self._ready_since = now
+        wait = READY_S if lowest else READY_OTHERS_S
+        if not self._enough(members.keys()):
+            wait = max(wait, READY_PARTITION_S)
+        allowed = not self.study.sites or self.me in self.study.sites
+        return allowed and now - self._ready_since >= wait and now >= self._begin_from
+
+    def confirmed_by(self, members: Collection[Member]) -> set[str]:
+        """Return the covered sites that have said that they saved the latest certificate's model."""
+        self._watch(members)
+        return set(self._confirmed)
+
+    def finished(self, now: float, members: Collection[Member], linger: float) -> bool:
+        """Whether a peer that has saved the latest certificate's model may exit."""
+        if self.latest is None:
+            return False
+        waits_for = {site.name for site in self.latest.sites} - {self.me} - self.confirmed_by(members)
+        return not waits_for or now - self._adopted_at >= linger
+
+    def at_rest(self, members: Mapping[str, Member]) -> bool:
+        """Whether the latest certificate is for the present sites and rows."""
+        return self.latest is not None and not self.conflict and _is_for(self.latest, members)
+
+    def _watch(self, members: Collection[Member]) -> None:
+        """Note what members confirm: it stays known after they exit."""
+        if self.latest is None:
+            return
+        covered = {site.name for site in self.latest.sites}
+        for member in members:
+            if member.name in covered and member.certified == self._label:
+                self._confirmed.add(member.name)
+            elif member.certified and member.certified != self._label:
+                self.conflict |= _number(member.certified) == self.latest.id.number
+
+    def _is_certified(self, members: Mapping[str, Member]) -> bool:
+        return any(c is not None and _is_for(c, members) for c in (self.latest, self.partition))
+
+    def _enough(self, names: Collection[str]) -> bool:
+        sites = self.study.sites
+        return set(sites) <= set(names) if sites else len(names) >= self.study.min_sites
+
+    def _is_small(self, certified: Certified) -> bool:
+        bound, below = float(certified.bounds.sum()), float(certified.duals.sum())
+        finite = bool(np.isfinite(certified.model).all() and np.isfinite([bound, below]).all())
+        return finite and below > 0 and bound <= self.study.gap * below
+
+
+def _is_for(certified: Certified, members: Mapping[str, Member]) -> bool:
+    return {site.name: site.rows for site in certified.sites} == {m.name: m.rows for m in members.values()}
+
+
+def _number(text: str) -> int:
+    head = text.partition("-")[0]
+    return int(head) if head.isdecimal() else 0
