@@ -1,4 +1,4 @@
-"""`gadget certs`: a local certificate authority. `gadget_svm.peers.certs` signs."""
+"""`gadget certs`: a local certificate authority. `gadget_svm.peers.security.authority` signs."""
 
 from json import dumps
 from pathlib import Path
@@ -17,18 +17,18 @@ Ca = Annotated[Path, typer.Option("--ca", metavar="DIR", callback=local_path, he
 Hosts = Annotated[list[str] | None, option("--host", metavar="H", help="A DNS name or IP address of it. Repeatable.")]
 IssueOut = Annotated[
     Path | None,
-    option("--out", metavar="DIR", check=local_path, help="Folder of the files. Default: peers/NAME in --ca."),
+    option("--out", metavar="DIR", check=local_path, help="Folder for the files, or for folders of several peers. Default: peers in --ca."),
 ]
 Days = Annotated[int, typer.Option(help="Validity in days.", min=1)]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
 
 
-def peers_certs() -> ModuleType:
+def _authority() -> ModuleType:
     """Return the module that does the work, or raise an ImportError that names the extra to install."""
     require_packages("certificates", "cryptography")
-    from gadget_svm.peers import certs
+    from gadget_svm.peers.security import authority
 
-    return certs
+    return authority
 
 
 @certs_app.command("init")
@@ -39,29 +39,31 @@ def init(
     overwrite: Overwrite = False,
 ) -> None:
     """Make a certificate authority: ca.pem, its key, an empty revocation list."""
-    certs = peers_certs()
-    authority = certs.init_ca(folder, name=name, days=days, overwrite=overwrite)
+    certs = _authority()
+    made = certs.init_ca(folder, name=name, days=days, overwrite=overwrite)
     typer.echo(
-        f"The authority is in {folder}, valid until {certs.day(authority.cert.not_valid_after_utc.timestamp())}."
+        f"The authority is in {folder}, valid until {certs.day(made.cert.not_valid_after_utc.timestamp())}."
     )
     typer.echo(f"Anybody who has {folder / certs.CA_KEY} can create peers: keep it here; the other files are public.")
 
 
 @certs_app.command("issue")
 def issue(
-    name: PeerName,
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of peers, such as hospital-a.")],
     host: Hosts = None,
     ca: Ca = Path("ca"),
     out: IssueOut = None,
     days: Days = 365,
     overwrite: Overwrite = False,
 ) -> None:
-    """Issue a peer's certificate: NAME.pem and NAME.key, with ca.pem and revoked.pem beside them."""
-    certs = peers_certs()
-    made = certs.issue(ca, name, host or [], days=days, out=out, overwrite=overwrite)
-    files = ", ".join(path.name for path in (made.cert, made.key, made.ca, made.revoked))
-    typer.echo(f"{name}, valid until {certs.day(made.not_after)}: {files} in {made.cert.parent}")
-    typer.echo(f"Copy all four to that site, {made.key.name} over a secure channel, and delete that key here.")
+    """Issue certificates: NAME.pem and NAME.key, with ca.pem and revoked.pem beside them, a folder for each peer."""
+    certs = _authority()
+    for name in names:
+        folder = out / name if out is not None and len(names) > 1 else out
+        made = certs.issue(ca, name, host or [], days=days, out=folder, overwrite=overwrite)
+        files = ", ".join(path.name for path in (made.cert, made.key, made.ca, made.revoked))
+        typer.echo(f"{name}, valid until {certs.day(made.not_after)}: {files} in {made.cert.parent}")
+    typer.echo("Copy the four files to their site, the key over a secure channel, and delete the key here.")
 
 
 @certs_app.command("revoke")
@@ -71,7 +73,7 @@ def revoke(
     older: Annotated[bool, typer.Option("--older", help="Revoke all but the newest, after a renewal.")] = False,
 ) -> None:
     """Revoke every certificate of a peer. Other peers refuse it once they have the new revoked.pem."""
-    certs = peers_certs()
+    certs = _authority()
     serials = certs.revoke(ca, name, keep_newest=older)
     what = f"{len(serials)} certificate{'s' * (len(serials) != 1)} of {name} revoked" if serials else "Nothing new"
     typer.echo(f"{what}: {', '.join(f'{serial:x}' for serial in serials) or f'{name} has no other valid certificate'}")
@@ -85,7 +87,7 @@ def list_certificates(ca: Ca = Path("ca"), json: Json = False) -> None:
 
     from gadget_svm.cli.output import print_table
 
-    certs = peers_certs()
+    certs = _authority()
     names = ("name", "state", "until", "serial", "hosts")
     rows = [
         (each.name, each.state(time.time()), certs.day(each.not_after), f"{each.serial:x}", list(each.hosts))

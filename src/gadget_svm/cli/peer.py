@@ -10,6 +10,7 @@ import typer
 from gadget_svm.cli.errors import RetryableError
 from gadget_svm.cli.file_options import KeyOption, by_section, relative, with_keys
 from gadget_svm.cli.options import Json, local_path, option, require_packages
+from gadget_svm.cli.peer_demo import demo, require_peer_packages
 
 peer_app = typer.Typer(help="Peers: one process per site, connected by mTLS.", no_args_is_help=True)
 Toml = Annotated[Path, typer.Argument(metavar="PEER.TOML", help="The peer's file, as 'gadget peer new' writes it.")]
@@ -57,13 +58,6 @@ KEYS = {
     "log.format": KeyOption("--log-format", str, "json or text."),
 }
 """Every key of peer.toml except the name, with its option."""
-
-
-def require_peer_packages() -> None:
-    """Raise an ImportError that names the extra to install, if a package is missing."""
-    # gadget_svm.peers first: it sets how much gRPC logs
-    modules = ("gadget_svm.peers", "cryptography", "google.protobuf", "grpc", "prometheus_client", "pydantic")
-    require_packages("peers", *modules)
 
 
 def _client() -> ModuleType:
@@ -152,3 +146,4 @@ def export(config: Toml = Path("peer.toml")) -> None:
     typer.echo(f"{_client().export(config)} is written.")
 
 
+peer_app.command("demo")(demo)
