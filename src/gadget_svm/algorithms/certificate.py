@@ -196,7 +196,7 @@ class CertificateSession:
 
 
 def own_sums(run: Run, block: Block, w: Floats) -> Floats:
-    """Return the sums of every node of a block for the model w, outputs x features; `kernels.certificate` explains them.
+    """Return the sums of every node of a block for the model w, outputs x features. See `kernels.certificate`.
 
     Sums of several nodes are added to get those of their rows together, see `bound_of`.
     """

@@ -79,9 +79,9 @@ class Inbox:
         """Forget all pushes: they were for another learner."""
         self.heard, self._waiting, self.restarted, self.incarnations = {}, {}, set(), {}
 
-    def keep_incarnations(self, numbers: Collection[int]) -> dict[int, int]:
-        """Return of these senders which incarnations the learner has pushes of."""
-        return {number: self.incarnations[number] for number in numbers if number in self.incarnations}
+    def incarnations_of(self, numbers: Collection[int]) -> dict[str, int]:
+        """Return which incarnations of these senders the learner has pushes of, as JSON."""
+        return {str(number): self.incarnations[number] for number in numbers if number in self.incarnations}
 
     def restore(self, incarnations: Mapping[int, int]) -> None:
         """Continue with a learner that has pushes of these incarnations."""

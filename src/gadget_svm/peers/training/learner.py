@@ -149,7 +149,7 @@ class Learner:
             self.run.protocol.supersede(self.block, int(epoch[0]))
 
     def draw_from(self, others: Collection[int]) -> None:
-        """GADGET pushes to one of these in the next tick, each as likely as the others; PDMM has an order of its own."""
+        """Let GADGET push to one of these in the next tick, all equally likely; PDMM has an order of its own."""
         if not isinstance(self.run, GadgetRun):
             return
         links = self.block.links
@@ -289,8 +289,8 @@ class Learner:
             vector[m] = message.vector
         columns = tuple(zip(*messages, strict=True)) or ((), (), (), (), ())
         return MessageBatch(
-            self.t, np.array(columns[0], dtype=np.int64), np.full(count, self.node), np.array(columns[1], dtype=np.int64),
-            vector, np.array(columns[3], dtype=np.float64),
+            self.t, np.array(columns[0], dtype=np.int64), np.full(count, self.node),
+            np.array(columns[1], dtype=np.int64), vector, np.array(columns[3], dtype=np.float64),
             np.array(columns[4], dtype=np.float64) if self.study.algorithm == "pdmm" else None,
         )  # fmt: skip
 

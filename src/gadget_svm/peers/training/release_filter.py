@@ -175,7 +175,7 @@ class RowFilter:
         return self._any_beyond(self._across(vector), PARALLEL * self._lengths(vector))
 
     def _moved_along_a_row(self, before: _Vector, vector: _Vector) -> bool:
-        """Return whether any output's change does. The known products mostly rule it out, else the change's own tell."""
+        """Return whether any output's change does. The known products rule most out, the change's own decide."""
         change = vector.flat - before.flat
         larger = np.maximum(np.abs(vector.flat), np.abs(before.flat))
         real = (np.abs(change) > ROUNDING * larger).reshape(self._outputs, -1).any(axis=1)

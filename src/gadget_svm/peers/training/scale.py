@@ -39,6 +39,11 @@ class Scale(NamedTuple):
         """Return the scale that changes nothing."""
         return cls(np.ones(features), np.zeros(features))
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it changes nothing."""
+        return bool((self.divisor == 1.0).all() and not self.shift.any())
+
     def apply(self, X: sp.csr_matrix) -> sp.csr_matrix:
         """Return scaled rows. Zeros of shifted features are stored; everything else stays as sparse as it was."""
         moved = _with_zeros(X, np.flatnonzero(self.shift))
@@ -84,7 +89,8 @@ def statistics(kind: str, name: str, X: sp.csr_matrix) -> SiteStatistics:
     """Return what a site says about its features: sums and squared distances from the mean, or the largest values."""
     rows = X.shape[0]
     if kind == "max-abs":
-        return SiteStatistics(name, float(rows), largest=np.asarray(abs(X).max(axis=0).todense(), dtype=np.float64).ravel())
+        largest = np.asarray(abs(X).max(axis=0).todense(), dtype=np.float64).ravel()
+        return SiteStatistics(name, float(rows), largest=largest)
     total, absent = _by_column(X, X.data), rows - stored_values(X)
     with np.errstate(over="ignore", invalid="ignore"):  # the result shows what is too large
         mean = total / rows
@@ -95,7 +101,8 @@ def statistics(kind: str, name: str, X: sp.csr_matrix) -> SiteStatistics:
 
 
 def _by_column(X: sp.csr_matrix, data: Floats) -> Floats:
-    return np.bincount(X.indices, data, minlength=X.shape[1]).astype(np.float64, copy=False)  # integers if there is no value
+    found = np.bincount(X.indices, data, minlength=X.shape[1])  # integers if there is no value
+    return found.astype(np.float64, copy=False)
 
 
 def common_scale(kind: str, entries: Iterable[SiteStatistics], shifts: bool = True) -> Scale:

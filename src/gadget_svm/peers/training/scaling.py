@@ -78,7 +78,7 @@ class Scaling:
         if zeros > max(ZEROS_STORED, 3 * values):
             raise ScalingError(
                 f"{zeros:,} zeros of this site would have to be stored besides its {values:,} values, of features that "
-                f'most rows of {", ".join(sorted(known)[:3])} have: leave these out, or set [scaling] kind to '
+                f"most rows of {', '.join(sorted(known)[:3])} have: leave these out, or set [scaling] kind to "
                 '"max-abs", in study.toml at all sites'
             )
         self.entries, self.digest, self.scale = dict(known), digest_of(entries), scale

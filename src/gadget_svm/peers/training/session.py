@@ -1,108 +1,70 @@
-"""A training session: the learner, what waits for it, and what may leave it. Pure; a host runs its steps.
+"""A training session: the learner of one node, what waits for it, and what may leave it. Pure; a host runs its steps.
 
-Owns the order within a tick: change edges, learn alone if the last neighbour is gone, solve, filter what is sent, apply
-what arrived, measure. A step works on what `TrainingSession.next_step` collected, so pushes and changes of edges may
-come in while it runs; everything else waits until `TrainingSession.finish`.
+Owns when a learner is built, what a step works on, and what becomes of its result. `steps` owns what happens in a step.
+A step works on what `TrainingSession.next_step` collected, so messages and changes of edges may come in while it runs.
 """
 
 import random
 from collections.abc import Callable, Collection, Mapping
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from gadget_svm.core.types import Floats
 from gadget_svm.peers.membership.overlay import node_id
-from gadget_svm.peers.training import session_state
+from gadget_svm.peers.training import session_state, steps
+from gadget_svm.peers.training.edge_set import EdgeSet
 from gadget_svm.peers.training.inbox import Inbox
-from gadget_svm.peers.training.learner import Learner, Measures, NodeMessage
+from gadget_svm.peers.training.learner import Learner, Measures
 from gadget_svm.peers.training.release_filter import ReleaseFilter, RowFilter
-from gadget_svm.peers.training.scale import Scale, ScalingError
+from gadget_svm.peers.training.scale import Scale
 from gadget_svm.peers.training.scaling import Scaling
 from gadget_svm.peers.training.send_credits import SendCredits
 from gadget_svm.peers.training.site import Site
 from gadget_svm.peers.wire.messages import Push, Statistics
 from gadget_svm.study.study import Study
 
-REFRESH_TICKS = 64
-"""Ticks after which w is computed anew from its parts."""
 SCALE_BYTES = 16
 """How much of the digest of the scale goes into messages."""
-
 _NOT_LEARNED: dict[str, Any] = {"learner": None, "incarnations": {}, "edges": []}
 """What a snapshot says of the learner if there is none."""
-Send = tuple[str, int, Floats, float, float | None]
-"""Neighbour, sequence number, vector, weight, note."""
 
 
 class Outcome(NamedTuple):
     """What a step gives: pushes to send, and why the learner went back to an earlier state, if it did."""
 
-    outgoing: tuple[Send, ...] = ()
+    outgoing: tuple[steps.Sent, ...] = ()
     failed: str = ""
 
 
-class _Parts(NamedTuple):
-    """What works together on one scale."""
-
-    learner: Learner
-    filter: ReleaseFilter
-    X_test: sp.csr_matrix | None
-
-
-class _Built(NamedTuple):
-    """The result of a step that builds a learner."""
-
-    parts: _Parts
-    digest: bytes
-
-
-class _Ticked(NamedTuple):
-    """The result of a tick."""
-
-    parts: _Parts
-    sends: tuple[Send, ...]
-    edges: frozenset[str] | None  # if they changed
-    finite: bool
-    measures: Measures | None = None
-    accuracy: float | None = None
-    blocked: tuple[str, ...] = ()
-
-
 class TrainingSession:
-    """The learning of one node. ``rng`` seeds the noise of the release filter, which others must not be able to guess.
+    """The learning of one node.
 
-    Between steps everything may be called. While a step runs: `receive`, `set_edges`, `restart_edge`,
-    `hear_statistics`, and the attributes.
+    While a step runs, call only `receive`, `set_edges`, `restart_edge`, `hear_statistics`, `status` and `snapshot`,
+    which then holds the learner of the snapshot before. ``rng`` seeds the noise of the release filter: others must not
+    be able to guess it.
     """
 
     def __init__(
         self, study: Study, site: Site, name: str, seed: int, *, rng: random.Random | None = None
     ) -> None:  # fmt: skip
         self.study, self.site, self.name, self.seed = study, site, name, seed
-        self.node, self.rows = node_id(name), float(site.X.shape[0])
-        self.name_clashes: tuple[str, ...] = ()
-        self.edge_names: frozenset[str] = frozenset()
-        self.blocked: tuple[str, ...] = ()
+        self.rows = float(site.X.shape[0])
+        self.ticks = 0
+        self.edge_names: frozenset[str] = frozenset()  # in the learner
+        self.blocked: tuple[str, ...] = ()  # neighbours that nothing may be sent to, as it would give a row away
         self.measures: Measures | None = None
         self.test_accuracy: float | None = None
-        self.ticks = 0
         self._rng = random.Random(seed) if rng is None else rng
-        self._scaling = Scaling(study, name, site.X)
-        self._inbox = Inbox(study)
+        self._scaling, self._inbox, self._edges = Scaling(study, name, site.X), Inbox(study), EdgeSet(name)
         self._credits = SendCredits() if study.algorithm == "gadget" else None
-        self._calls = 0  # of `next_step`
-        self._stepping = False  # whether a step is under way
-        self._names: Collection[str] = frozenset()  # of the edges, as asked for
-        self._wanted: dict[int, str] = {}
-        self._numbers: dict[str, int] = {}  # the same the other way round
-        self._edges_changed = True
-        self._parts: _Parts | None = None
-        self._former: Learner | None = None  # the learner that a new one replaces
-        self._filter_state: session_state.Arrays | None = None  # of the filter before, for the same scale
+        self._parts: steps.Parts | None = None
+        self._former: steps.Parts | None = None  # after a failure: what the next learner replaces
         self._good: tuple[session_state.Arrays, dict[str, Any]] | None = None  # the last snapshot of a learner
+        self._edges_changed = True
+        self._is_stepping = False
+        self._calls = 0  # of `next_step`
 
     # The scale
 
@@ -117,53 +79,39 @@ class TrainingSession:
         return self._scaling.digest[:SCALE_BYTES]
 
     @property
-    def ready(self) -> bool:
-        """Whether there is a learner."""
-        return self._parts is not None
-
-    @property
     def waiting(self) -> str:
         """Why nothing is learned yet; empty if the scale is settled."""
         if self.scale is not None:
             return ""
-        known = len(self._scaling.entries)
-        return f"waiting for the statistics of {self._scaling.sites} sites, {known} known"
-
-    @property
-    def withheld(self) -> int:
-        """How many vectors the release filter kept back."""
-        return 0 if self._parts is None else self._parts.filter.suppressed
+        return f"waiting for the statistics of {self._scaling.sites} sites, {len(self._scaling.entries)} known"
 
     def statistics(self) -> Statistics:
         """Return what to tell others about the sites' features."""
         return self._scaling.message()
 
     def hear_statistics(self, heard: Statistics) -> bool:
-        """Take in statistics; return whether anything is new. With another scale learning begins anew."""
+        """Take in statistics; return whether anything is new. If the scale changes, training restarts from scratch."""
         before = self._scaling.digest
         new = self._scaling.hear(heard)
         if self._scaling.digest != before:
             self._discard()
-            self._good = self._filter_state = self._former = None
-            self.ticks = 0
+            self._good, self._former, self.ticks = None, None, 0
         return new
 
     # Edges and pushes
 
     def set_edges(self, names: Collection[str]) -> None:
-        """From the next step on the learner has edges to these. Of two names with one number the later is left out."""
-        if self._names == (chosen := frozenset(names)):
-            return
-        self._names = chosen
-        wanted: dict[int, str] = {self.node: self.name}
-        for name in sorted(names, key=lambda name: (name not in self.edge_names, name)):
-            wanted.setdefault(node_id(name), name)
-        del wanted[self.node]
-        self.name_clashes = tuple(sorted(set(names).difference(wanted.values())))
-        for number in self._wanted.keys() - wanted.keys():
-            self._forget(number)
-        self._wanted, self._edges_changed = wanted, True
-        self._numbers = {name: number for number, name in wanted.items()}
+        """From the next step on, the learner has edges to these. `name_clashes` are left out."""
+        gone = self._edges.replace(names)
+        if gone is not None:
+            self._edges_changed = True
+            for number in gone:
+                self._forget(number)
+
+    @property
+    def name_clashes(self) -> tuple[str, ...]:
+        """Neighbours that are left out, because their name gives the number of another one."""
+        return self._edges.clashes
 
     def restart_edge(self, name: str) -> None:
         """The other end has a new incarnation, which counts its messages from 0."""
@@ -172,7 +120,7 @@ class TrainingSession:
 
     def receive(self, name: str, push: Push) -> bool:
         """Keep a push for the next step; return False if it is old or not usable."""
-        number = self._numbers.get(name)
+        number = self._edges.numbers.get(name)
         if number is None or self._parts is None or push.scale != self.scale_digest:
             return False
         if not self._inbox.put(number, push):
@@ -193,34 +141,31 @@ class TrainingSession:
         if self.scale is None:
             return None
         if self._parts is None:
-            self._stepping = True
-            return self._build
+            self._is_stepping = True
+            return partial(self._build, self.scale, self._scaling.digest)
         self._calls += 1
-        parts, wanted, changed = self._parts, self._wanted, self._edges_changed
-        open_numbers = {number for number, name in wanted.items() if name in open_to}
+        names, numbers = self._edges.names, self._edges.numbers
+        open_numbers: Collection[int] = {numbers[name] for name in open_to if name in numbers}
         if self._credits is not None:
             open_numbers = self._credits.open(open_numbers, self._calls)
-            if wanted and not open_numbers and not changed:
+            if names and not open_numbers and not self._edges_changed:
                 return None
-        arrived, restarted = self._inbox.take()
-        self._edges_changed, self._stepping = False, True
-        near = self._near() if measure else ()
-
-        def step() -> _Ticked:
-            return _tick(parts, wanted, changed, restarted, open_numbers, arrived, self.site, near if measure else None)
-
-        return step
+        near = [model for _, model in self.neighbour_models()] if measure else None
+        messages, restarted = self._inbox.take()
+        given = steps.TickInput(names, self._edges_changed, restarted, open_numbers, messages, near)
+        self._edges_changed, self._is_stepping = False, True
+        return partial(steps.tick, self._parts, given)
 
     def finish(self, result: Any) -> Outcome:
         """Take over the result of a step."""
-        self._stepping = False
-        if isinstance(result, _Built):
+        self._is_stepping = False
+        if isinstance(result, steps.Parts):
             if result.digest == self._scaling.digest:
-                self._enter(result.parts)
+                self._enter(result)
             return Outcome()
-        ticked: _Ticked = result
+        ticked: steps.TickResult = result
         if ticked.parts is not self._parts:
-            return Outcome()  # of a scale that is out of date
+            return Outcome()  # on a scale that is out of date
         if not ticked.finite:
             return self.abort("the weights are not finite")
         self.ticks = ticked.parts.learner.t
@@ -229,60 +174,96 @@ class TrainingSession:
         if ticked.measures is not None:
             self.measures, self.test_accuracy, self.blocked = ticked.measures, ticked.accuracy, ticked.blocked
         if self._credits is not None:
-            for send in ticked.sends:
-                self._credits.sent(self._numbers.get(send[0], -1), self._calls)
-        return Outcome(ticked.sends)
+            for name, *_ in ticked.sent:
+                if name in self._edges.numbers:
+                    self._credits.sent(self._edges.numbers[name], self._calls)
+        return Outcome(ticked.sent)
 
     def abort(self, reason: str) -> Outcome:
-        """A step failed: the next one builds a learner from the last snapshot, or a new one."""
-        self._stepping = False
+        """Give up a step that failed: the next one builds a learner from the last snapshot, or from scratch."""
+        self._is_stepping = False
+        at = ""
         if self._parts is None:
-            self._good = None  # it cannot be used
-            return Outcome((), f"{reason}: training restarts from scratch")
-        self._former = self._parts.learner
-        self._filter_state = self._parts.filter.state()
-        tick = self._former.t
+            self._good = None  # it is of no use
+        else:
+            self._former, at = self._parts, f" at tick {self._parts.learner.t}"
         self._discard()
         to = "restarts from scratch" if self._good is None else f"goes back to tick {self._good[1]['learner']['t']}"
-        return Outcome((), f"{reason} at tick {tick}: training {to}")
+        return Outcome((), f"{reason}{at}: training {to}")
 
     def sums_step(self, model: Floats, scale: bytes) -> Callable[[], Floats] | None:
         """Return a step that computes this node's sums for a certificate of a model; None if that is not possible."""
-        if self._parts is None or scale != self.scale_digest or self.study.algorithm != "pdmm":
+        if self._parts is None or scale != self.scale_digest or self._parts.learner.duals is None:
             return None
-        learner = self._parts.learner
-        return lambda: learner.sums(model)
+        return partial(self._parts.learner.sums, model)
 
     def _discard(self) -> None:
         self._parts, self.measures, self.test_accuracy, self.blocked = None, None, None, ()
         self.edge_names, self._edges_changed = frozenset(), True
         self._inbox.clear()
 
-    def _enter(self, parts: _Parts) -> None:
+    def _enter(self, parts: steps.Parts) -> None:
         incarnations = {} if self._good is None else self._good[1]["incarnations"]
         self._inbox.restore({int(number): int(one) for number, one in incarnations.items()})
         self._parts, self._former, self._edges_changed = parts, None, True
         self.ticks = parts.learner.t
 
-    def _build(self) -> _Built:
-        """Build a learner, from the last snapshot if there is one. Changes nothing here."""
-        scale, digest = self._scaling.scale, self._scaling.digest
-        assert scale is not None
-        site, plain = self.site, self.study.scaling == "none"
-        X = site.X if plain else scale.apply(site.X)
-        X_test = site.X_test if plain or site.X_test is None else scale.apply(site.X_test)
-        learner = Learner(X, site.label, self.study, self.node, seed=self.seed)
+    def _build(self, scale: Scale, digest: bytes) -> steps.Parts:
+        """Build a learner, from the last snapshot if there is one. Runs as a step, and changes nothing here."""
+        X, X_test = steps.scaled_rows(self.site, scale)
+        learner = Learner(X, self.site.label, self.study, node_id(self.name), seed=self.seed)
         released: ReleaseFilter = RowFilter(learner.X, self.study.outputs, self._rng)
         if self._good is not None:
             arrays, about = self._good
             learner.restore(session_state.without_prefix("learner", arrays), about["learner"])
-        if self._filter_state is not None:
-            released.restore(self._filter_state)
+            released.restore(session_state.without_prefix("filter", arrays))
         if self._former is not None:
-            learner.succeed(self._former)
-        return _Built(_Parts(learner, released, X_test), digest)
+            learner.succeed(self._former.learner)
+            released = self._former.filter
+        return steps.Parts(learner, released, X_test, self.site.label_test, digest)
 
     # Models
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is a learner."""
+        return self._parts is not None
+
+    @property
+    def withheld(self) -> int:
+        """How many vectors the release filter kept back."""
+        return 0 if self._parts is None else self._parts.filter.suppressed
+
+    def model(self) -> Floats | None:
+        """Return a copy of the model, outputs x width.
+
+        None if there is no learner, or if its last neighbour is gone and it has not solved its own problem yet.
+        """
+        if self._parts is None or self._parts.learner.isolated:
+            return None
+        return self._parts.learner.model()
+
+    def neighbour_models(self) -> list[tuple[str, Floats]]:
+        """Return estimates of the neighbours' models, as far as their pushes tell."""
+        found = []
+        if self._parts is not None:
+            learner, last_sent = self._parts.learner, self._parts.filter.last_sent
+            for number, name in self._edges.names.items():
+                heard = self._inbox.heard.get(number)
+                if heard is not None:
+                    model = learner.estimate_neighbour_model(heard.last, heard.previous, last_sent(number))
+                    if model is not None:
+                        found.append((name, model))
+        return found
+
+    def gap_share(self) -> float:
+        """Return this node's share of the duality gap; -1 if an edge was not used in both directions yet."""
+        if self._parts is None or self.measures is None or self._parts.learner.isolated:
+            return -1.0
+        last_sent, heard = self._parts.filter.last_sent, self._inbox.heard
+        if all(number in heard and last_sent(number) is not None for number in self._edges.names):
+            return self.measures.slack
+        return -1.0
 
     def status(self) -> dict[str, Any]:
         """Return what an operator may want to know, as plain values."""
@@ -296,41 +277,6 @@ class TrainingSession:
             "name_clashes": list(self.name_clashes),
         }  # fmt: skip
 
-    def model(self) -> Floats | None:
-        """Return a copy of the model, outputs x width; None if there is none, or not one of these rows alone yet."""
-        if self._parts is None or self._parts.learner.isolated:
-            return None
-        return self._parts.learner.model()
-
-    def neighbour_models(self) -> list[tuple[str, Floats]]:
-        """Return estimates of the neighbours' models, as far as their pushes tell."""
-        if self._parts is None:
-            return []
-        found = []
-        for number, name in self._wanted.items():
-            model = self._estimate(number)
-            if model is not None:
-                found.append((name, model))
-        return found
-
-    def gap_share(self) -> float:
-        """Return this node's share of the duality gap; -1 if an edge was not used in both directions yet."""
-        if self._parts is None or self.measures is None or self._parts.learner.isolated:
-            return -1.0
-        last_sent, heard = self._parts.filter.last_sent, self._inbox.heard
-        in_touch = all(number in heard and last_sent(number) is not None for number in self._wanted)
-        return self.measures.slack if in_touch else -1.0
-
-    def _near(self) -> list[Floats]:
-        return [model for _, model in self.neighbour_models()]
-
-    def _estimate(self, number: int) -> Floats | None:
-        heard = self._inbox.heard.get(number)
-        if heard is None or self._parts is None:
-            return None
-        sent = self._parts.filter.last_sent(number)
-        return self._parts.learner.estimate_neighbour_model(heard.last, heard.previous, sent)
-
     # Snapshots
 
     def snapshot(self) -> tuple[session_state.Arrays, dict[str, Any]]:
@@ -338,84 +284,41 @@ class TrainingSession:
 
         While a step runs, or if the weights are not finite, the learner is that of the snapshot before.
         """
-        arrays, statistics = {}, {}
+        statistics: tuple[session_state.Arrays, dict[str, Any]] = {}, {}
         if self.study.scaling != "none" and self.scale is not None:
-            arrays, statistics = session_state.pack_statistics(self.statistics())
-        about = {
-            "format": session_state.FORMAT, "study": self.study.text(), "fingerprint": self._fingerprint(),
-            "scale": self._scaling.digest.hex(), "statistics": statistics, **_NOT_LEARNED,
-        }  # fmt: skip
-        own: session_state.Arrays = {}
-        if self._parts is not None and not self._stepping:
-            state, learner = self._parts.learner.state()
-            own = session_state.with_prefix("learner", state)
+            statistics = session_state.pack_statistics(self.statistics())
+        if self._parts is not None and not self._is_stepping:
+            arrays, learner = self._parts.learner.state()
+            own = session_state.with_prefix("learner", arrays)
             own |= session_state.with_prefix("filter", self._parts.filter.state())
             if not session_state.not_finite(own):
-                targets = map(int, self._parts.learner.block.links.target)
-                voices = self._inbox.keep_incarnations(set(targets))
-                incarnations = {str(number): one for number, one in voices.items()}
+                incarnations = self._inbox.incarnations_of(arrays["neighbours"].tolist())
                 self._good = own, {"learner": learner, "incarnations": incarnations, "edges": sorted(self.edge_names)}
         own, learned = ({}, _NOT_LEARNED) if self._good is None else self._good
-        return arrays | own, about | learned
+        about = {
+            "format": session_state.FORMAT, "study": self.study.text(), "fingerprint": self._fingerprint,
+            "scale": self._scaling.digest.hex(), "statistics": statistics[1], **learned,
+        }  # fmt: skip
+        return statistics[0] | own, about
 
-    def restore(self, arrays: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> list[str]:
+    def restore(self, arrays: Mapping[str, Any], about: Mapping[str, Any]) -> list[str]:
         """Continue from a snapshot, before the first step; return warnings. ValueError: it does not belong here."""
         try:
-            if not session_state.check_snapshot(self.study, self._fingerprint(), arrays, about):
+            if not session_state.check_snapshot(self.study, self._fingerprint, arrays, about):
                 return []
             if about["statistics"]:
                 self._scaling.hear(session_state.unpack_statistics(arrays, about["statistics"]))
+            if about["learner"] is None:
+                return []
+            if about["scale"] != self._scaling.digest.hex():
+                return ["the feature scaling differs from the snapshot: training restarts from scratch"]
+            kept = {name: np.array(array) for name, array in arrays.items() if name.startswith(("learner.", "filter."))}
+            self._good = kept, {name: about[name] for name in _NOT_LEARNED}
+            self.ticks, self.edge_names = int(about["learner"]["t"]), frozenset(map(str, about["edges"]))
         except (KeyError, TypeError, IndexError) as error:
-            raise ValueError(f"the state is damaged ({error!r}): {session_state.FRESH.removeprefix('or ')}") from error
-        if about["learner"] is None:
-            return []
-        if about["scale"] != self._scaling.digest.hex():
-            return ["the feature scaling differs from the snapshot: training restarts from scratch"]
-        kept = {name: np.array(array) for name, array in arrays.items() if name.startswith(("learner.", "filter."))}
-        self._good = kept, {name: about[name] for name in _NOT_LEARNED}
-        self._filter_state = session_state.without_prefix("filter", kept)
-        self.edge_names = frozenset(map(str, about["edges"]))
-        self.ticks = int(about["learner"]["t"])
+            raise ValueError(f"the state is damaged ({error!r}): start anew with --fresh") from error
         return []
 
+    @cached_property
     def _fingerprint(self) -> str:
-        if not hasattr(self, "_known_fingerprint"):
-            self._known_fingerprint = self.site.fingerprint()
-        return self._known_fingerprint
-
-
-def _tick(
-    parts: _Parts, wanted: Mapping[int, str], changed: bool, restarted: Collection[int], open_to: Collection[int],
-    arrived: list[NodeMessage], site: Site, near: list[Floats] | None,
-) -> _Ticked:  # fmt: skip
-    """Do one tick; ``near`` are the models to measure with, or None."""
-    learner, released = parts.learner, parts.filter
-    for number in restarted:
-        learner.reset_edge(number)
-    if changed:
-        learner.set_neighbours(wanted.keys())
-        released.forget(wanted.keys())
-    learner.solve_alone()
-    if learner.t % REFRESH_TICKS == REFRESH_TICKS - 1:
-        learner.refresh()
-    learner.draw_from(open_to)
-    sends = []
-    for message in learner.solve():
-        if message.other in open_to:
-            vector = released.release(message.other, message.vector, learner.duals)
-            if vector is not None:
-                released.sent(message.other, vector)
-                sends.append((wanted[message.other], message.seq, vector, message.weight, message.note))
-    learner.absorb(arrived)
-    edges = frozenset(wanted.values()) if changed else None
-    ticked = _Ticked(parts, tuple(sends), edges, learner.finite())
-    if near is None or not ticked.finite:
-        return ticked
-    accuracy = None
-    if parts.X_test is not None and site.label_test is not None and len(site.label_test):
-        accuracy = learner.accuracy(parts.X_test, site.label_test)
-    blocked = tuple(sorted(name for number, name in wanted.items() if released.blocked(number)))
-    return ticked._replace(measures=learner.measure(near), accuracy=accuracy, blocked=blocked)
-
-
-__all__ = ["Measures", "Outcome", "ScalingError", "TrainingSession"]
+        return self.site.fingerprint()
