@@ -93,11 +93,23 @@ def schedule(
 
 
 def _kill(strike: Strike, power_off: bool = False) -> None:
-    strike.span(partial(strike.machine.kill, power_off), strike.machine.start)
+    _end_process(strike, partial(strike.machine.kill, power_off))
 
 
 def _stop(strike: Strike) -> None:
-    strike.span(strike.machine.stop, strike.machine.start)
+    _end_process(strike, strike.machine.stop)
+
+
+def _end_process(strike: Strike, end: Callable[[], None]) -> None:
+    """End a process and start it again; one that has ended by itself stays as it is."""
+    ended: list[bool] = []
+
+    def begin() -> None:
+        if strike.machine.running:
+            ended.append(True)
+            end()
+
+    strike.span(begin, lambda: strike.machine.start() if ended else None)
 
 
 def _pause(strike: Strike) -> None:

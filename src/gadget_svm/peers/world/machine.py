@@ -92,6 +92,7 @@ class Machine:
         self.stepping = False
         self.steps = 0
         self._timer_serial = 0
+        self._missed_timer = -1  # that came while the process was paused
         self._paused: list[Event] | None = None
         self._rng = generator(seed, "machine", name)
         self._actions: dict[type[Any], Callable[[Any], None]] = {
@@ -154,12 +155,15 @@ class Machine:
         held, self._paused = self._paused or [], None
         for event in held:
             self.deliver(event)
+        if self._missed_timer == self._timer_serial:
+            self._fire(self.life, self._timer_serial)
 
     def jump(self, seconds: float) -> None:
-        """Set the machine's clocks forward; timers that are due now fire."""
+        """Set the machine's clocks forward; timers that are due now fire, and one fires too early."""
         self.clock.jump(seconds)
         if self.timer is not None:
             self._set_timer(SetTimer(self.timer))
+        self.deliver(TimerFired())
 
     def _end(self, reason: str, silently: bool = False) -> None:
         self.life += 1
@@ -236,7 +240,11 @@ class Machine:
         self.queue.at(self.clock.virtual(effect.at) + TIMER_DELAY_S, self._fire, self.life, self._timer_serial)
 
     def _fire(self, life: int, serial: int) -> None:
-        if life == self.life and serial == self._timer_serial:
+        if life != self.life or serial != self._timer_serial:
+            return
+        if self._paused is not None:
+            self._missed_timer = serial
+        else:
             self.timer = None
             self.deliver(TimerFired())
 

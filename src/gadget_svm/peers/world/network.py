@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gadget_svm.peers.events import DialFailed, Event, LinkDown, LinkUp, Received
+from gadget_svm.peers.events import DialFailed, Event, LinkDown, LinkUp, Received, Rejected
 from gadget_svm.peers.wire.messages import Hello, Message
 from gadget_svm.peers.world.event_queue import EventQueue
 from gadget_svm.peers.world.message_size import message_bytes
@@ -24,6 +24,10 @@ HELLO_TIMEOUT_S = 10.0
 KEEPALIVE_S = 15.0
 MAX_BACKLOG_S = 20.0
 """A link whose sender has more than this to transmit is closed."""
+
+
+class RefusedMessageError(AssertionError):
+    """A message that no host would accept."""
 
 
 class Machine(Protocol):
@@ -74,10 +78,10 @@ class Traffic:
 class SimulatedNetwork:
     """All machines' links. Link numbers are never used twice."""
 
-    def __init__(
-        self, queue: EventQueue, plan: LinkPlan, seed: int, transcode: Callable[[Message], Message] | None = None
-    ) -> None:
-        self.queue, self.plan, self.seed, self.transcode = queue, plan, seed, transcode
+    def __init__(self, queue: EventQueue, plan: LinkPlan, seed: int) -> None:
+        self.queue, self.plan, self.seed = queue, plan, seed
+        self.transcode: Callable[[Message], Message] | None = None  # encodes and decodes a message
+        self.hostile: frozenset[str] = frozenset()  # machines whose messages need not be well-formed
         self.rng = generator(seed, "network")
         self.loss, self.duplicate = within(self.rng, plan.loss), within(self.rng, plan.duplicate)
         self.reorder, self.resets = within(self.rng, plan.reorder), within(self.rng, plan.resets)
@@ -204,7 +208,15 @@ class SimulatedNetwork:
         if lost or (self._cut_since and self.is_cut(machine.name, other.machine.name)):
             self.traffic.lost += 1
             return
-        value = message if self.transcode is None else self.transcode(message)
+        value = message
+        if self.transcode is not None:
+            try:
+                value = self.transcode(message)
+            except RefusedMessageError as error:
+                if machine.name not in self.hostile:
+                    raise
+                other.machine.deliver(Rejected("malformed", str(error)))
+                return
         arrives = leaves + self._delay(machine.name, other.machine.name, rng)
         if self.reorder and rng.random() < self.reorder and not isinstance(message, Hello):
             arrives += rng.uniform(0.0, 1.0)  # and the next ones do not wait for it

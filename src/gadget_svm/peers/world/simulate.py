@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from gadget_svm.peers.wire.messages import Message
+from gadget_svm.peers.wire.messages import Hello, Message
+from gadget_svm.peers.world.network import RefusedMessageError
 from gadget_svm.peers.world.randomness import generator
 from gadget_svm.peers.world.scenario import DataPlan, LinkPlan, Range, Scenario, load
 from gadget_svm.peers.world.world import NodeFactory, World, node_factory, run_world
+from gadget_svm.study.study import Study
 
 LATENCIES: dict[str, Range] = {"lan": (0.0002, 0.0005), "wan": (0.05, 0.05)}
 TRACE_LINES_SHOWN = 40
@@ -74,7 +76,7 @@ def run(
     lines: list[str] = []
     encoded = generator(seed, "wire").random() < plan.wire
     world = World(
-        plan, seed, make_node=make_node or node_factory(), transcode=through_wire() if encoded else None,
+        plan, seed, make_node=make_node or node_factory(), transcoder=through_wire if encoded else None,
         say=(lambda name, text: lines.append(f"{world.queue.now:9.3f} {name:>9} {text}")) if trace else None,
     )  # fmt: skip
     began = time.process_time()
@@ -87,11 +89,23 @@ def run(
     )  # fmt: skip
 
 
-def through_wire() -> Callable[[Message], Message]:
-    """Return what encodes and decodes a message."""
-    from gadget_svm.peers.wire.codec import decode, encode
+def through_wire(study: Study) -> Callable[[Message], Message]:
+    """Return what encodes and decodes a message, with the checks of a host."""
+    from gadget_svm.peers.wire import codec
+    from gadget_svm.peers.wire.limits import Limits, MalformedError
 
-    return lambda message: decode(encode(message))
+    limits = Limits.of(study)
+
+    def transcode(message: Message) -> Message:
+        try:
+            if isinstance(message, Hello):
+                return codec.decode_hello(codec.encode_hello(message, limits), limits)
+            found = codec.decode(codec.encode(message, limits), limits)
+        except MalformedError as error:
+            raise RefusedMessageError(f"{type(message).__name__} is refused: {error}") from error
+        return cast(Message, found)
+
+    return transcode
 
 
 def run_many(

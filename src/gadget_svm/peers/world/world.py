@@ -38,19 +38,21 @@ class World:
 
     def __init__(
         self, scenario: Scenario, seed: int, *, make_node: NodeFactory, say: Callable[[str, str], None] | None = None,
-        transcode: Callable[[Message], Message] | None = None,
+        transcoder: Callable[[Study], Callable[[Message], Message]] | None = None,
     ) -> None:  # fmt: skip
         self.scenario, self.seed, self.make_node = scenario, seed, make_node
         self.rng = generator(seed, "world")
         self.queue = EventQueue()
-        self.network = SimulatedNetwork(self.queue, scenario.links, seed, transcode)
+        self.network = SimulatedNetwork(self.queue, scenario.links, seed)
         count = whole_within(self.rng, scenario.peers)
         names = tuple(f"peer-{i:0{len(str(count - 1))}}" for i in range(count))
         self.roles, targets = draw_roles(scenario, names, seed)
         self.shards = generate(names, scenario.data, seed)
         self.study = self._study(next(iter(self.shards.values())).X.shape[1])
+        self.network.transcode = None if transcoder is None else transcoder(self.study)
         self.optima = Optima(self.shards, self.study.lam, self.study.intercept)
         strangers = [f"{plan.kind}-{i}" for i, (plan, _) in enumerate(targets) if plan.kind in STRANGERS]
+        self.network.hostile = frozenset(strangers)
         self.invariants = Invariants(self.optima, names, strangers, say)
         self.machines: dict[str, Machine] = {}
         addresses = self._addresses(names)
