@@ -1,4 +1,4 @@
-"""Which members go out first in a view, and how often. Owns two queues of names; what is said of them is not its own."""
+"""Which members go out first in a view, and how often. Owns two queues of names, and nothing that is said of them."""
 
 from collections.abc import Iterator
 from math import ceil, log2

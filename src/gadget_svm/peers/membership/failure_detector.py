@@ -13,8 +13,9 @@ that advanced, or a word from the member itself; opinions of others are none. Ce
 3. A leave is final, and only if the member itself says it; a higher incarnation may come back.
 4. Hearsay of this peer that it did not cause (``Changes.impostor``) is for the node to look into, by a dial to its
    address. A second process that proves itself with this name and a higher incarnation makes ``tick`` raise
-   `SupersededError`. If nobody proves it, this peer outbids it with a higher incarnation (``Changes.raised``), each time
-   after twice the wait: no lie can stop a peer, and two processes that cannot dial each other contend O(log time) times.
+   `SupersededError`. If nobody proves it, this peer outbids it with a higher incarnation (``Changes.raised``), each
+   time after twice the wait: no lie can stop a peer, and two processes that cannot dial each other contend O(log time)
+   times.
 5. Time is counted in ticks of this peer: a gap longer than ``suspect`` (a stopped process, a jump of the clock) is not
    held against the others.
 6. Members that are gone become tombstones after ``forget`` seconds: old views bring nobody back. A view has one of the
@@ -63,9 +64,7 @@ class Changes:
 class FailureDetector:
     """Keeps ``table`` by these rules. The node calls ``tick`` often, ``beat`` once a heartbeat, and sends views."""
 
-    def __init__(
-        self, me: Member, *, suspect: float, dead: float, forget: float = 3600.0, limit: int = 10_000
-    ) -> None:
+    def __init__(self, me: Member, *, suspect: float, dead: float, forget: float = 3600.0, limit: int = 10_000) -> None:
         self.table = MemberTable(me, limit)
         self._suspect, self._dead, self._forget = suspect, dead, forget
         self._last: float | None = None  # ``now`` at the last tick

@@ -1,11 +1,12 @@
 """When a peer begins an attempt at a certificate, which certificates count, and when the study is over. Pure policy.
 
-Owns the latest full certificate, and the latest one of a partition, which never replaces it. A certificate is full if it
-covers ``study.sites``, or ``study.min_sites`` sites if there are no names. Its bound must not be above ``study.gap``.
+Owns the latest full certificate, and the latest one of a partition, which never replaces it. A certificate is full if
+it covers ``study.sites``, or ``study.min_sites`` sites if there are no names. Its bound must not be above
+``study.gap``.
 
 Two sites that exit have the same model, whatever is lost. Proof: a model that a site exits with is a full certificate
-that its initiator adopted. Suppose there are two, c1 of I1 and c2 of I2. A full certificate covers all sites, so I1 took
-part in c2 and I2 in c1. I1 did so before it began c1: while its own attempt is under way it joins no other without
+that its initiator adopted. Suppose there are two, c1 of I1 and c2 of I2. A full certificate covers all sites, so I1
+took part in c2 and I2 in c1. I1 did so before it began c1: while its own attempt is under way it joins no other without
 abandoning its own, and after it has adopted c1 it takes part in nothing (`Conclusion`). I1 can only join c2 after I2
 began it. So c2 began before c1; in the same way, c1 began before c2: a contradiction. The proof needs
 
@@ -43,7 +44,8 @@ class EndOfStudy:
         self.study, self.me = study, me
         self.latest: Certified | None = None
         self.partition: Certified | None = None
-        self.conflict = False  # whether a member confirms another certificate with this number, or a later one
+        self.conflict = False  # whether a covered site confirms another certificate with the same number
+        self._is_old = False  # whether one confirms a later certificate
         self._label = ""
         self._adopted_at = 0.0
         self._confirmed: set[str] = set()
@@ -68,7 +70,7 @@ class EndOfStudy:
         if self.latest is not None and certified.id.number <= self.latest.id.number:
             return False
         self.latest, self._label, self._adopted_at = certified, label(certified), now
-        self._confirmed, self.conflict = set(), False
+        self._confirmed, self.conflict, self._is_old = set(), False, False
         return True
 
     def failed(self, now: float) -> None:
@@ -102,6 +104,8 @@ class EndOfStudy:
         if self.latest is None:
             return False
         waits_for = {site.name for site in self.latest.sites} - {self.me} - self.confirmed_by(members)
+        if self.conflict or self._is_old:  # another certificate may still come
+            return now - self._adopted_at >= 2 * linger
         return not waits_for or now - self._adopted_at >= linger
 
     def at_rest(self, members: Mapping[str, Member]) -> bool:
@@ -117,7 +121,9 @@ class EndOfStudy:
             if member.name in covered and member.certified == self._label:
                 self._confirmed.add(member.name)
             elif member.certified and member.certified != self._label:
-                self.conflict |= _number(member.certified) == self.latest.id.number
+                number = _number(member.certified)
+                self.conflict |= number == self.latest.id.number
+                self._is_old |= number > self.latest.id.number
 
     def _is_certified(self, members: Mapping[str, Member]) -> bool:
         return any(c is not None and _is_for(c, members) for c in (self.latest, self.partition))
