@@ -28,6 +28,10 @@ class StateFileError(ValueError):
     """A state file is damaged, or of another kind or version."""
 
 
+class UnsupportedStateError(StateFileError):
+    """A state file is undamaged, but of another kind or version."""
+
+
 def encode_state(kind: str, version: int, arrays: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> bytes:
     """The bytes of a state file.
 
@@ -74,24 +78,26 @@ def read_state(path: Path, kind: str, version: int) -> tuple[Arrays, dict[str, A
     except (SafetensorError, json.JSONDecodeError, OSError) as error:
         raise StateFileError(f"{path} is truncated, damaged or not a {kind} file ({error})") from error
     if OLDER_KEYS & set(metadata):
-        raise StateFileError(f"{path} has an older format, which this version does not read")
-    if written.get("kind") != kind:
+        raise UnsupportedStateError(f"{path} has an older format, which this version does not read")
+    if KEY not in metadata:
         raise StateFileError(f"{path} is not a {kind} file of this program")
+    if digest != _digest(text, arrays):
+        raise StateFileError(f"{path} is damaged: its digest does not match its content")
+    if written.get("kind") != kind:
+        raise UnsupportedStateError(f"{path} is not a {kind} file of this program")
     if written.get("version") != version:
-        raise StateFileError(
+        raise UnsupportedStateError(
             f"{path} has version {written.get('version')!r} of the {kind} format, and this program reads version "
             f"{version}: read it with the release that wrote it, or make it again"
         )
-    if digest != _digest(text, arrays):
-        raise StateFileError(f"{path} is damaged: its digest does not match its content")
     return arrays, written["about"]
 
 
-def write_atomically(target: Path, content: bytes) -> None:
-    """Write all of the content or nothing, also if the machine stops in between."""
+def write_atomically(target: Path, content: bytes, mode: int = 0o666) -> None:
+    """Write all of the content or nothing, also if the machine stops in between. ``mode`` is that of a new file."""
     part = target.with_name(target.name + ".part")
     try:
-        with part.open("wb") as file:
+        with open(part, "wb", opener=lambda path, flags: os.open(path, flags, mode)) as file:  # noqa: PTH123
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

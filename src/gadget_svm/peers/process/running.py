@@ -1,75 +1,75 @@
-"""A peer as a process: set-up, signals, exit code."""
+"""A peer as a process: from its files to a host that runs, and what its errors mean for whoever started it."""
 
 import asyncio
-import contextlib
-import signal
+import random
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from gadget_svm.peers.calls import PeerError
-from gadget_svm.peers.checkpoint import CheckpointError
-from gadget_svm.peers.config import ConfigError, PeerConfig
-from gadget_svm.peers.logs import setup_logging
-from gadget_svm.peers.membership import Superseded
-from gadget_svm.peers.vault import VaultError
-
-if TYPE_CHECKING:
-    from gadget_svm.peers.peer import Peer
-
-
-class Broken(RuntimeError):  # noqa: N818 - what happened
-    """What ended a peer though its files and terms are right: another start may do better."""
+from gadget_svm.peers.node import Node
+from gadget_svm.peers.process.config import ConfigError, PeerConfig
+from gadget_svm.peers.process.credential_files import CredentialFiles
+from gadget_svm.peers.process.grpc_links import LinkSettings
+from gadget_svm.peers.process.host import HostSettings, PeerHost
+from gadget_svm.peers.process.logs import setup_logging
+from gadget_svm.peers.process.model_export import write_model
+from gadget_svm.peers.process.site_files import load_site
+from gadget_svm.peers.process.snapshot_store import SnapshotError, SnapshotStore
+from gadget_svm.peers.settings import Until
+from gadget_svm.peers.wire.limits import Limits
+from gadget_svm.study.study import Study
+from gadget_svm.study.study_file import load_study
 
 
-def run_peer(config: PeerConfig, fresh: bool = False) -> int:
-    """Run until it has left; 0 if in good order. What is wrong with files or terms is an exception with a sentence, and
-    anything else that ends it is `Broken`: its address was not free or not there yet, or it failed while it ran."""
+class BrokenError(RuntimeError):
+    """What ended a peer although its files are right: another start may succeed."""
+
+
+def run_peer(config: PeerConfig, study: Study | None = None, *, fresh: bool = False, until: Until = "stopped") -> int:
+    """Run a peer until it has left; return 0.
+
+    Parameters
+    ----------
+    config : PeerConfig
+        Its peer.toml.
+    study : Study, optional
+        By default, the one that the peer.toml names.
+    fresh : bool
+        Set the saved state aside and start from scratch.
+    until : {"stopped", "certified"}
+        Whether to leave when the study has ended.
+
+    Raises
+    ------
+    ValueError
+        A file or a setting is wrong; the message names the fix.
+    BrokenError
+        The address was not free, or the peer failed while it ran.
+    """
     setup_logging(config.log.level, config.log.format, config.peer.name, sys.stderr)
-    missing = config.missing()
-    if missing:
+    if missing := config.missing():
         raise ConfigError("; ".join(missing))
-    if config.lockstep is not None:
-        from gadget_svm.peers.lockstep import run_lockstep
-
-        asyncio.run(run_lockstep(config))
-        return 0
-    asyncio.run(_live(config, fresh))
+    host = make_host(config, load_study(config.peer.study) if study is None else study, until)
+    try:
+        asyncio.run(host.run(fresh=fresh))
+    except SnapshotError as error:
+        raise ConfigError(str(error)) from error
+    except Exception as error:
+        text = (error.strerror if isinstance(error, OSError) else "") or str(error) or type(error).__name__
+        raise BrokenError(" ".join(text.split())) from error
     return 0
 
 
-async def _live(config: PeerConfig, fresh: bool) -> None:
-    from gadget_svm.peers.peer import Peer
-
-    peer = Peer(config)
-    with _signals(peer):
-        try:
-            await peer.live(fresh)
-        except PeerError:
-            raise
-        except (VaultError, CheckpointError, Superseded) as error:
-            raise ConfigError(str(error)) from error
-        except Exception as error:
-            said = (error.strerror if isinstance(error, OSError) else "") or str(error) or type(error).__name__
-            raise Broken(" ".join(said.split())) from error
-
-
-@contextlib.contextmanager
-def _signals(peer: "Peer"):  # type: ignore[no-untyped-def]
-    """Those that let it leave, except signals it was started to ignore, as nohup does with SIGHUP."""
-    loop, leaving = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    heeded = [number for number in leaving if signal.getsignal(number) is not signal.SIG_IGN]
-    for name in heeded:
-        loop.add_signal_handler(name, peer.stop, f"signal {name.name}")
-    try:
-        yield
-    finally:
-        for name in heeded:
-            loop.remove_signal_handler(name)
-
-
-def export_saved(config: PeerConfig) -> Path:
-    """The model of the last checkpoint, as a model file."""
-    from gadget_svm.peers.peer import Peer
-
-    return Peer(config).export_saved()
+def make_host(config: PeerConfig, study: Study, until: Until = "stopped") -> PeerHost:
+    """Read the rows and the certificates; return a host that is not running yet."""
+    limits = config.limits
+    credentials = CredentialFiles.of(config)
+    node = Node(config.node_settings(until), study, load_site(config, study), random.SystemRandom())
+    settings = HostSettings(
+        config.peer.listen,
+        LinkSettings(limits.connections, limits.message_rate, limits.burst, limits.members),
+        config.metrics.port,
+        config.metrics.host,
+    )
+    return PeerHost(
+        node, settings, Limits.of(study), credentials, SnapshotStore(config.peer.state),
+        lambda document: write_model(config.peer.model, document, study),
+    )  # fmt: skip

@@ -1,26 +1,32 @@
-"""A peer's durable state: two generations on disk, and the lock of the folder. `statefile` has the file format.
+"""Snapshots on disk: two generations in one folder that a single process holds.
 
-Owns what survives a kill or a full disk, and the sentences about both; knows nothing of learning. A save takes the
-older of the slots ``state.0`` and ``state.1``, by one rename.
+Owns the lock of the folder, the order of writes, and the error messages. The format of a file is that of
+`core.state_file`; what a snapshot contains is the node's business. A folder with snapshots of an older program is
+refused, and its files are never overwritten.
 """
 
 import errno
 import os
-import tempfile
 import time
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from filelock import FileLock
 
 from gadget_svm.core.file_lock import FileInUseError, lock_file
-from gadget_svm.peers.statefile import Array, Damaged, Preamble, fill, glance, header_of, read
-from gadget_svm.peers.statefile import CheckpointError as CheckpointError  # part of this interface
+from gadget_svm.core.state_file import (
+    StateFileError,
+    UnsupportedStateError,
+    encode_state,
+    read_state,
+    write_atomically,
+)
+from gadget_svm.peers.storage.snapshot import Snapshot
 
-SLOTS = ("state.0", "state.1")
+KIND, VERSION = "peer snapshot", 2
+SLOTS = ("snapshot-0.safetensors", "snapshot-1.safetensors")
+OLD_SLOTS = ("state.0", "state.1")  # of version 1
 FIXES = {
     errno.ENOSPC: "free some space on that disk",
     errno.EDQUOT: "free some space or raise the quota",
@@ -29,178 +35,168 @@ FIXES = {
     errno.EPERM: "give the peer's user the right to read and write there",
     errno.ENOTDIR: "set [peer] state to a folder",
     errno.EEXIST: "set [peer] state to a folder",
-    errno.ELOOP: "put a real file or folder in place of the link",
     errno.EIO: "check the disk",
     errno.ENOLCK: "put the state on a local disk",
     errno.EOPNOTSUPP: "put the state on a local disk",
 }
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """A state as it was saved, the file it came from, and what a person should know about the way there."""
-
-    arrays: dict[str, Array]
-    about: dict[str, Any]
-    path: Path
-    warnings: list[str] = field(default_factory=list)
+class SnapshotError(RuntimeError):
+    """A snapshot cannot be written or read; the message says why and what to do."""
 
 
-def save(folder: Path, arrays: Mapping[str, Array], about: Mapping[str, Any]) -> Path:
-    """Write a new generation over the older one; when this returns, it survives a kill and a power cut.
+class SnapshotStore:
+    """The snapshots of one peer. Open it before use; the death of the process releases the folder.
 
-    The arrays are streamed: beyond them it needs one chunk, and a copy of one array where that is not contiguous.
-    They must not change meanwhile. On an error the newest generation is as it was.
-    """
-    header = header_of(arrays, about)
-    try:
-        _make(folder)
-        slot, generation = _turn(folder)
-        _write(folder, slot, generation, header, arrays)
-    except OSError as error:
-        raise _explained("cannot save the state", folder, error) from error
-    return slot
-
-
-def load(folder: Path) -> Loaded | None:
-    """The newest good generation, or None where nothing was ever saved.
-
-    A damaged file is named in the warnings and set aside as ``*.damaged``. If no good one is left, nothing is moved
-    and it is an error: a peer must not start from nothing unasked.
-    """
-    try:
-        return _newest(folder)
-    except OSError as error:
-        raise _explained("cannot read the state", folder, error) from error
-    except MemoryError as error:
-        raise CheckpointError(f"cannot read the state in {folder}: it does not fit into memory") from error
-
-
-class Lock:
-    """One process per folder: a lock on the file ``lock``, which the death of its holder releases.
-
-    Whoever has it knows that nobody is writing, so taking it also removes what killed writers left behind.
+    ``save`` is for one thread at a time. ``warnings`` names the damaged files that `load` has set aside.
     """
 
-    def __init__(self, folder: Path, lock: FileLock) -> None:
-        self.folder, self._lock = folder, lock
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.warnings: list[str] = []
+        self._lock: FileLock | None = None
+        self._generation = 0
+        self._next = SLOTS[0]  # the slot to write next: never the newest good one
 
-    @classmethod
-    def acquire(cls, folder: Path) -> Self:
-        """Take the folder, made if missing; if another process has it, the error says which."""
+    def open(self) -> None:
+        """Take the folder, which is made if missing; remove what killed writers left in it."""
         try:
-            _make(folder)
-            lock = lock_file(folder / "lock")
-            try:
-                _clean(folder)
-            except BaseException:
-                lock.release()
-                raise
+            _make_folder(self.folder)
+            self._lock = lock_file(self.folder / "lock")
+            for slot in SLOTS:
+                (self.folder / f"{slot}.part").unlink(missing_ok=True)
         except FileInUseError as error:
-            raise CheckpointError(
-                f"the state in {folder} is in use by {error}: stop that peer, or give this one its own [peer] state "
-                "folder"
+            raise SnapshotError(
+                f"the state in {self.folder} is in use by {error}: stop that peer, or give this one its own [peer] "
+                "state folder"
             ) from error
         except OSError as error:
-            raise _explained("cannot lock the state", folder, error) from error
-        return cls(folder, lock)
+            self.close()
+            raise _explained("cannot lock the state", self.folder, error) from error
 
-    def release(self) -> None:
-        """Give the folder back. Idempotent."""
-        self._lock.release()
+    def close(self) -> None:
+        """Release the folder. Idempotent."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
-    def __enter__(self) -> Self:
-        return self
+    def load(self) -> Snapshot | None:
+        """Return the newest undamaged snapshot, or None if nothing was ever saved.
 
-    def __exit__(self, *_: object) -> None:
-        self.release()
+        If the store is open, a damaged file is set aside as ``*.damaged``. If no undamaged one is left, nothing is
+        moved and it is an error: a peer must not restart from scratch unasked.
+        """
+        try:
+            return self._load()
+        except OSError as error:
+            raise _explained("cannot read the state", self.folder, error) from error
+        except MemoryError as error:
+            raise SnapshotError(f"cannot read the state in {self.folder}: it does not fit into memory") from error
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Write a new generation; on return it survives a kill and a power cut. On an error the old ones stay."""
+        about = {"generation": self._generation + 1, "about": dict(snapshot.about)}
+        content = encode_state(KIND, VERSION, snapshot.arrays, about)
+        try:
+            write_atomically(self.folder / self._next, content, mode=0o600)
+        except OSError as error:
+            raise _explained("cannot save the state", self.folder, error) from error
+        self._generation += 1
+        self._next = _other(self._next)
+
+    def set_aside(self) -> list[Path]:
+        """Rename all snapshots, also of older programs, so that the next start is from scratch. Return the new names.
+
+        A name that is taken gets a number.
+        """
+        try:
+            found = [path for slot in (*SLOTS, *OLD_SLOTS) if (path := self.folder / slot).exists()]
+            moved = [path.rename(_free_name(path, "old")) for path in found]
+            _sync(self.folder)
+        except OSError as error:
+            raise _explained("cannot set the state aside", self.folder, error) from error
+        self._generation, self._next = 0, SLOTS[0]
+        return moved
+
+    def _load(self) -> Snapshot | None:
+        old = [slot for slot in OLD_SLOTS if (self.folder / slot).exists()]
+        if old:
+            raise SnapshotError(
+                f"{self.folder} has the state of an older version of this program ({', '.join(old)}), which this one "
+                "does not read: finish with the old version, or start with --fresh, which sets it aside"
+            )
+        good: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
+        damaged: dict[str, StateFileError] = {}
+        for slot in SLOTS:
+            path = self.folder / slot
+            try:
+                path.open("rb").close()  # that it cannot be opened is no damage
+                good[slot] = read_state(path, KIND, VERSION)
+            except FileNotFoundError:
+                continue
+            except UnsupportedStateError as error:
+                raise SnapshotError(f"{error}; or start with --fresh, which sets it aside") from error
+            except StateFileError as error:
+                damaged[slot] = error
+        if not good:
+            if damaged:
+                raise SnapshotError(
+                    f"no undamaged state is left in {self.folder}: {'; '.join(map(str, damaged.values()))}. Restore a "
+                    "copy, or start from scratch with --fresh, which sets the files aside"
+                )
+            return None
+        newest = max(good, key=lambda slot: good[slot][1]["generation"])
+        arrays, about = good[newest]
+        self._generation, self._next = about["generation"], _other(newest)
+        self.warnings = [self._set_aside_damaged(slot, error, newest) for slot, error in damaged.items()]
+        return Snapshot(arrays, about["about"])
+
+    def _set_aside_damaged(self, slot: str, finding: StateFileError, newest: str) -> str:
+        """Keep a damaged file for whoever examines it; return the sentence for the log."""
+        good, bad = self.folder / newest, self.folder / slot
+        saved = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(good.stat().st_mtime))
+        aside = bad.with_name(f"{slot}.damaged")
+        try:
+            if self._lock is not None:
+                bad.replace(aside)
+            kept = f"kept as {aside.name}" if self._lock is not None else "left in place"
+        except OSError as error:
+            kept = f"not moved ({error.strerror})"
+        return f"{finding}; {newest}, saved {saved}, is used instead; the damaged file is {kept}"
 
 
-def _clean(folder: Path) -> None:
-    for stale in folder.glob("state.*.part"):
-        stale.unlink(missing_ok=True)
+def _other(slot: str) -> str:
+    return SLOTS[1 - SLOTS.index(slot)]
 
 
-def _make(folder: Path) -> None:
-    """The folder and those above it, for this user alone, and on disk before anything in them is."""
+def _free_name(path: Path, suffix: str) -> Path:
+    """Return a name beside the file that is not taken."""
+    candidate, number = path.with_name(f"{path.name}.{suffix}"), 1
+    while candidate.exists():
+        number += 1
+        candidate = path.with_name(f"{path.name}.{suffix}{number}")
+    return candidate
+
+
+def _make_folder(folder: Path) -> None:
+    """Make the folder and its parents, for this user only, and sync each parent."""
     if folder.is_dir():
         return
     if folder.parent != folder:
-        _make(folder.parent)
-    with suppress(FileExistsError):  # by a process that starts at the same time; if by a file, what follows says so
+        _make_folder(folder.parent)
+    with suppress(FileExistsError):  # made by a process that starts at the same time; a file is reported by the lock
         folder.mkdir(mode=0o700)
     _sync(folder.parent)
 
 
 def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _turn(folder: Path) -> tuple[Path, int]:
-    """The slot to write next - an empty one, else a damaged one, else the older - and its generation."""
-    found = {slot: glance(folder / slot) for slot in SLOTS}
-    generations = [seen.generation for seen in found.values() if isinstance(seen, Preamble)]
-
-    def worth(slot: str) -> int:
-        seen = found[slot]
-        return -2 if seen is None else -1 if isinstance(seen, Damaged) else seen.generation
-
-    return folder / min(SLOTS, key=worth), max(generations, default=0) + 1
-
-
-def _write(folder: Path, slot: Path, generation: int, header: bytes, arrays: Mapping[str, Array]) -> None:
-    descriptor, name = tempfile.mkstemp(prefix="state.", suffix=".part", dir=folder)  # 0600, and nobody else's
-    try:
-        try:
-            fill(descriptor, generation, header, arrays)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        os.replace(name, slot)  # noqa: PTH105 - tests make each of these calls fail in turn
-    except BaseException:
-        with suppress(OSError):  # the first error is the one to tell
-            os.unlink(name)  # noqa: PTH108
-        raise
-    _sync(folder)
-
-
-def _newest(folder: Path) -> Loaded | None:
-    found = {folder / slot: glance(folder / slot) for slot in SLOTS}
-    damaged = {path: seen for path, seen in found.items() if isinstance(seen, Damaged)}
-    ages = {path: seen.generation for path, seen in found.items() if isinstance(seen, Preamble)}
-    for path in sorted(ages, key=lambda path: ages[path], reverse=True):
-        try:
-            arrays, about = read(path)
-        except Damaged as finding:
-            damaged[path] = finding
-        else:
-            return Loaded(arrays, about, path, [_set_aside(*one, path) for one in damaged.items()])
-    if not damaged:
-        return None
-    findings = "; ".join(f"{path.name} {finding}" for path, finding in sorted(damaged.items()))
-    raise CheckpointError(
-        f"no good state is left in {folder}: {findings}. "
-        "Restore a copy, or move the files away (--fresh does) to start from nothing"
-    )
-
-
-def _set_aside(path: Path, finding: Damaged, good: Path) -> str:
-    """Keep the damaged file for whoever looks into it; the sentence for the log."""
-    saved = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(good.stat().st_mtime))
-    aside = path.with_name(path.name + ".damaged")
-    try:
-        os.replace(path, aside)  # noqa: PTH105
-        kept = f"kept as {aside.name}"
-    except OSError as error:
-        kept = f"left where it is, moving it failed ({error.strerror})"
-    return f"{path} {finding}: going on from {good.name}, saved {saved}; the damaged file is {kept}"
-
-
-def _explained(what: str, folder: Path, error: OSError) -> CheckpointError:
-    reason = error.strerror or str(error)
+def _explained(what: str, folder: Path, error: OSError) -> SnapshotError:
     fix = FIXES.get(error.errno or 0, "check the disk and the folder's permissions")
-    return CheckpointError(f"{what} in {folder}: {reason}; {fix}")
+    return SnapshotError(f"{what} in {folder}: {error.strerror or error}; {fix}")

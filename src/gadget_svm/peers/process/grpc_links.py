@@ -1,0 +1,292 @@
+"""Links to other peers: identities are proved here, and messages are bounded, before the node sees anything.
+
+Each end first sends a `Challenge`; the node's `Hello` then travels with a signature (see `security.handshake`). A link
+is closed if its other end does not prove its certificate, sends what is malformed, or does not take what is sent to it.
+When to dial, and which links to keep, is the node's business.
+"""
+
+import asyncio
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gadget_svm.peers.events import Dial, DialFailed, Event, Hangup, LinkDown, LinkUp, Received, Rejected, Send
+from gadget_svm.peers.process.credential_files import CredentialFiles
+from gadget_svm.peers.process.handshakes import HandshakeCounter
+from gadget_svm.peers.process.rate_limits import RateLimits
+from gadget_svm.peers.process.transport import ClientStream, ServerStream, Stream, StreamError
+from gadget_svm.peers.security.errors import UntrustedError
+from gadget_svm.peers.security.handshake import Handshake
+from gadget_svm.peers.wire.codec import decode, encode
+from gadget_svm.peers.wire.limits import Limits, MalformedError, printable
+from gadget_svm.peers.wire.messages import Challenge, Hello, Message, SignedHello
+
+DIAL_TIMEOUT_S = 5.0  # until both ends have sent their challenges
+HELLO_TIMEOUT_S = 10.0  # from then until the hello
+FLUSH_TIMEOUT_S = 2.0  # for what was sent before a hangup
+THROTTLE_S = 0.1  # pause of a sender that exceeds its rate
+MAX_LINKS_PER_PEER = 4
+MAX_QUEUED_MESSAGES = 1024
+MIN_QUEUED_BYTES = 8 << 20  # or four of the largest frames
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSettings:
+    """Bounds on what other peers may cause."""
+
+    connections: int = 256
+    message_rate: float = 200.0
+    burst: float = 400.0
+    max_members: int = 10_000
+
+
+class Link:
+    """One open stream to a peer that was identified. Owns the queue of messages to send."""
+
+    def __init__(
+        self, number: int, stream: Stream, name: str, certificates: tuple[bytes, bytes], handshake: Handshake,
+        max_bytes: int,
+    ) -> None:  # fmt: skip
+        self.number, self.stream, self.name, self.handshake = number, stream, name, handshake
+        self.certificates = certificates  # of the other end, and our own at the time
+        self.float32_wanted = self.float32 = False  # by this end; by both
+        self.greeted = False  # whether the other end has proved its certificate
+        self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._queue: deque[bytes] = deque()
+        self._queued_bytes, self._max_bytes = 0, max_bytes
+        self._filled = asyncio.Event()
+
+    def push(self, data: bytes) -> bool:
+        """Queue a message; False if there is no room."""
+        if len(self._queue) >= MAX_QUEUED_MESSAGES or self._queued_bytes + len(data) > self._max_bytes:
+            return False
+        self._queue.append(data)
+        self._queued_bytes += len(data)
+        self._filled.set()
+        return True
+
+    def close(self, error: str = "") -> None:
+        """Close after what is queued; with an error, at once. Idempotent."""
+        if not self.closed.done():
+            self.closed.set_result(error)
+            self._filled.set()
+
+    async def write_queue(self) -> None:
+        """Write what is queued, until the link is closed and the queue is empty."""
+        while True:
+            while self._queue:
+                data = self._queue.popleft()
+                await self.stream.write(data)
+                self._queued_bytes -= len(data)
+            if self.closed.done():
+                return
+            self._filled.clear()
+            await self._filled.wait()
+
+
+class Links:
+    """All links of one peer, by number. ``deliver`` takes events for the node; ``counts`` is for the status."""
+
+    def __init__(
+        self, credentials: CredentialFiles, limits: Limits, settings: LinkSettings, deliver: Callable[[Event], None],
+        counts: Counter[str],
+    ) -> None:  # fmt: skip
+        self._credentials, self._limits, self._deliver, self._counts = credentials, limits, deliver, counts
+        self._settings = settings
+        self._rates = RateLimits(settings.message_rate, settings.burst, max_names=settings.max_members)
+        self._queue_bytes = max(MIN_QUEUED_BYTES, 4 * limits.frame_bytes)
+        self._links: dict[int, Link] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._last_number = 0
+        self._closing = False
+        self.handshakes = HandshakeCounter(8 * settings.connections)
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    # Effects
+
+    def dial(self, effect: Dial) -> None:
+        """Open a link; `LinkUp` or `DialFailed` follows."""
+        task = asyncio.create_task(self._dial(effect))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def send(self, effect: Send) -> None:
+        """Queue a message. A link that is closed ignores it, and one that is full is closed."""
+        link = self._links.get(effect.link)
+        if link is None:
+            return
+        data = self._encode(link, effect.message)
+        if not link.push(data):
+            self._drop(link, "the other end does not take what is sent to it", tell="you do not read")
+            return
+        self._counts["messages_sent"] += 1
+        self._counts["bytes_sent"] += len(data)
+
+    def hang_up(self, effect: Hangup) -> None:
+        """Close a link after what was sent on it."""
+        link = self._links.pop(effect.link, None)
+        if link is not None:
+            link.close()
+
+    def check_certificates(self) -> None:
+        """Close links that were opened with certificates, of either end, that are revoked or expired by now."""
+        for link in list(self._links.values()):
+            try:
+                for certificate in link.certificates:
+                    self._credentials.identify(certificate)
+            except UntrustedError as error:
+                self.reject(error.reason, str(error))
+                self._drop(link, error.reason, tell=str(error))
+
+    async def close(self) -> None:
+        """Hang up all links and wait for what was sent on them."""
+        self._closing = True
+        for link in list(self._links.values()):
+            self.hang_up(Hangup(link.number, "stopped"))
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=FLUSH_TIMEOUT_S + 1.5)
+            for task in late:
+                task.cancel()
+
+    def reject(self, reason: str, text: str, count: int = 1) -> None:
+        """Count and report something that the node does not see."""
+        log.debug("rejected", extra={"fields": {"reason": reason, "text": text}})
+        self._deliver(Rejected(reason, printable(text), count))
+
+    # From a stream to a link
+
+    async def serve(self, stream: ServerStream) -> None:
+        """Handle a stream that another peer has opened."""
+        self.handshakes.proved(stream.address)
+        try:
+            name = self._credentials.identify(stream.certificate).name  # before anything is read
+            if not self._rates.take(name):
+                raise UntrustedError("rate", f"{name} opens more links per second than it may")
+            link = await self._identified(stream, stream.certificate)
+        except (UntrustedError, MalformedError) as error:
+            self.reject(error.reason, str(error))
+            await stream.finish(printable(str(error)))
+        except (StreamError, TimeoutError) as error:
+            self.reject("timeout", f"no challenge from {stream.address}: {error}")
+        else:
+            await self._run(link, LinkUp(link.number, link.name))
+
+    async def _dial(self, effect: Dial) -> None:
+        address = effect.address
+        stream = ClientStream(address, self._credentials.channel_credentials(), effect.name, self._limits.frame_bytes)
+        try:
+            link = await self._identified(stream, None, effect.name)
+        except (UntrustedError, MalformedError) as error:
+            self.reject(error.reason, f"{address}: {error}")
+            self._dial_failed(address, str(error))
+        except StreamError as error:
+            self._dial_failed(address, str(error))
+        except TimeoutError:
+            self._dial_failed(address, f"no answer within {DIAL_TIMEOUT_S:g} s")
+        else:
+            await self._run(link, LinkUp(link.number, link.name, address))
+        finally:
+            await stream.close()
+
+    def _dial_failed(self, address: str, reason: str) -> None:
+        self._counts["dial_failures"] += 1
+        self._deliver(DialFailed(address, printable(reason)))
+
+    async def _identified(self, stream: Stream, tls_certificate: bytes | None, expect: str | None = None) -> Link:
+        """Exchange challenges; return the link if the other end may have one."""
+        if own := self._credentials.problem():
+            raise UntrustedError(own, f"this peer's own certificate is {own}")
+        handshake = self._credentials.handshake(self._limits, dialled=tls_certificate is None, expect=expect)
+        async with asyncio.timeout(DIAL_TIMEOUT_S):
+            await stream.write(encode(handshake.challenge, self._limits))
+            data = await stream.read()
+        if data is None:
+            raise StreamError("the other end closed the stream")
+        theirs = decode(data, self._limits)
+        if not isinstance(theirs, Challenge):
+            raise MalformedError("sequence", "the first message is not a challenge")
+        name = handshake.receive_challenge(theirs, time.time(), tls_certificate).name
+        if name == self._credentials.name:
+            raise UntrustedError(
+                "name", f"the other end is {name!r} too: this peer itself, or a copy of its certificate"
+            )
+        if self._closing or sum(link.name == name for link in self._links.values()) >= MAX_LINKS_PER_PEER:
+            raise UntrustedError("busy", f"{name!r} has too many links, or this peer is leaving")
+        self._last_number += 1
+        certificates = (theirs.certificate, handshake.challenge.certificate)
+        return Link(self._last_number, stream, name, certificates, handshake, self._queue_bytes)
+
+    # A link
+
+    async def _run(self, link: Link, up: LinkUp) -> None:
+        """Read and write until the link is closed, for whatever reason."""
+        self._links[link.number] = link
+        self._deliver(up)
+        reader = asyncio.create_task(self._receive(link))
+        writer = asyncio.create_task(link.write_queue())
+        writer.add_done_callback(lambda task: self._write_ended(link, task))
+        try:
+            error = await link.closed
+            if not error:
+                await asyncio.wait((writer,), timeout=FLUSH_TIMEOUT_S)
+        finally:
+            self._drop(link, "the connection was lost")
+            reader.cancel()
+            writer.cancel()
+            await asyncio.gather(reader, writer, return_exceptions=True)
+        await link.stream.finish(error)
+
+    async def _receive(self, link: Link) -> None:
+        try:
+            async with asyncio.timeout(HELLO_TIMEOUT_S):
+                data = await link.stream.read()
+            while data is not None:
+                self._handle(link, data)
+                data = await link.stream.read()
+                while not self._rates.take(link.name):
+                    self.reject("rate", f"{link.name} sends more messages per second than it may")
+                    await asyncio.sleep(THROTTLE_S)
+            self._drop(link, "closed by the other end")
+        except (MalformedError, UntrustedError) as error:
+            self.reject(error.reason, f"{link.name}: {error}")
+            self._drop(link, f"rejected: {error}", tell=str(error))
+        except TimeoutError:
+            self.reject("timeout", f"{link.name} sent no hello within {HELLO_TIMEOUT_S:g} s")
+            self._drop(link, "no hello", tell="no hello")
+        except StreamError as error:
+            self._drop(link, str(error), tell="broken")
+
+    def _handle(self, link: Link, data: bytes) -> None:
+        """Check one message and deliver it. The first must be a hello that proves the certificate of its sender."""
+        message = decode(data, self._limits)
+        if isinstance(message, SignedHello):
+            message = link.handshake.verify(message, time.time())
+            link.greeted = True
+            link.float32 = link.float32_wanted and message.float32
+        elif not link.greeted or isinstance(message, Challenge):
+            raise MalformedError("sequence", "a message before the hello, or a second challenge")
+        self._counts["messages_received"] += 1
+        self._counts["bytes_received"] += len(data)
+        if link.number in self._links:
+            self._deliver(Received(link.number, message))
+
+    def _encode(self, link: Link, message: Message) -> bytes:
+        if not isinstance(message, Hello):
+            return encode(message, self._limits, link.float32)
+        link.float32_wanted = message.float32
+        return encode(link.handshake.sign(message), self._limits)
+
+    def _write_ended(self, link: Link, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._drop(link, str(error), tell="broken")
+
+    def _drop(self, link: Link, reason: str, *, tell: str = "") -> None:
+        """Close a link, and report it unless the node has hung up itself. With ``tell`` for the other end, at once."""
+        link.close(printable(tell))
+        if self._links.pop(link.number, None) is not None:
+            self._deliver(LinkDown(link.number, printable(reason)))

@@ -1,0 +1,278 @@
+"""The process around a node: an asyncio loop that delivers events to it and carries out its effects.
+
+Owns time, threads, signals and files. Decides nothing about membership or learning. `PeerHost.deliver` is the whole
+loop; the rest of this file is how each effect is carried out. All events are handled in one thread, in their order, and
+a message is handled before the next one of its link is read, so that nothing is queued without bound.
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from gadget_svm.peers.events import (
+    CredentialsChanged,
+    Dial,
+    Effect,
+    Event,
+    Export,
+    Finish,
+    Hangup,
+    Report,
+    RunStep,
+    Save,
+    Saved,
+    SaveFailed,
+    Send,
+    SetTimer,
+    Started,
+    StepDone,
+    StepFailed,
+    StopRequested,
+    TimerFired,
+)
+from gadget_svm.peers.process.control import control_answers
+from gadget_svm.peers.process.credential_files import CredentialFiles
+from gadget_svm.peers.process.grpc_links import Links, LinkSettings
+from gadget_svm.peers.process.logs import fields, plain
+from gadget_svm.peers.process.metrics import registry_of
+from gadget_svm.peers.process.snapshot_store import SnapshotStore
+from gadget_svm.peers.process.status_server import StatusServer
+from gadget_svm.peers.process.transport import Server
+from gadget_svm.peers.storage.snapshot import ModelDocument
+from gadget_svm.peers.wire.limits import Limits
+
+CHECK_INTERVAL_S = 2.0  # between two looks at the files with certificates
+STUCK_S = 120.0  # a training step that takes longer is reported
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+log = logging.getLogger(__name__)
+
+
+class DrivenNode(Protocol):
+    """What a host needs of a node."""
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        """Return what is to be done."""
+
+    def status(self, now: float) -> dict[str, Any]:
+        """Return plain values for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostSettings:
+    """Where the process listens, and what it lets other peers do."""
+
+    listen: str
+    links: LinkSettings = field(default_factory=LinkSettings)
+    status_port: int = 0  # 0: no status server
+    status_host: str = "127.0.0.1"
+
+
+class NodeFailedError(RuntimeError):
+    """The node has ended with an error."""
+
+
+class PeerHost:
+    """Runs one node until it finishes.
+
+    Parameters
+    ----------
+    node : DrivenNode
+        The node; it has not been started.
+    settings : HostSettings
+        Addresses and limits.
+    limits : Limits
+        The sizes of messages, as the study implies them.
+    credentials : CredentialFiles
+        This peer's certificate, and the judgement of others.
+    store : SnapshotStore
+        Where snapshots go; it is opened and closed here.
+    export : callable
+        Writes a model file durably.
+    """
+
+    def __init__(
+        self, node: DrivenNode, settings: HostSettings, limits: Limits, credentials: CredentialFiles,
+        store: SnapshotStore, export: Callable[[ModelDocument], Any],
+    ) -> None:  # fmt: skip
+        self._node, self._settings, self._credentials = node, settings, credentials
+        self._store, self._export = store, export
+        self.counts: Counter[str] = Counter()
+        self._seconds = {"step_seconds": 0.0, "snapshot_seconds": 0.0}
+        self._step_began: float | None = None
+        self.links = Links(credentials, limits, settings.links, self.deliver, self.counts)
+        answers = control_answers(credentials, self.status, self.stop, self.links.reject)
+        self._server = Server(self.links.serve, answers, limits.frame_bytes, settings.links.connections)
+        self.status_server = StatusServer(self.status, registry_of(self.status))
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="step")
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="write")
+        self.port = 0  # where it listens, when it runs
+        self._events: deque[Event] = deque()
+        self._handling = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._effects: dict[type, Callable[[Any], None]] = {
+            Dial: self.links.dial, Hangup: self.links.hang_up, Send: self.links.send, RunStep: self._run_step,
+            Save: lambda effect: self._write(effect.number, self._store.save, effect.snapshot),
+            Export: lambda effect: self._write(effect.number, self._export, effect.model),
+            SetTimer: self._set_timer, Report: self._report, Finish: self._finish,
+        }  # fmt: skip
+
+    # The loop
+
+    def deliver(self, event: Event) -> None:
+        """Hand an event to the node, and carry out what it returns; also the events that follow from that."""
+        self._events.append(event)
+        if self._handling:
+            return
+        self._handling = True
+        try:
+            while self._events and not self._finished.done():
+                for effect in self._node.handle(self._events.popleft(), self._loop.time()):
+                    self._effects[type(effect)](effect)
+        except Exception as error:
+            log.exception("the node failed")
+            self._finished.set_exception(NodeFailedError(f"{type(error).__name__}: {error}"))
+        finally:
+            self._handling = False
+
+    async def run(self, *, fresh: bool = False) -> None:
+        """Run until the node has finished; a NodeFailedError if it did so with an error.
+
+        ``fresh``: set earlier snapshots aside and start from scratch.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._finished: asyncio.Future[Finish] = self._loop.create_future()
+        try:
+            self._store.open()
+            snapshot = self._restore(fresh)
+            self.port = await self._server.start(
+                self._settings.listen, self._credentials.server_credentials(self.links.handshakes.began)
+            )
+            if self._settings.status_port:
+                await self.status_server.start(self._settings.status_host, self._settings.status_port)
+            with self._stop_on_signals():
+                self.deliver(Started(time.time(), snapshot))
+                self.deliver(CredentialsChanged(self._credentials.expires))
+                checks = asyncio.create_task(self._check_now_and_then())
+                try:
+                    finish = await self._finished
+                finally:
+                    checks.cancel()
+        finally:
+            await self._close()
+        log.info("finished", extra=fields(reason=finish.reason))
+        if finish.error:
+            raise NodeFailedError(finish.error)
+
+    def stop(self, reason: str) -> None:
+        """Ask the node to leave."""
+        self.deliver(StopRequested(reason))
+
+    def status(self) -> dict[str, Any]:
+        """Return the status of the node and of this process, as plain values."""
+        now = self._loop.time()
+        found = {**self.counts, **self._seconds, "links_open": len(self.links), **self._node.status(now)}
+        if self._step_began is not None and now - self._step_began > STUCK_S:
+            found["state"] = "stuck"
+            found["why"] = [f"a training step has taken {now - self._step_began:.0f} s so far"]
+        return {name: plain(value) for name, value in found.items()}
+
+    # Effects
+
+    def _run_step(self, effect: RunStep) -> None:
+        began = self._step_began = self._loop.time()
+
+        def done(future: asyncio.Future[Any]) -> None:
+            self._step_began = None
+            self._seconds["step_seconds"] += self._loop.time() - began
+            error = future.exception()
+            if error is None:
+                self.deliver(StepDone(future.result()))
+            else:
+                log.error("a training step failed", exc_info=error)
+                self.deliver(StepFailed(f"{type(error).__name__}: {error}"))
+
+        self._loop.run_in_executor(self._worker, effect.step).add_done_callback(done)
+
+    def _write(self, number: int, write: Callable[[Any], Any], content: Any) -> None:
+        """Write in a thread, one after the other in the order of the effects."""
+        began = self._loop.time()
+
+        def done(future: asyncio.Future[Any]) -> None:
+            self._seconds["snapshot_seconds"] += self._loop.time() - began
+            error = future.exception()
+            if error is None:
+                self.counts["snapshots"] += 1
+                self.deliver(Saved(number))
+            else:
+                self.counts["snapshot_failures"] += 1
+                log.debug("not written", exc_info=error)
+                self.deliver(SaveFailed(number, str(error) or type(error).__name__))
+
+        self._loop.run_in_executor(self._writer, write, content).add_done_callback(done)
+
+    def _set_timer(self, effect: SetTimer) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(effect.at, self.deliver, TimerFired())
+
+    def _report(self, effect: Report) -> None:
+        level = logging.getLevelName(effect.level.upper())
+        log.log(level, "%s", effect.text, extra=fields(**effect.fields))
+
+    def _finish(self, effect: Finish) -> None:
+        self._finished.set_result(effect)
+
+    # Around the loop
+
+    def _restore(self, fresh: bool) -> Any:
+        if fresh:
+            for path in self._store.set_aside():
+                log.warning("the earlier state is set aside", extra=fields(path=str(path)))
+        snapshot = self._store.load()
+        for warning in self._store.warnings:
+            log.warning("%s", warning)
+        return snapshot
+
+    async def _check_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(CHECK_INTERVAL_S)
+            if self._credentials.reload():
+                self.deliver(CredentialsChanged(self._credentials.expires))
+            self.links.check_certificates()
+            if failed := self.links.handshakes.take_failed():
+                self.links.reject("handshake", f"{failed} connections without a certificate of our authority", failed)
+
+    @contextlib.contextmanager
+    def _stop_on_signals(self) -> Iterator[None]:
+        """Leave on these signals, except those that the process was started to ignore, as nohup does with SIGHUP."""
+        heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        try:
+            for number in heeded:
+                self._loop.add_signal_handler(number, self.stop, f"signal {number.name}")
+        except (ValueError, RuntimeError):  # not in the main thread: the caller stops the host
+            heeded = []
+        try:
+            yield
+        finally:
+            for number in heeded:
+                self._loop.remove_signal_handler(number)
+
+    async def _close(self) -> None:
+        """Send what was sent, write what is being written, and only then release the folder."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._finished.done():
+            self._finished.cancel()
+        await self.links.close()
+        await self._server.stop(1.0)
+        await self.status_server.stop()
+        self._worker.shutdown(wait=False, cancel_futures=True)
+        await asyncio.to_thread(self._writer.shutdown)
+        self._store.close()
