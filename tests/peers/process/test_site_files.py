@@ -98,5 +98,5 @@ def test_svmlight_files_get_the_width_of_the_study(tmp_path):
     (tmp_path / "rows.svm").write_text("+1 1:1\n-1 2:2\n" * 15)
     study = Study("test", 0.01, 5, (-1.0, 1.0))
     assert read_site(tmp_path / "rows.svm", study).X.shape == (30, 5)
-    with pytest.raises(ValueError, match="1 features"):
+    with pytest.raises(ValueError, match="has 2 features, 1 were expected"):
         read_site(tmp_path / "rows.svm", replace(study, n_features=1))
