@@ -6,14 +6,25 @@ from typing import Any
 import numpy as np
 
 from gadget_svm.peers.events import (
-    Dial, Effect, Event, Finish, LinkDown, LinkUp, Received, Save, Saved, Send, SetTimer, Started, StopRequested,
+    Dial,
+    Effect,
+    Event,
+    Finish,
+    LinkDown,
+    LinkUp,
+    Received,
+    Save,
+    Saved,
+    Send,
+    SetTimer,
+    Started,
+    StopRequested,
     TimerFired,
 )  # fmt: skip
 from gadget_svm.peers.settings import NodeSettings
 from gadget_svm.peers.storage.snapshot import Snapshot
 from gadget_svm.peers.training.site import Site
-from gadget_svm.peers.wire.messages import Heartbeat, Hello
-from gadget_svm.peers.wire.messages import EdgeState
+from gadget_svm.peers.wire.messages import EdgeState, Heartbeat, Hello
 from gadget_svm.study.study import Study
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from support.fake_node import FakeNode
 
 from gadget_svm.peers.events import DialFailed, LinkDown, LinkUp, Rejected, Saved, Started, TimerFired
 from gadget_svm.peers.storage.snapshot import ModelDocument, Snapshot
@@ -16,11 +15,19 @@ from gadget_svm.peers.world.event_queue import EventQueue
 from gadget_svm.peers.world.invariants import InvariantError
 from gadget_svm.peers.world.network import CONNECT_TIMEOUT_S, KEEPALIVE_S
 from gadget_svm.peers.world.scenario import (
-    DataPlan, FaultPlan, LinkPlan, Scenario, ScenarioError, load, names, parse,
+    DataPlan,
+    FaultPlan,
+    LinkPlan,
+    Scenario,
+    ScenarioError,
+    load,
+    names,
+    parse,
 )  # fmt: skip
 from gadget_svm.peers.world.shards import Optima, generate
 from gadget_svm.peers.world.simulate import run
 from gadget_svm.peers.world.world import World
+from support.fake_node import FakeNode
 
 LINKS = LinkPlan(latency=(0.01, 0.02), jitter=0.2)
 PLAN = Scenario("test", peers=(2, 2), links=LINKS, faults_stop=1e9, settings={"heartbeat": 1.0}, wire=0.0)
@@ -78,7 +85,7 @@ def test_one_seed_is_one_history():
 
 
 def test_links_greet_and_keep_the_order():
-    a, b = ran(world_of(jitter=3.0), 50.0)
+    a, _ = ran(world_of(jitter=3.0), 50.0)
     assert isinstance(a.received()[0], Hello)
     assert a.numbers() == sorted(a.numbers())
     assert len(a.numbers()) > 40
@@ -413,7 +420,7 @@ def test_rejected_is_told_to_the_receiver_of_a_malformed_message():
     from gadget_svm.peers.world.network import RefusedMessageError
 
     world = world_of()
-    a, b = ran(world, 3.0)
+    a, _ = ran(world, 3.0)
 
     def refuse(_message):
         raise RefusedMessageError("no")

@@ -1,5 +1,6 @@
 """What must be reached after the faults of a scenario have stopped. Looks at nodes and disks, and changes nothing."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -12,6 +13,8 @@ from gadget_svm.peers.world.scenario import Scenario
 from gadget_svm.peers.world.shards import Optima
 from gadget_svm.study.study import Study
 
+MAX_SAMPLED = 20
+"""Peers whose models are evaluated for a record of the run."""
 CHECK_INTERVAL_S = 1.0
 CHECKS_IN_A_ROW = 3
 """Models must be good at so many checks: one that passes the optimum on its way elsewhere is not."""
@@ -29,6 +32,7 @@ class Goals:
     queue: EventQueue
     interval: float = CHECK_INTERVAL_S
     reached: dict[str, float] = field(default_factory=dict)  # when each goal was reached first
+    history: list[dict[str, float]] | None = None  # records of the run, if they are wanted
     _good: int = 0
 
     @property
@@ -38,9 +42,27 @@ class Goals:
 
     def check(self) -> bool:
         """Return whether everything is reached, and was at the last checks."""
+        if self.history is not None:
+            self.history.append(self._record())
         missing = next(self.missing(), None)
         self._good = 0 if missing else self._good + 1
         return self._good >= (1 if self.scenario.finish else CHECKS_IN_A_ROW)
+
+    def _record(self) -> dict[str, float]:
+        """Return the state of the run, with the worst model of a sample of the peers."""
+        survivors = self.roles.survivors
+        machines = [self.machines[name] for name in survivors]
+        sample = machines[:: -(-len(machines) // MAX_SAMPLED)]
+        models = [model for machine in sample if machine.node and (model := machine.node.model()) is not None]
+        traffic = machines[0].network.traffic
+        return {
+            "seconds": self.queue.now,
+            "iteration": max((machine.steps for machine in machines), default=0),
+            "messages": traffic.messages,
+            "bytes": traffic.nbytes,
+            "excess": max((self.optima.excess(model, survivors) for model in models), default=math.nan),
+            "certified": sum("model" in m.disk.models and m.disk.models["model"].kind == "certified" for m in machines),
+        }
 
     def missing(self) -> Iterator[str]:
         """Yield what is not reached yet."""

@@ -13,7 +13,15 @@ from gadget_svm.core.types import Floats
 from gadget_svm.peers.events import Dial, Effect, Event, LinkUp, Received, Send, SetTimer, Started, TimerFired
 from gadget_svm.peers.settings import NodeSettings
 from gadget_svm.peers.wire.messages import (
-    CertificateId, Certified, CoveredSite, EdgeState, Heartbeat, Hello, Message, Push, Statistics,
+    CertificateId,
+    Certified,
+    CoveredSite,
+    EdgeState,
+    Heartbeat,
+    Hello,
+    Message,
+    Push,
+    Statistics,
 )  # fmt: skip
 from gadget_svm.peers.world.randomness import generator
 from gadget_svm.study.study import Study

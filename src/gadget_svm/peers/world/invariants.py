@@ -157,7 +157,7 @@ class Invariants:
 def document_digest(model: ModelDocument) -> str:
     """Return a digest of everything in a model file."""
     about = sorted((key, repr(value)) for key, value in model.metadata.items())
-    return digest(model.weights, model.factor, model.shift, model.kind, about)
+    return digest(model.weights, model.divisor, model.shift, model.kind, about)
 
 
 def digest(*parts: Any) -> str:
@@ -181,4 +181,3 @@ def short(item: Any) -> str:
         if isinstance(value, str | int | float | bool):
             parts.append(f"{key}={value:.6g}" if isinstance(value, float) else f"{key}={str(value)[:60]}")
     return f"{name}({', '.join(parts)})"
-

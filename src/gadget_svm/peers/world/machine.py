@@ -11,8 +11,25 @@ from typing import Any, Protocol
 
 from gadget_svm.core.types import Floats
 from gadget_svm.peers.events import (
-    CredentialsChanged, Dial, Effect, Event, Export, Finish, Hangup, Report, RunStep, Save, Saved, SaveFailed, Send,
-    SetTimer, Started, StepDone, StepFailed, StopRequested, TimerFired,
+    CredentialsChanged,
+    Dial,
+    Effect,
+    Event,
+    Export,
+    Finish,
+    Hangup,
+    Report,
+    RunStep,
+    Save,
+    Saved,
+    SaveFailed,
+    Send,
+    SetTimer,
+    Started,
+    StepDone,
+    StepFailed,
+    StopRequested,
+    TimerFired,
 )  # fmt: skip
 from gadget_svm.peers.storage.snapshot import Snapshot
 from gadget_svm.peers.world.clock import MachineClock

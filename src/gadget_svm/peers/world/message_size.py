@@ -4,7 +4,16 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from gadget_svm.peers.wire.messages import (
-    Acknowledgement, CertificateProbe, CertificateSums, Certified, Heartbeat, Hello, Message, Push, Refusal, Statistics,
+    Acknowledgement,
+    CertificateProbe,
+    CertificateSums,
+    Certified,
+    Heartbeat,
+    Hello,
+    Message,
+    Push,
+    Refusal,
+    Statistics,
 )  # fmt: skip
 
 HEADER_BYTES = 24

@@ -1,6 +1,6 @@
 """The simulated network: links between machines, and what happens to messages on them.
 
-Owns addresses, dials, links, latency, bandwidth, loss, duplicates, reordering, cuts and resets, and the traffic's count.
+Owns addresses, dials, links, latency, bandwidth, loss, duplicates, reordering, cuts, resets and the traffic's count.
 A link is one stream for both directions, as the process host's. It keeps the order of its messages, unless reordering
 is on. A cut swallows messages without a word; after KEEPALIVE_S of it both ends see the link go down. The network does
 not know what messages mean, except for the hello: a host delivers nothing on a link before the other end's hello.

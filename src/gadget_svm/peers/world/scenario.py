@@ -102,7 +102,8 @@ def load(name: str | Path) -> Scenario:
         return parse(str(name), (LOCAL / f"{name}.toml").read_text(encoding="utf-8"))
     path = Path(name)
     if path.suffix != ".toml":
-        raise ScenarioError(f"no scenario is called {str(name)!r}: there are {', '.join(names())}; or give a .toml file")
+        known = ", ".join(names())
+        raise ScenarioError(f"no scenario is called {str(name)!r}: there are {known}; or give a .toml file")
     return parse(path.stem, path.read_text(encoding="utf-8"))
 
 
@@ -116,7 +117,8 @@ def parse(name: str, text: str) -> Scenario:
     parts: dict[str, Any] = {}
     for key, kind in (("data", DataPlan), ("links", LinkPlan), ("disks", DiskPlan)):
         parts[key] = _filled(f"{name} [{key}]", kind(), raw.pop(key, {}))
-    return replace(_filled(name, Scenario(name), raw), faults=faults, **parts)
+    whole: Scenario = _filled(name, Scenario(name), raw)
+    return replace(whole, faults=faults, **parts)
 
 
 def _fault(name: str, raw: dict[str, Any]) -> FaultPlan:
@@ -125,7 +127,8 @@ def _fault(name: str, raw: dict[str, Any]) -> FaultPlan:
         raise ScenarioError(f"{name}: no fault is called {kind!r}: there are {', '.join(FAULT_KINDS)}")
     if "at" not in raw:
         raise ScenarioError(f"{name}: the fault {kind!r} needs a time: at = 5.0, or at = [5.0, 20.0]")
-    return _filled(f"{name} {kind}", FaultPlan(kind, (0.0, 0.0)), raw)
+    plan: FaultPlan = _filled(f"{name} {kind}", FaultPlan(kind, (0.0, 0.0)), raw)
+    return plan
 
 
 def _filled(where: str, plan: Any, raw: Mapping[str, Any]) -> Any:

@@ -21,6 +21,22 @@ LATENCIES: dict[str, Range] = {"lan": (0.0002, 0.0005), "wan": (0.05, 0.05)}
 TRACE_LINES_SHOWN = 40
 
 
+class Records(list[dict[str, float]]):
+    """A list that passes on what is added to it."""
+
+    def __init__(self, tell: Callable[[dict[str, float]], None]) -> None:
+        super().__init__()
+        self.tell = tell
+
+    def append(self, record: dict[str, float]) -> None:
+        """Add a record, and tell it."""
+        super().append(record)
+        self.tell(record)
+
+
+Observe = bool | Callable[[dict[str, float]], None]
+
+
 @dataclass(frozen=True)
 class Result:
     """One run. ``failure`` is empty if everything held; ``trace`` is there if it was asked for."""
@@ -39,6 +55,7 @@ class Result:
     cpu: float
     wire: bool
     trace: list[str] = field(default_factory=list, repr=False)
+    history: list[dict[str, float]] = field(default_factory=list, repr=False)
 
     @property
     def ok(self) -> bool:
@@ -52,8 +69,9 @@ class Result:
 
 
 def run(
-    scenario: Scenario | str | Path, seed: int, trace: bool = False, *, make_node: NodeFactory | None = None
-) -> Result:
+    scenario: Scenario | str | Path, seed: int, trace: bool = False, *, record: Observe = False,
+    make_node: NodeFactory | None = None,
+) -> Result:  # fmt: skip
     """Run one scenario with one seed.
 
     Parameters
@@ -64,6 +82,8 @@ def run(
         All that is random follows from it.
     trace : bool, default False
         Keep a line of text for every event.
+    record : bool or callable, default False
+        Keep the course of the run in ``history``; a callable gets each record.
     make_node : callable, optional
         Makes the processes' nodes; by default the real `Node`.
 
@@ -79,6 +99,8 @@ def run(
         plan, seed, make_node=make_node or node_factory(), transcoder=through_wire if encoded else None,
         say=(lambda name, text: lines.append(f"{world.queue.now:9.3f} {name:>9} {text}")) if trace else None,
     )  # fmt: skip
+    if record:
+        world.goals.history = Records(record) if callable(record) else []
     began = time.process_time()
     failure = run_world(world)
     machines, traffic, goals = world.machines, world.network.traffic, world.goals
@@ -86,6 +108,7 @@ def run(
         plan.name, seed, len(world.roles.names), failure, world.queue.now, goals.reached.get("models"),
         goals.reached.get("certified"), max((machine.steps for machine in machines.values()), default=0),
         traffic.messages, traffic.nbytes, world.queue.calls, time.process_time() - began, encoded, lines,
+        list(goals.history or ()),
     )  # fmt: skip
 
 

@@ -4,8 +4,10 @@ Owns how all of it is made from a scenario and a seed, and when a run ends. One 
 """
 
 import random
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from gadget_svm.peers.settings import NodeSettings
 from gadget_svm.peers.training.site import Site
@@ -13,7 +15,7 @@ from gadget_svm.peers.wire.messages import Message
 from gadget_svm.peers.world.clock import MachineClock
 from gadget_svm.peers.world.disk import Disk
 from gadget_svm.peers.world.event_queue import EventQueue
-from gadget_svm.peers.world.faults import Roles, draw_roles, schedule
+from gadget_svm.peers.world.faults import draw_roles, schedule
 from gadget_svm.peers.world.goals import Goals
 from gadget_svm.peers.world.intruder import make_intruder
 from gadget_svm.peers.world.invariants import InvariantError, Invariants
@@ -164,11 +166,12 @@ def node_factory() -> NodeFactory:
 
 
 def run_world(world: World) -> str:
-    """Run a world; return what went wrong, or an empty text."""
+    """Run a world; return what went wrong, or an empty text. An exception in a node is a failure like others."""
     try:
         world.run()
     except AssertionError as error:
-        return str(error)
+        return str(error) or repr(error)
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        return f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})"
     return ""
-
-
