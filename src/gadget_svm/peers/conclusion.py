@@ -75,7 +75,7 @@ class Conclusion:
         """Handle a message of a certificate; return whether it was one."""
         if isinstance(message, Certified):
             if message.scale == at.scale_digest and at.scale is not None:
-                self._adopt(message, at, source=name)
+                self._adopt(message, at)
         elif isinstance(message, CertificateProbe | CertificateSums):
             if not self._is_over():
                 self._do(
@@ -114,7 +114,7 @@ class Conclusion:
 
     def _pass_on(self, name: str, line: Member | None) -> None:
         latest = self.ending.latest
-        if latest is None or line is None or line.certified == self.label or _number(line.certified) >= latest.id.number:
+        if latest is None or not self.confirmed or line is None or line.certified == self.label or _number(line.certified) >= latest.id.number:
             self._resend.pop(name, None)
             return
         wait = self._resend.get(name, 0)
@@ -151,7 +151,7 @@ class Conclusion:
         else:
             self._adopt(certified, at)
 
-    def _adopt(self, certified: Certified, at: Situation, source: str = "") -> None:
+    def _adopt(self, certified: Certified, at: Situation) -> None:
         if not self.ending.adopt(certified, at.now):
             return
         is_full = self.ending.covers(certified)
@@ -160,13 +160,16 @@ class Conclusion:
             "info", "certified" if is_full else "certified a part of the sites", certificate=name,
             bound=relative_bound(certified), sites=[site.name for site in certified.sites],
         )  # fmt: skip
-        if is_full:
-            self.label, self.confirmed = name, ""
-        for link in self.links.all_ready():
-            if link.name != source:
-                self.out.send(link.number, certified)
+        self.certification.adopted(certified.id.number)
         self.export_due = certified, is_full
-        self.snapshot_due |= is_full
+        if is_full:
+            self.label, self.confirmed, self.snapshot_due = name, "", True
+        else:
+            self._flood(certified)
+
+    def _flood(self, certified: Certified) -> None:
+        for link in self.links.all_ready():
+            self.out.send(link.number, certified)
 
     def document(self, scale: Scale) -> ModelDocument:
         """Return the model file that is due."""
@@ -195,6 +198,8 @@ class Conclusion:
         if self._numbers or self.snapshot_due or self.export_due is not None or self.confirmed == self.label:
             return False
         self.confirmed = self.label
+        if self.ending.latest is not None:
+            self._flood(self.ending.latest)  # not earlier: a restart must not make its initiator forget it
         return True
 
     def save_failed(self, number: int) -> None:
@@ -247,7 +252,7 @@ class Conclusion:
             np.array(arrays["model"]), np.array(arrays["bounds"]), np.array(arrays["duals"]),
             tuple(CoveredSite(*site) for site in about["sites"]), about["ticks"],
         )  # fmt: skip
-        self.certification.restore(certified.id.number)
+        self.certification.adopted(certified.id.number)
         if self.ending.adopt(certified, now):
             self.label = label(certified)
             self.export_due = certified, True  # the file may not be there

@@ -101,7 +101,7 @@ class Neighbourhood:
 
     def dial_failed(self, address: str, reason: str, now: float) -> None:
         """Note that an address did not answer."""
-        names = [line.name for line in self.table.members() if line.address == address]
+        names = [line.name for line in self.present() if line.address == address]
         self.discovery.failed(address, names[0] if names else None, now)
         for name in names:
             if self.links.ready(name) is not None:
@@ -222,7 +222,7 @@ class Neighbourhood:
         """Dial whoever is missing. Would-be neighbours that are known by hearsay only are dialled first."""
         overlay = self._overlay()
         wanted = overlay.to_verify | self.edges.chosen
-        for address, name in self.discovery.due(now, self.table, self.links.names, wanted, self.rng):
+        for address, name in self.discovery.due(now, self.detector, self.links.names, wanted, self.rng):
             self.discovery.dialled(address, now)
             self.out.dial(address, name)
         for link in self.links.all_ready():  # does its address work for others?
@@ -253,6 +253,10 @@ class Neighbourhood:
         """Whether vectors may be rounded: running sums grow, and need all their digits."""
         return self.settings.float32 and self.study.algorithm == "pdmm"
 
+    def present(self) -> list[Member]:
+        """Return the entries of all who are present, this node included, by name."""
+        return [self.table.get(name) for name in self.table.alive()]
+
     def everyone(self) -> list[Member]:
         """Return all entries, also those of members that are gone."""
         return [self.table.me, *(record.entry for record in self.table.records.values())]
@@ -261,14 +265,15 @@ class Neighbourhood:
         """Return what to remember of others over a restart."""
         return {
             "known": self.table.incarnations(), "edges": sorted(self.edges.counted(now)),
-            "addresses": {line.name: line.address for line in self.table.members() if line.address},
+            "addresses": {line.name: line.address for line in self.present() if line.address},
         }  # fmt: skip
 
     def restore(self, about: Mapping[str, Any], now: float) -> None:
         """Remember others as they were before a restart; edges of the learner are retained for a while."""
         self.edges.restore(about["edges"], now)
         for name, incarnation in about["known"].items():
-            self.detector.remember(name, incarnation, about["addresses"].get(name, ""))
+            self.detector.remember(name, incarnation)
+        self.discovery.remember(about["addresses"])
 
     def status(self, now: float) -> dict[str, Any]:
         """Return members, links and neighbours as plain values."""
@@ -305,7 +310,7 @@ class Neighbourhood:
             self.restarted.add(name)
             self._tested.pop(name, None)
         self._incarnations[name] = max(incarnation, self._incarnations.get(name, 0))
-        self.detector.heard(name, incarnation)
+        self.detector.spoke(name, incarnation)
 
     def _learn(self, members: tuple[Member, ...], speaker: str) -> None:
         for line in members:

@@ -524,7 +524,7 @@ class Node:
 
     def _members(self) -> dict[str, Member]:
         """Everybody present, this node included, by name."""
-        return {line.name: line for line in self.neighbourhood.table.members()}
+        return {line.name: line for line in self.neighbourhood.present()}
 
     def _situation(self) -> Situation:
         session = self.session
