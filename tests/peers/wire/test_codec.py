@@ -55,8 +55,7 @@ def encode(kind, message):
 def decode(kind, data):
     if kind == "Hello":
         return codec.decode_hello(data, PDMM)
-    message = codec.decode(data, KINDS[kind].limits)
-    return message
+    return codec.decode(data, KINDS[kind].limits)
 
 
 def frame(kind, content):
@@ -468,7 +467,8 @@ def test_no_bytes_break_the_decoder_of_control_messages(data, reply):
 EDGES = [0, 1, 2, 3, 7, 8, 32, 127, 128, 2**31, 2**32 - 1, 2**32, 2**62 - 1, 2**62, 2**64 - 1]
 DOUBLES = [0.0, -0.0, 1.0, -1.0, 1e100, -1e100, 1.1e100, 1e308, 5e-324, 1e16, NAN, INF, -INF]
 STRINGS = [b"", b"a", b"a.b-c", b"-a", b"A", b"a" * 63, b"a" * 64, b"\xff\xfe", b"a\n", "é".encode(), b"\x00", b"x:1",
-           b"x:0", b"x:99999", b"[::1]:80", b"[:1]:80", b"x" * 300, b"y" * 2000, bytes(32), b"\xed\xa0\x80"]  # fmt: skip
+           b"x:0", b"x:99999", b"[::1]:80", b"[:1]:80", b"x" * 300, b"y" * 2000, bytes(32),
+           b"\xed\xa0\x80"]  # fmt: skip
 TYPES = descriptor_pb2.FieldDescriptorProto
 FILE = descriptor_pb2.FileDescriptorProto.FromString(pb.DESCRIPTOR.serialized_pb)
 SCHEMA = {message.name: list(message.field) for message in FILE.message_type}
