@@ -35,23 +35,24 @@ def _members(message: Any) -> int:
     return 16 + MEMBER_BYTES * len(message.members)
 
 
-def _hello(message: Any) -> int:
+def _hello(message: Hello) -> int:
     return SIGNATURE_BYTES + len(message.study) + _members(message)
 
 
-def _push(message: Any) -> int:
+def _push(message: Push) -> int:
     return 40 + (4 if message.float32 else 8) * len(message.vector)
 
 
-def _statistics(message: Any) -> int:
+def _statistics(message: Statistics) -> int:
     vectors = (part for e in message.entries for part in (e.sum, e.spread, e.largest) if part is not None)
-    return SITE_BYTES * len(message.entries) + 8 * sum(map(len, vectors))
+    return SITE_BYTES * len(message.entries) + 8 * sum(len(part) for part in vectors)
 
 
 def _vectors(*names: str) -> Callable[[Any], int]:
     def size(message: Any) -> int:
         sites: Collection[Any] = getattr(message, "sites", ())
-        return 40 + 8 * sum(getattr(message, name).size for name in names) + SITE_BYTES * len(sites)
+        numbers: int = sum(getattr(message, name).size for name in names)
+        return 40 + 8 * numbers + SITE_BYTES * len(sites)
 
     return size
 
