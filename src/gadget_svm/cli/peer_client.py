@@ -19,7 +19,6 @@ from gadget_svm.peers.names import check_endpoint
 from gadget_svm.peers.node import Node
 from gadget_svm.peers.process.config import PeerConfig, load
 from gadget_svm.peers.process.control import UnreachableError, fetch_status, request_stop
-from gadget_svm.peers.process.credential_files import CredentialFiles
 from gadget_svm.peers.process.model_export import write_model
 from gadget_svm.peers.process.site_files import load_site
 from gadget_svm.peers.process.snapshot_store import SnapshotError, SnapshotStore
@@ -59,7 +58,7 @@ def stop(config: Path, wait_s: float) -> None:
     own = load(config)
     try:
         before = ask(own, own.local_address, own.peer.name)["issues"]
-        request_stop(credentials_of(own), own.local_address)
+        request_stop(own, own.local_address)
     except (CredentialsError, UnreachableError) as error:
         raise ValueError(f"{error}{_other_way(own)}") from error
     until = time.monotonic() + wait_s
@@ -125,15 +124,9 @@ def model_of(node: Node, snapshot: Snapshot) -> ModelDocument | None:
     return model
 
 
-def credentials_of(own: PeerConfig) -> CredentialFiles:
-    """Read a peer's certificate and what belongs to it."""
-    tls = own.tls
-    return CredentialFiles(tls.cert, tls.key, tls.ca, tls.revoked, own.peer.name)
-
-
 def ask(own: PeerConfig, address: str, name: str | None = None) -> dict[str, Any]:
     """Return the status of the peer at an address, asked with the certificate of ``own``."""
-    return fetch_status(credentials_of(own), address, name)
+    return fetch_status(own, address, name)
 
 
 def _asked_peer(peer: str | None, config: Path | None) -> tuple[PeerConfig, str]:

@@ -27,7 +27,7 @@ MARK, CA, STUDY, LOCK, LOG = "demo.json", "ca", "study.toml", "lock", "log.jsonl
 HOST, PORTS, VALIDITY_DAYS = "127.0.0.1", range(20_000, 32_000), 30
 """Ports below those that systems give to outgoing connections: one of those could take the port of an absent peer."""
 PACE = {"tick": 0.02, "snapshot": 1.0, "linger": 20.0}
-POLL_S, LINE_INTERVAL_S, AWAY_S, STOP_TIMEOUT_S, LOG_LINES_SHOWN = 0.5, 5.0, 3.0, 20.0, 5
+POLL_S, LINE_INTERVAL_S, AWAY_S, STOP_TIMEOUT_S, LOG_LINES_SHOWN, LOG_LINE_WIDTH = 0.5, 5.0, 3.0, 20.0, 5, 400
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
 
@@ -286,7 +286,7 @@ def closing(summary: dict[str, Any]) -> str:
     for each in summary["peers"]:
         log = Path(summary["out"], each["name"], LOG)
         end = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES_SHOWN:] if log.exists() else []
-        lines += [f"{each['name']}: exit code {each['exit_code']}, model {each['kind']}", *(f"  {line}" for line in end)]
+        lines += [f"{each['name']}: exit code {each['exit_code']}, model {each['kind']}", *(f"  {line[:LOG_LINE_WIDTH]}" for line in end)]
     return "\n".join(lines)
 
 

@@ -31,7 +31,7 @@ from gadget_svm.estimator import GadgetSVC
 from gadget_svm.estimator.advice import scale_advice
 from gadget_svm.estimator.shards import DataSummary, stack_shards
 from gadget_svm.estimator.validation import CHOOSE, lam_of, require_classes
-from gadget_svm.peers.scale import Scale, common_scale, statistics
+from gadget_svm.peers.training.scale import Scale, common_scale, statistics
 
 SCALE_OPTIONS = "scale them with --scale deviation, or --scale max-abs if they are sparse"
 
