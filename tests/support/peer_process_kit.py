@@ -67,7 +67,6 @@ class End:
         self.events: list[Event] = []
         self.counts: Counter[str] = Counter()
         self.greets, self.stopped, self.float32 = True, "", False
-        self.on_event: Callable[[Event], None] = lambda event: None
         link_settings = LinkSettings(**settings)
         self.links = Links(credentials, limits, link_settings, self.deliver, self.counts)
         answers = control_answers(credentials, lambda: {"name": self.name}, self.stop, self.links.reject)
@@ -88,7 +87,6 @@ class End:
         self.events.append(event)
         if isinstance(event, LinkUp) and self.greets:
             self.send(event.link, hello(self.name, float32=self.float32))
-        self.on_event(event)
 
     def stop(self, reason: str) -> None:
         self.stopped = reason

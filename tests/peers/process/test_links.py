@@ -152,7 +152,7 @@ def test_silence_ends_a_dial(certificates, monkeypatch):
     monkeypatch.setattr(grpc_links, "DIAL_TIMEOUT_S", 0.3)
 
     async def scenario():
-        server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+        server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
         async with server, End(certificates.of("a")) as a:
             port = server.sockets[0].getsockname()[1]
             await a.dial(f"127.0.0.1:{port}", "b")
@@ -161,7 +161,7 @@ def test_silence_ends_a_dial(certificates, monkeypatch):
     run(scenario())
 
 
-def foreign(certificates, tmp_path):
+def foreign(_, tmp_path):
     """A certificate for b by another authority."""
     return Certificates(tmp_path / "elsewhere").of("b")
 
@@ -326,7 +326,7 @@ def test_a_hello_is_signed_for_this_link_by_the_certificate_of_the_connection(ce
         assert not a.all(Received)
         return reasons(a)[-1]
 
-    async def in_the_name_of_c(link, b, c):
+    async def in_the_name_of_c(link, b, _):
         handshake = await link.shake(b)
         await link.call.write(encode(handshake.sign(hello("c")), LIMITS))
 
@@ -413,20 +413,19 @@ def test_a_message_that_is_too_large_is_not_read(certificates):
 
 def test_a_flood_is_slowed_down_and_nobody_else_waits(certificates):
     async def scenario():
-        async with linked(certificates, message_rate=50.0, burst=20) as (a, b, at_a, _):
-            async with End(certificates.of("c")) as c:
-                for seq in range(200):
-                    a.send(at_a, push(seq))
-                await b.next(Rejected)
-                began = time.monotonic()
-                await c.dial(b)
-                await b.next(LinkUp, 2)
-                await c.next(Received)
-                assert len(b.all(Received)) < 60
-                await until(lambda: len(b.all(Received)) > 60)
-                assert time.monotonic() - began > 0.3
-                assert set(reasons(b)) == {"rate"}
-                assert not b.all(LinkDown)
+        async with linked(certificates, message_rate=50.0, burst=20) as (a, b, at_a, _), End(certificates.of("c")) as c:
+            for seq in range(200):
+                a.send(at_a, push(seq))
+            await b.next(Rejected)
+            began = time.monotonic()
+            await c.dial(b)
+            await b.next(LinkUp, 2)
+            await c.next(Received)
+            assert len(b.all(Received)) < 60
+            await until(lambda: len(b.all(Received)) > 60)
+            assert time.monotonic() - began > 0.3
+            assert set(reasons(b)) == {"rate"}
+            assert not b.all(LinkDown)
 
     run(scenario())
 

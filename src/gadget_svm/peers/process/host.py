@@ -40,7 +40,7 @@ from gadget_svm.peers.events import (
 from gadget_svm.peers.process.control import control_answers
 from gadget_svm.peers.process.credential_files import CredentialFiles
 from gadget_svm.peers.process.grpc_links import Links, LinkSettings
-from gadget_svm.peers.process.logs import fields, plain
+from gadget_svm.peers.process.logs import fields
 from gadget_svm.peers.process.metrics import registry_of
 from gadget_svm.peers.process.snapshot_store import SnapshotStore
 from gadget_svm.peers.process.status_server import StatusServer
@@ -50,6 +50,10 @@ from gadget_svm.peers.wire.limits import Limits
 
 CHECK_INTERVAL_S = 2.0  # between two looks at the files with certificates
 STUCK_S = 120.0  # a training step that takes longer is reported
+COUNTS = (
+    *("messages_sent", "messages_received", "bytes_sent", "bytes_received", "dial_failures"),
+    *("snapshots", "snapshot_failures"),
+)
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 log = logging.getLogger(__name__)
 
@@ -103,7 +107,7 @@ class PeerHost:
     ) -> None:  # fmt: skip
         self._node, self._settings, self._credentials = node, settings, credentials
         self._store, self._export = store, export
-        self.counts: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter(dict.fromkeys(COUNTS, 0))
         self._seconds = {"step_seconds": 0.0, "snapshot_seconds": 0.0}
         self._step_began: float | None = None
         self.links = Links(credentials, limits, settings.links, self.deliver, self.counts)
@@ -177,11 +181,11 @@ class PeerHost:
     def status(self) -> dict[str, Any]:
         """Return the status of the node and of this process, as plain values."""
         now = self._loop.time()
-        found = {**self.counts, **self._seconds, "links_open": len(self.links), **self._node.status(now)}
+        found = {**self._node.status(now), **self.counts, **self._seconds, "links_open": len(self.links)}
         if self._step_began is not None and now - self._step_began > STUCK_S:
             found["state"] = "stuck"
             found["why"] = [f"a training step has taken {now - self._step_began:.0f} s so far"]
-        return {name: plain(value) for name, value in found.items()}
+        return found
 
     # Effects
 

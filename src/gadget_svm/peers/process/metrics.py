@@ -5,6 +5,7 @@ peer can add series.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 PREFIX = "gadget_peer_"
-STATES = ("learning", "converged", "certified", "isolated", "degraded", "stuck")
+STATES = ("starting", "waiting", "learning", "converged", "certified", "isolated", "degraded", "stuck", "leaving")
 MEMBER_STATES = ("alive", "suspect", "dead", "left")
 OTHER = "other"
 REASONS = (
@@ -24,14 +25,17 @@ GAUGES = {
     "objective": "The estimated objective over all sites.",
     "gap_estimate": "The estimated relative gap to the optimum; not a bound.",
     "disagreement": "How far this model is from its neighbours', relative.",
-    "certified_gap": "The relative bound of the last certificate.",
-    "certified_age": "Seconds since the last certificate.",
     "incarnation": "Grows with every start of a peer of this name.",
     "certificate_days_left": "Days until this peer's TLS certificate ends.",
     "snapshot_age": "Seconds since the last snapshot was on disk.",
     "links_open": "Open links to other peers.",
     "uptime": "Seconds since the start.",
 }
+CERTIFIED = (
+    ("bound", "certified_gap", "The relative gap of the certified model to the optimum; a bound."),
+    ("rows", "certified_rows", "Rows that the certified model covers."),
+    ("time", "certified_timestamp_seconds", "When the model was certified, in Unix time."),
+)
 COUNTERS = {
     "ticks": "Training steps since the start.",
     "messages_sent": "Messages sent to other peers.",
@@ -39,7 +43,7 @@ COUNTERS = {
     "bytes_sent": "Bytes of messages sent, as encoded.",
     "bytes_received": "Bytes of messages received, as encoded.",
     "dial_failures": "Attempts to open a link that failed.",
-    "suppressed": "Pushes not sent because they might reveal too much about the rows.",
+    "withheld": "Pushes not sent because they might reveal too much about the rows.",
     "snapshots": "Snapshots and model files written.",
     "snapshot_failures": "Snapshots and model files that could not be written.",
     "step_seconds": "Time spent in training steps.",
@@ -63,12 +67,14 @@ class StatusCollector(Collector):
         members = found.get("members", {})
         yield _labelled(GaugeMetricFamily, "members", "Known peers by state, this one among them.", "state",
                         {state: _number(members.get(state, 0)) for state in MEMBER_STATES})  # fmt: skip
-        rejected: dict[str, float] = {}
-        for reason, count in found.get("rejected", {}).items():
-            label = reason if reason in REASONS else OTHER
-            rejected[label] = rejected.get(label, 0.0) + _number(count)
-        yield _labelled(CounterMetricFamily, "rejected", "Messages and connections refused, by reason.", "reason",
-                        rejected)  # fmt: skip
+        refused: Counter[str] = Counter()
+        for reason, count in found.get("refused", {}).items():
+            refused[reason if reason in REASONS else OTHER] += count
+        yield _labelled(CounterMetricFamily, "refused", "Messages and connections refused, by reason.", "reason",
+                        refused)  # fmt: skip
+        certified = found.get("certified") or {}
+        for key, name, text in CERTIFIED:
+            yield GaugeMetricFamily(PREFIX + name, text, _number(certified.get(key)))
         for name, text in GAUGES.items():
             yield GaugeMetricFamily(PREFIX + name, text, _number(found.get(name)))
         for name, text in COUNTERS.items():
