@@ -1,26 +1,25 @@
 """What leaves a site: no vector that is sent, and no difference of two in a row, points along one of its rows."""
 
-import asyncio
-import threading
-from collections import defaultdict, deque
+import random
+from collections import defaultdict
 from itertools import pairwise
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-pytest.importorskip("grpc")
-pytest.importorskip("cryptography")
-pytest.importorskip("pydantic")
-pytest.importorskip("prometheus_client")
 from gadget_svm.algorithms import Gadget
-from gadget_svm.peers import post, vault
-from gadget_svm.peers.charter import Charter
-from gadget_svm.peers.discretion import FORMER, PATIENCE, Discretion
-from gadget_svm.peers.learner import Learner, Parcel
-from gadget_svm.peers.overlay import node_id
-from gadget_svm.peers.peer import Peer
-from support.peer_kit import goes_on, living, rows, until
+from gadget_svm.peers.training.release_filter import (
+    FORMER,
+    SUPPRESSED_BEFORE_BLOCKED,
+    SUPPRESSED_BEFORE_NOISE,
+    RowFilter,
+)
+from support.training_kit import SessionNet, as_push, learner, rows, session, step
+
+
+def filter_of(X, outputs=1):
+    return RowFilter(X, outputs, random.Random(1))
 
 
 def closest(X, vectors, outputs=1):
@@ -35,54 +34,31 @@ def closest(X, vectors, outputs=1):
     return float(np.abs(parts @ dense.T).max(initial=0.0))
 
 
-def charter(algorithm="pdmm", features=30, lam=0.01, classes=(-1.0, 1.0), intercept=True):
-    return Charter("test", algorithm, lam, features, "none", classes, intercept, "none")
-
-
-def learner(data, kind="pdmm", node=0, neighbours=(1,), **options):
-    X, y = data
-    found = Learner(X, (y > 0).astype(np.int32), charter(kind, X.shape[1]), node, **options)
-    found.set_neighbours(list(neighbours))
-    return found
-
-
 @pytest.mark.parametrize("algorithm", ["pdmm", "gadget"])
 @pytest.mark.parametrize(("n", "d", "density"), [(60, 30, 1.0), (25, 60, 0.1)])
-def test_letters_of_running_peers_give_no_row_away(town, monkeypatch, algorithm, n, d, density):
-    """As they are handed to the encoder, before encryption."""
-    told = defaultdict(list)
-    encode = post.encode_letter
-
-    def listen(letter, float32=False):
-        if letter.vector is not None:
-            told[letter.sender].append((letter.receiver, np.array(letter.vector)))
-        return encode(letter, float32)
-
-    monkeypatch.setattr(post, "encode_letter", listen)
-    datas = [rows(n, d, seed, density) for seed in range(3)]
-    peers = town.peers("abc", datas, algorithm=algorithm)
-
-    async def main():
-        async with living(*peers):
-            await until(lambda: all(len(told[peer.name]) >= 60 for peer in peers))
-            await goes_on(peers[0])
-
-    asyncio.run(main())
-    for peer in peers:
-        X = peer.learner.X  # with the intercept's column
-        assert X.shape == (n, d + 1)
-        assert closest(X, [vector for _, vector in told[peer.name]]) <= 0.99
-        for receiver in {receiver for receiver, _ in told[peer.name]}:
-            assert closest(X, [vector for to, vector in told[peer.name] if to == receiver]) <= 0.99
+def test_pushes_of_sessions_give_no_row_away(algorithm, n, d, density):
+    sent, datas = defaultdict(list), {name: rows(n, d, seed, density) for seed, name in enumerate("abc")}
+    net = SessionNet([session(name, data, algorithm) for name, data in datas.items()])
+    for _ in range(150):
+        for name, one in net.sessions.items():
+            for push in step(one, one.edge_names):
+                sent[name].append((push[0], push[2]))
+                net.sessions[push[0]].receive(name, as_push(one, push))
+    for name, (X, _) in datas.items():
+        whole = sp.csr_matrix(sp.hstack([X, np.ones((n, 1))]))
+        assert len(sent[name]) >= 60
+        assert closest(whole, [vector for _, vector in sent[name]]) <= 0.99
+        for receiver in {receiver for receiver, _ in sent[name]}:
+            assert closest(whole, [vector for to, vector in sent[name] if to == receiver]) <= 0.99
 
 
 def test_pushes_after_single_examples_do_give_rows_away():
     """A GADGET step from zero is a row: what the test above looks for is there to be found."""
     single = Gadget(gossip="running-sum", solver="implicit", local_steps=1)
-    bare = learner(rows(60, 30), "gadget", algorithm=single)
+    bare = learner(rows(60, 30), "gadget", neighbours=[1], chosen=single)
     (first,) = bare.solve()
     assert closest(bare.X, [first.vector]) > 0.99
-    assert not Discretion(bare.X, 1).allows(1, first.vector, None)
+    assert filter_of(bare.X).release(1, first.vector, None) is None
 
 
 def test_so_does_the_difference_of_two_that_one_row_lies_between():
@@ -97,7 +73,7 @@ def test_the_first_push_of_pdmm_comes_after_a_whole_pass():
     """Rows at right angles: each needs a dual variable of its own, so all were visited."""
     n = 24
     X, y = sp.csr_matrix(np.eye(n)), np.where(np.arange(n) % 2, 1, -1)
-    fresh = learner((X, y))
+    fresh = learner((X, y), neighbours=[1])
     assert fresh.duals is None
     assert fresh.solve()
     assert (fresh.duals > 0).all()
@@ -105,26 +81,27 @@ def test_the_first_push_of_pdmm_comes_after_a_whole_pass():
 
 @pytest.mark.parametrize("n", [20, 75])
 def test_the_first_push_of_gadget_comes_after_as_many_steps_as_rows(n):
-    fresh = learner(rows(n), "gadget")
+    fresh = learner(rows(n), "gadget", neighbours=[1])
     assert fresh.solve()
     assert fresh.block.steps[0] >= n
 
 
-# the guard by itself
+# the filter by itself
 
 
 @pytest.fixture
 def guard():
     X, _ = rows(30, 20)
-    return Discretion(X, 1), np.asarray(X.todense()), np.random.default_rng(0)
+    return filter_of(X, 1), np.asarray(X.todense()), np.random.default_rng(0)
 
 
 def sends(guard, receiver, vector, duals):
     """Whether it may be sent; if so, it is."""
-    allowed = guard.allows(receiver, vector, duals)
-    if allowed:
-        guard.handed(receiver, np.array(vector))
-    return allowed
+    found = guard.release(receiver, vector, duals)
+    if found is None or not np.array_equal(found, vector):
+        return False  # kept back, or with noise
+    guard.sent(receiver, found)
+    return True
 
 
 def test_a_row_or_its_multiple_is_kept_back(guard):
@@ -132,8 +109,8 @@ def test_a_row_or_its_multiple_is_kept_back(guard):
     for row in X[:5]:
         assert not sends(found, 1, 0.01 * row, None)
         assert not sends(found, 1, -100.0 * row + 0.001 * rng.normal(size=20), None)
-    assert found.withheld == 10
-    assert found.sent(1) is None
+    assert found.suppressed == 10
+    assert found.last_sent(1) is None
     assert sends(found, 1, rng.normal(size=20), None)
 
 
@@ -146,65 +123,12 @@ def test_a_difference_along_a_row_is_kept_back_whoever_got_the_first(guard):
     assert sends(found, 1, first + X[3] + X[4] - X[5], None)
 
 
-def test_what_waits_may_be_dropped_or_sent_and_both_are_compared(guard):
-    found, X, rng = guard
-    first, second = 10.0 * rng.normal(size=(2, 20))
-    assert sends(found, 1, first, None)
-    assert found.allows(1, second, None)  # and waits
-    assert not found.allows(1, first + X[3], None)  # as if the second were dropped
-    assert not found.allows(1, second + X[3], None)  # as if it were sent
-    assert not found.allows(2, second + X[3], None)  # to anyone
-    found.handed(1, second)
-    assert found.allows(1, first + X[3], None)
-    assert not found.allows(1, second + X[3], None)
-
-
-def test_one_that_waited_too_long_to_be_remembered_leaves_the_others_waiting(guard):
-    """As while a neighbour is greeted: the first goes out after all, and then the last."""
-    found, X, rng = guard
-    first, second, third = 10.0 * rng.normal(size=(3, 20))
-    assert all(found.allows(1, vector, None) for vector in (first, second, third))
-    found.handed(1, first)
-    assert not found.allows(1, first + X[3], None)
-    assert not found.allows(1, third + X[3], None)
-
-
-def test_another_thread_may_send_and_ask_meanwhile(guard):
-    """As a letter and the status do, while what waits is gone through; they have to wait for that."""
-    found, X, rng = guard
-    first, second, third = 10.0 * rng.normal(size=(3, 20))
-    told = []
-
-    def send_and_ask():
-        found.handed(1, first)
-        told.append(found.sent(1))
-
-    sending = threading.Thread(target=send_and_ask)
-
-    class Interrupted(deque):
-        def __iter__(self):
-            for each in super().__iter__():
-                yield each
-                if sending.ident is None:
-                    sending.start()
-                    sending.join(0.2)
-
-    assert found.allows(1, first, None)
-    assert found.allows(1, second, None)
-    found._waiting[1] = Interrupted(found._waiting[1], maxlen=2)
-    assert found.allows(2, third, None)
-    sending.join()
-    np.testing.assert_array_equal(told, [first])
-    assert not found.allows(1, first + X[3], None)
-    assert not found.allows(1, second + X[3], None)
-
-
 def test_what_was_kept_back_is_not_taken_to_be_sent(guard):
     found, X, rng = guard
     first = 10.0 * rng.normal(size=20)
     assert sends(found, 1, first, None)
     assert not sends(found, 1, first + X[3], None)
-    np.testing.assert_array_equal(found.sent(1), first)
+    np.testing.assert_array_equal(found.last_sent(1), first)
     assert not sends(found, 1, first + 2.0 * X[3], None)
 
 
@@ -212,19 +136,19 @@ def test_the_same_again_says_nothing_new(guard):
     found, _, rng = guard
     first = rng.normal(size=20)
     assert all(sends(found, 1, first, None) for _ in range(3))
-    assert found.withheld == 0
+    assert found.suppressed == 0
 
 
 @pytest.mark.parametrize("outputs", [1, 3])
 def test_the_rounding_of_one_at_rest_points_nowhere(outputs):
     """Two products whose difference is all rounding have any cosine, also above 1."""
     X, _ = rows(30, 20)
-    found, rng = Discretion(X, outputs), np.random.default_rng(1)
+    found, rng = filter_of(X, outputs), np.random.default_rng(1)
     at_rest = rng.normal(size=20 * outputs)
     for _ in range(300):
         noise = rng.normal(size=20 * outputs)
         assert sends(found, 1, at_rest + 6e-16 * noise * np.abs(at_rest), None)
-    assert found.withheld == 0
+    assert found.suppressed == 0
 
 
 @pytest.mark.parametrize("part", [1e-2, 1e-6, 1e-10, 1e-12, 1e-13, 1e-14])
@@ -243,7 +167,7 @@ def test_a_change_is_short_only_beside_the_weights_it_changes():
     """One large weight, which a row has nothing to do with, does not hide that row's change of the others."""
     X = rows(30, 20)[0].toarray()
     X[:, 0] = 0.0
-    found, first = Discretion(sp.csr_matrix(X), 1), np.random.default_rng(0).normal(size=20)
+    found, first = filter_of(sp.csr_matrix(X), 1), np.random.default_rng(0).normal(size=20)
     first[0] = 1e9
     assert sends(found, 1, first, None)
     second = first + 1e-9 * X[3]
@@ -255,7 +179,7 @@ def test_a_change_of_the_last_digit_of_every_weight_tells_nothing():
     """Even if their signs are a row's."""
     row, n = np.where(np.arange(20) % 2, 1.0, -1.0), 20
     X = np.vstack([rows(30, n)[0].toarray(), row])
-    found, first = Discretion(sp.csr_matrix(X), 1), np.full(n, 1.5)
+    found, first = filter_of(sp.csr_matrix(X), 1), np.full(n, 1.5)
     eps = np.finfo(float).eps  # a unit in the last place of 1.5
     assert sends(found, 1, first, None)
     assert sends(found, 1, first + eps * row, None)
@@ -264,7 +188,7 @@ def test_a_change_of_the_last_digit_of_every_weight_tells_nothing():
 
 def test_every_output_is_looked_at():
     X, _ = rows(30, 20)
-    found, rng = Discretion(X, 3), np.random.default_rng(0)
+    found, rng = filter_of(X, 3), np.random.default_rng(0)
     vector = rng.normal(size=60)
     assert sends(found, 1, vector, None)
     change = np.zeros((3, 20))
@@ -274,7 +198,7 @@ def test_every_output_is_looked_at():
 
 def test_a_vector_of_one_rows_dual_variable_is_kept_back_also_where_features_are_few():
     X, _ = rows(30, 4)
-    found, one, two = Discretion(X, 1), np.zeros((1, 30)), np.zeros((1, 30))
+    found, one, two = filter_of(X, 1), np.zeros((1, 30)), np.zeros((1, 30))
     one[0, 5], two[0, 5], two[0, 6] = 0.3, 0.3, 0.2
     assert not sends(found, 1, np.asarray(0.3 * X[5].todense()).ravel(), one)
     assert sends(found, 1, np.asarray((0.3 * X[5] + 0.2 * X[6]).todense()).ravel(), two)
@@ -282,7 +206,7 @@ def test_a_vector_of_one_rows_dual_variable_is_kept_back_also_where_features_are
 
 def test_rows_of_zeros_are_along_nothing():
     X = sp.csr_matrix(np.vstack([np.zeros(20), rows(30, 20)[0].toarray()]))
-    found = Discretion(X, 1)
+    found = filter_of(X, 1)
     assert sends(found, 1, np.zeros(20), None)
     assert sends(found, 1, np.ones(20), None)
 
@@ -294,7 +218,7 @@ def test_only_the_latest_neighbours_of_before_are_remembered(guard):
         assert sends(found, other, vector, None)
     assert sends(found, 0, vectors[0], None)  # spoken to again: not the oldest any more
     found.forget({1})
-    assert [other for other in range(FORMER + 3) if found.sent(other) is None] == [2, 3]
+    assert [other for other in range(FORMER + 3) if found.last_sent(other) is None] == [2, 3]
     assert not sends(found, 5, vectors[5] + X[3], None)  # one who comes back
 
 
@@ -303,26 +227,14 @@ def test_what_was_sent_outlives_a_restart(guard):
     first, last = 10.0 * rng.normal(size=(2, 20))
     for other, vector in ((3, first), (7, last)):
         assert sends(found, other, vector, None)
-    again = Discretion(sp.csr_matrix(X), 1)
+    again = filter_of(sp.csr_matrix(X), 1)
     assert sends(again, 3, first + X[2], None)  # as the test can fail
-    again = Discretion(sp.csr_matrix(X), 1)
+    again = filter_of(sp.csr_matrix(X), 1)
     again.restore(found.state())
     assert not sends(again, 3, first + X[2], None)
     assert not sends(again, 4, last + X[2], None)  # the last to anyone
     assert sends(again, 4, first + X[2] - X[4] + X[7], None)
-    assert Discretion(sp.csr_matrix(X), 1).state()["sent"].shape == (0, 20)
-
-
-def test_a_peer_that_starts_again_knows_what_it_has_sent(town):
-    async def main():
-        a, b = town.peers("ab")
-        async with living(a, b):
-            await until(lambda: b.contacts and b.contacts["a"].sent > 5)
-        again = Peer(b.config)
-        again.go_on_from(vault.recall(b.config.peer.state, again.charter, again.fingerprint))
-        np.testing.assert_array_equal(again.discretion.sent(node_id("a")), b.discretion.sent(node_id("a")))
-
-    asyncio.run(main())
+    assert filter_of(sp.csr_matrix(X), 1).state()["sent"].shape == (0, 20)
 
 
 def test_one_who_has_settled_is_heard_in_the_end(guard):
@@ -331,22 +243,22 @@ def test_one_who_has_settled_is_heard_in_the_end(guard):
     first = 10.0 * rng.normal(size=20)
     last = first + 0.5 * X[3]
     assert sends(found, 1, first, None)
-    for _ in range(PATIENCE - 1):
-        assert found.released(1, last, None) is None
-    noisy = next(told for told in (found.released(1, last, None) for _ in range(5)) if told is not None)
+    for _ in range(SUPPRESSED_BEFORE_NOISE - 1):
+        assert found.release(1, last, None) is None
+    noisy = next(told for told in (found.release(1, last, None) for _ in range(5)) if told is not None)
     noise, change = noisy - last, last - first
     assert np.linalg.norm(noise) == pytest.approx(np.linalg.norm(change))
     assert abs(noise @ change) < 1e-9
     assert closest(sp.csr_matrix(X), [first, noisy]) < 0.95
-    assert found.disguised == 1
-    found.handed(1, noisy)
-    np.testing.assert_array_equal(found.released(1, last, None), last)
+    assert found.noised == 1
+    found.sent(1, noisy)
+    np.testing.assert_array_equal(found.release(1, last, None), last)
 
 
 def test_a_first_vector_is_never_let_out_with_noise(guard):
     found, X, _ = guard
-    assert all(found.released(1, X[0], None) is None for _ in range(4 * PATIENCE))
-    assert found.withheld == 4 * PATIENCE
+    assert all(found.release(1, X[0], None) is None for _ in range(4 * SUPPRESSED_BEFORE_NOISE))
+    assert found.suppressed == 4 * SUPPRESSED_BEFORE_NOISE
 
 
 @pytest.mark.parametrize("d", [5, 12])
@@ -355,16 +267,15 @@ def test_sites_of_few_rows_agree_as_well_as_without_a_guard(d):
 
     def spread(guarded):
         team = [learner(rows(40, d, 50 + i), node=i, neighbours=[j for j in range(5) if j != i]) for i in range(5)]
-        guards, inbox = [Discretion(each.X, 1) for each in team], [[] for _ in team]
+        guards, inbox = [filter_of(each.X, 1) for each in team], [[] for _ in team]
         for _ in range(500):
             arriving, inbox = inbox, [[] for _ in team]
             for i, each in enumerate(team):
-                for parcel in each.solve():
-                    told = guards[i].released(parcel.other, parcel.vector, each.duals) if guarded else parcel.vector
+                for message in each.solve():
+                    told = guards[i].release(message.other, message.vector, each.duals) if guarded else message.vector
                     if told is not None:
-                        guards[i].handed(parcel.other, told)
-                        note = Parcel(i, parcel.seq, told.copy(), parcel.weight, parcel.note)
-                        inbox[parcel.other].append(note)
+                        guards[i].sent(message.other, told)
+                        inbox[message.other].append(message._replace(other=i, vector=told.copy()))
                 each.absorb(arriving[i])
         models = np.array([each.model().ravel() for each in team])
         return float(np.abs(models - models.mean(axis=0)).max() / np.abs(models).max())
@@ -376,16 +287,27 @@ def test_sites_of_few_rows_agree_as_well_as_without_a_guard(d):
 def test_two_sites_at_rest_are_heard(seed):
     """Their letters differ by rounding, which is no secret: nearly all go out as they are."""
     team = [learner(rows(150, 12, 60 + 2 * seed + i), node=i, neighbours=[1 - i]) for i in range(2)]
-    guards, inbox, kept_back = [Discretion(each.X, 1) for each in team], [[], []], 0
+    guards, inbox, kept_back = [filter_of(each.X, 1) for each in team], [[], []], 0
     for t in range(2000):
         arriving, inbox = inbox, [[], []]
         for i, each in enumerate(team):
-            for parcel in each.solve():
-                told = guards[i].released(parcel.other, parcel.vector, each.duals)
+            for message in each.solve():
+                told = guards[i].release(message.other, message.vector, each.duals)
                 if told is not None:
-                    guards[i].handed(parcel.other, told)
-                    inbox[parcel.other].append(parcel._replace(other=i, vector=told.copy()))
+                    guards[i].sent(message.other, told)
+                    inbox[message.other].append(message._replace(other=i, vector=told.copy()))
             each.absorb(arriving[i])
         if t == 1700:
-            kept_back = sum(guard.withheld + guard.disguised for guard in guards)
-    assert sum(guard.withheld + guard.disguised for guard in guards) - kept_back < 15  # of 600
+            kept_back = sum(guard.suppressed + guard.noised for guard in guards)
+    assert sum(guard.suppressed + guard.noised for guard in guards) - kept_back < 15  # of 600
+
+
+def test_a_neighbour_that_nothing_was_ever_sent_to_is_blocked(guard):
+    found, X, rng = guard
+    for _ in range(SUPPRESSED_BEFORE_BLOCKED):
+        assert not found.blocked(1)
+        assert not sends(found, 1, X[0], None)
+    assert found.blocked(1)
+    assert not found.blocked(2)
+    assert sends(found, 1, rng.normal(size=20), None)
+    assert not found.blocked(1)
