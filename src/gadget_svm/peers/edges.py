@@ -24,6 +24,7 @@ class Edge:
 
     state: EdgeState = DOWN
     remote: EdgeState = DOWN
+    asked: bool = False  # whether the other end chose this edge
     heard: float = -inf  # the last heartbeat that names this node's incarnation
     retained_until: float = -inf
 
@@ -67,25 +68,26 @@ class EdgeTable:
         for name in names:
             self._edges.setdefault(name, Edge()).retained_until = now + self.retention_time
 
-    def heard(self, name: str, remote: EdgeState, names_me: bool, now: float) -> bool:
+    def heard(self, name: str, remote: EdgeState, asked: bool, names_me: bool, now: float) -> bool:
         """Handle the edge's state in a heartbeat; return whether this end's state has changed.
 
-        ``names_me`` says that the heartbeat names this node's incarnation: INIT and UP count only then.
+        ``asked`` says that the other end chose the edge, and ``names_me`` that the heartbeat names this node's
+        incarnation: INIT and UP count only then.
         """
         edge = self._edges.get(name)
         if edge is None:
-            if remote == ADMIN_DOWN:
+            if not asked:
                 return False
             edge = self._edges[name] = Edge(ADMIN_DOWN)
-        edge.remote, before = remote, edge.state
+        edge.remote, edge.asked, before = remote, asked, edge.state
+        if not self._is_wanted(name, edge):
+            edge.state, edge.retained_until = ADMIN_DOWN, -inf
+            return before != ADMIN_DOWN
         if before == ADMIN_DOWN:
-            if remote == ADMIN_DOWN or not self._is_wanted(name, edge):
-                return False
             edge.state = DOWN
         edge.heard = now
         if remote == ADMIN_DOWN:
-            edge.retained_until = -inf
-            edge.state = DOWN if name in self._chosen else ADMIN_DOWN
+            edge.state, edge.retained_until = DOWN, -inf
         elif remote == DOWN or not names_me:
             self._down(edge, now)
             edge.state = INIT
@@ -136,7 +138,7 @@ class EdgeTable:
     def wanted(self, name: str) -> bool:
         """Return whether either end wants the edge."""
         edge = self._edges.get(name)
-        return edge is not None and (edge.state != ADMIN_DOWN or edge.remote != ADMIN_DOWN)
+        return name in self._chosen or (edge is not None and edge.asked)
 
     def wanted_names(self) -> list[str]:
         """Return the names of the edges that either end wants."""
@@ -153,7 +155,7 @@ class EdgeTable:
         others = sum(
             other.state != ADMIN_DOWN for each, other in self._edges.items() if each not in self._chosen and each != name
         )
-        return edge.remote != ADMIN_DOWN and others < self._max_asking
+        return edge.asked and others < self._max_asking
 
     def _down(self, edge: Edge, now: float) -> None:
         if edge.state == UP:

@@ -177,7 +177,8 @@ class Neighbourhood:
             link.number,
             Heartbeat(
                 self._heartbeats, me.incarnation, hello.incarnation, self.edges.state(link.name),
-                self.detector.view(lines, self.rng), self._tested.get(link.name) is False, self.at_rest,
+                self.detector.view(lines, self.rng), self._tested.get(link.name) is False,
+                link.name in self.edges.chosen,
             ),
         )  # fmt: skip
 
@@ -191,7 +192,7 @@ class Neighbourhood:
         names_me = beat.receiver_incarnation == self.detector.me.incarnation
         if beat.dial_failed and names_me:
             self._set_reachable(False, link.name, now)
-        if self.edges.heard(link.name, beat.edge, names_me, now):
+        if self.edges.heard(link.name, beat.edge, beat.chosen, names_me, now):
             self.heartbeat(link)
 
     def beat(self, now: float) -> Changes:

@@ -60,6 +60,8 @@ from gadget_svm.peers.wire.messages import (
 from gadget_svm.peers.writer import Writer
 from gadget_svm.study.study import Study
 
+WAKING_GAPS = 2.0
+"""A node at rest learns again when the estimated gap is above this multiple of the study's."""
 RESTING_GAP = 0.1
 """Below this part of the study's gap, a node without a certificate makes one tick per heartbeat."""
 MAX_STEP_FAILURES = 3
@@ -267,7 +269,9 @@ class Node:
             "loss": measures.loss, "slack": self.session.gap_share(), "objective": measures.objective,
         }  # fmt: skip
         self.neighbourhood.detector.beat(certified=self.conclusion.confirmed, **own)
-        self.at_rest = bool(self.conclusion.confirmed) and self.conclusion.ending.at_rest(self._members())
+        limit = WAKING_GAPS * self.study.gap if self.at_rest else self.study.gap
+        is_certified = bool(self.conclusion.confirmed) and self.conclusion.ending.at_rest(self._members())
+        self.at_rest = is_certified and found.gap <= limit
         self.neighbourhood.at_rest = self.at_rest
         changes = self.neighbourhood.beat(self._now)
         if changes.raised is not None:

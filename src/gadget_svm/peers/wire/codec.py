@@ -21,22 +21,18 @@ from gadget_svm.peers.wire import validation
 from gadget_svm.peers.wire.fields import check_repeated, varint, walk
 from gadget_svm.peers.wire.limits import Limits, MalformedError
 
-LINK, STATUS, STOP = (f"/gadget.v2.Peer/{method}" for method in ("Link", "Status", "Stop"))
-"""The methods of the service, as gRPC calls them."""
+SERVICE = "gadget.v2.Peer"
 FrameContent = m.Message | m.Challenge | m.SignedHello
 
 _VECTOR, _VECTOR32 = pb.Push.VECTOR_FIELD_NUMBER, pb.Push.VECTOR32_FIELD_NUMBER
 _STATES, _EDGE_STATES, _REASONS = tuple(State), tuple(m.EdgeState), tuple(m.RefusalReason)
 
 
-def encode(message: FrameContent, limits: Limits, float32: bool = False) -> bytes:
-    """Return a message as the bytes of a frame.
-
-    ``float32``: the vector of a push at half the size, rounded. A `Hello` is encoded without a signature.
-    """
+def encode(message: FrameContent, limits: Limits) -> bytes:
+    """Return a message as the bytes of a frame. A `Hello` is encoded without a signature."""
     validation.check(message, limits)
     if isinstance(message, m.Push):
-        return _encode_push(message, float32)
+        return _encode_push(message)
     if isinstance(message, m.Hello):
         message = m.SignedHello(encode_hello(message, limits), b"")
     content = _filled(getattr(pb, type(message).__name__)(), message).SerializeToString()
@@ -96,13 +92,13 @@ def decode_control(data: bytes, reply: bool = False) -> str:
     return text
 
 
-def _encode_push(push: m.Push, float32: bool) -> bytes:
+def _encode_push(push: m.Push) -> bytes:
     head = pb.Push(
         incarnation=push.incarnation, receiver_incarnation=push.receiver_incarnation, seq=push.seq, time=push.time,
         weight=push.weight, note=push.note, scale=push.scale,
     ).SerializeToString()  # fmt: skip
-    vector = _packed(push.vector, float32)
-    tag = bytes(((_VECTOR32 if float32 else _VECTOR) << 3 | 2,)) + varint(vector.nbytes)
+    vector = _packed(push.vector, push.float32)
+    tag = bytes(((_VECTOR32 if push.float32 else _VECTOR) << 3 | 2,)) + varint(vector.nbytes)
     size = len(head) + len(tag) + vector.nbytes
     return b"".join((bytes((_NUMBERS[m.Push] << 3 | 2,)), varint(size), head, tag, vector.data))
 
@@ -116,7 +112,7 @@ def _decode_push(data: bytes, start: int, end: int, limits: Limits) -> m.Push:
     return m.Push(
         head.incarnation, head.receiver_incarnation, head.seq, head.time,
         _unpacked(data[at:stop], limits.dimension, number == _VECTOR32), head.weight,
-        head.note if head.HasField("note") else None, head.scale,
+        head.note if head.HasField("note") else None, head.scale, number == _VECTOR32,
     )  # fmt: skip
 
 
@@ -235,7 +231,7 @@ def _refusal(source: Any, _: Limits) -> m.Refusal:
 def _heartbeat(source: Any, _: Limits) -> m.Heartbeat:
     return m.Heartbeat(
         source.number, source.incarnation, source.receiver_incarnation,
-        _one_of(_EDGE_STATES, source.edge, "state of an edge"), _members(source), source.dial_failed, source.at_rest,
+        _one_of(_EDGE_STATES, source.edge, "state of an edge"), _members(source), source.dial_failed, source.chosen,
     )  # fmt: skip
 
 
@@ -251,7 +247,7 @@ def _statistics(source: Any, limits: Limits) -> m.Statistics:
 
 
 def _probe(source: Any, limits: Limits) -> m.CertificateProbe:
-    model = _unpacked(source.model, limits.dimension)
+    model = _unpacked(source.model, limits.dimension if source.model else 0)
     return m.CertificateProbe(_id(source), source.time, source.scale, model, source.parent)
 
 

@@ -83,7 +83,7 @@ class Heartbeat:
     edge: EdgeState
     members: tuple[Member, ...] = ()
     dial_failed: bool = False  # the sender could not dial the receiver's address
-    at_rest: bool = False
+    chosen: bool = False  # whether the sender chose the edge itself, and does not only accept it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,7 +148,10 @@ class CoveredSite:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CertificateProbe:
-    """An attempt begins: the candidate model. Sent to all neighbours with an edge; the first sender is the parent."""
+    """An attempt begins: the candidate model. Sent to all neighbours with an edge; the first sender is the parent.
+
+    ``model`` is empty in answers, and in requests to those that have it.
+    """
 
     id: CertificateId
     time: float  # the initiator's time of day

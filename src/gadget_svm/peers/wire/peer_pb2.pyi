@@ -114,22 +114,22 @@ class Refusal(_message.Message):
     def __init__(self, reason: _Optional[_Union[RefusalReason, str]] = ..., text: _Optional[str] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("number", "incarnation", "receiver_incarnation", "edge", "members", "dial_failed", "at_rest")
+    __slots__ = ("number", "incarnation", "receiver_incarnation", "edge", "members", "dial_failed", "chosen")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     RECEIVER_INCARNATION_FIELD_NUMBER: _ClassVar[int]
     EDGE_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     DIAL_FAILED_FIELD_NUMBER: _ClassVar[int]
-    AT_REST_FIELD_NUMBER: _ClassVar[int]
+    CHOSEN_FIELD_NUMBER: _ClassVar[int]
     number: int
     incarnation: int
     receiver_incarnation: int
     edge: EdgeState
     members: _containers.RepeatedCompositeFieldContainer[Member]
     dial_failed: bool
-    at_rest: bool
-    def __init__(self, number: _Optional[int] = ..., incarnation: _Optional[int] = ..., receiver_incarnation: _Optional[int] = ..., edge: _Optional[_Union[EdgeState, str]] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., dial_failed: bool = ..., at_rest: bool = ...) -> None: ...
+    chosen: bool
+    def __init__(self, number: _Optional[int] = ..., incarnation: _Optional[int] = ..., receiver_incarnation: _Optional[int] = ..., edge: _Optional[_Union[EdgeState, str]] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., dial_failed: bool = ..., chosen: bool = ...) -> None: ...
 
 class Push(_message.Message):
     __slots__ = ("incarnation", "receiver_incarnation", "seq", "time", "weight", "note", "scale", "vector", "vector32")
