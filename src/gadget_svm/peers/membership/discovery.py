@@ -51,8 +51,8 @@ class Discovery:
         self._attempts: dict[str, Attempts] = {}
         self._under_way: dict[str, float] = {}  # since when
         self._turn = 0
+        self._hearsay: Candidates = {}  # the one that may be next
         self._hearsay_from = -inf
-        self._next = -inf
 
     def remember(self, addresses: Mapping[str, str]) -> None:
         """Take the addresses of members, by name, as they were before a restart."""
@@ -67,14 +67,12 @@ class Discovery:
         """
         self._under_way = {a: since for a, since in self._under_way.items() if now - since < DIAL_TIMEOUT_S}
         room = (DIALS if linked else DIALS_ALONE) - len(self._under_way)
-        kinds = self._kinds(now, detector, linked, chosen, rng)
-        self._next, queues = inf, []
-        for longest, kind in kinds:
-            waiting = [(self._attempt(address).next, address) for address in kind if self._is_free(address)]
-            self._next = min(self._next, *(at for at, _ in waiting if at > now), inf)
+        queues = []
+        for longest, kind in self._kinds(now, detector, linked, chosen, rng):
             for address in kind:
                 self._attempt(address).longest = longest
-            queues.append([(address, kind[address]) for at, address in sorted(waiting, key=_first) if at <= now])
+            free = [a for a in kind if a not in {self._own, *self._under_way} and self._attempt(a).next <= now]
+            queues.append([(address, kind[address]) for address in sorted(free, key=self._last_dialled)])
         first = self._turn % len(queues)
         self._turn += 1
         mixed = chain.from_iterable(zip_longest(*queues[first:], *queues[:first]))
@@ -85,13 +83,11 @@ class Discovery:
                 self._attempt(dial[0]).jitter = rng.uniform(0.75, 1.25)
         return list(found.items())
 
-    def next_due(self, now: float) -> float:
-        """Return when to ask again if nothing happens before."""
-        return max(self._next, now)
-
     def dialled(self, address: str, now: float) -> None:
         """A dial is under way."""
         self._under_way[address] = self._attempt(address).dialled = now
+        if address in self._hearsay:
+            self._hearsay_from = now + HEARSAY_INTERVAL_S
 
     def failed(self, address: str, name: str | None, now: float) -> None:  # noqa: ARG002
         """Nobody answered, or it was refused: wait twice as long as the last time."""
@@ -127,17 +123,11 @@ class Discovery:
         dead = [m for m in table.dead() if m.reachable]
         former: Candidates = {a: name for name, a in self._former.items() if a and not table.is_present(name)}
         yield LONGEST_WAIT_DEAD_S, former | {m.address: m.name for m in dead if table.is_verified(m.name)}
-        hearsay: Candidates = {}
+        self._hearsay = {}
         if now >= self._hearsay_from:
             some = [m for m in (*table.unverified(), *dead) if m.reachable and not table.is_verified(m.name)]
-            if some:
-                self._hearsay_from = now + HEARSAY_INTERVAL_S
-                one = rng.choice(some)
-                hearsay[one.address] = one.name
-        yield LONGEST_WAIT_DEAD_S, hearsay
-
-    def _is_free(self, address: str) -> bool:
-        return address != self._own and address not in self._under_way
+            self._hearsay = {m.address: m.name for m in rng.sample(some, min(1, len(some)))}
+        yield LONGEST_WAIT_DEAD_S, self._hearsay
 
     def _attempt(self, address: str) -> Attempts:
         if address not in self._attempts:
@@ -146,6 +136,5 @@ class Discovery:
             self._attempts[address] = Attempts()
         return self._attempts[address]
 
-
-def _first(waiting: tuple[float, str]) -> float:
-    return waiting[0]
+    def _last_dialled(self, address: str) -> float:
+        return self._attempt(address).dialled

@@ -257,7 +257,7 @@ class Certification:
         return other.parent is None or (other.parent == self.me and other.sums is None)
 
     def _advance(self, attempt: _Attempt) -> list[Action]:
-        """Send the sums of the subtree, or complete the attempt, if nothing is missing. Does not wait for who is gone."""
+        """Send the sums of the subtree, or complete the attempt. Waits for everyone who is not gone."""
         missing = any(self._lacks(other) for name, other in attempt.others.items() if name not in attempt.gone)
         if attempt.own is None or attempt.sent is not None or missing:
             return []

@@ -1,0 +1,282 @@
+"""When an attempt begins, what counts, and when a site may exit; and that all sites that exit have one model."""
+
+from dataclasses import replace
+from random import Random
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gadget_svm.algorithms.certificate import sums_length
+from gadget_svm.peers.membership.member import Member
+from gadget_svm.peers.training.certification import Certification, Completed, ComputeSums, Tell, label
+from gadget_svm.peers.training.ending import FIRST_WAIT_S, READY_OTHERS_S, READY_PARTITION_S, READY_S, EndOfStudy
+from gadget_svm.peers.wire.messages import CertificateId, Certified, CoveredSite
+from gadget_svm.study.study import Study
+
+LAM, K, F = 0.1, 1, 3
+
+
+def certificate(number=1, names="abc", bound=0.005, initiator="a", time=5.0):
+    sites = tuple(CoveredSite(name, 1, 10.0) for name in names)
+    return Certified(
+        CertificateId(number, initiator, 1), time, b"s", np.arange(3.0), np.array([bound]), np.array([1.0]), sites, 9
+    )
+
+
+def study(**options):
+    return Study(name="s", lam=LAM, n_features=2, classes=(-1.0, 1.0), **options)
+
+
+def members(names="abc", certified="", rows=10.0):
+    return {name: Member(name, f"{name}:1", 1, 1, rows=rows, certified=certified) for name in names}
+
+
+@pytest.fixture
+def ending():
+    return EndOfStudy(study(sites=("a", "b", "c")), "a")
+
+
+def test_higher_numbers_win_the_first_of_a_number_stays_and_a_partition_is_kept_apart(ending):
+    first = certificate(3)
+    assert ending.adopt(first, 0.0)
+    assert not ending.adopt(certificate(3, initiator="b"), 0.0)
+    assert not ending.adopt(certificate(2), 0.0)
+    assert not ending.adopt(certificate(9, bound=0.02), 0.0)
+    assert not ending.adopt(certificate(9, bound=np.nan), 0.0)
+    assert not ending.covers(certificate(names="ab"))
+    assert ending.adopt(certificate(8, names="ab"), 0.0)
+    assert ending.latest is first
+    assert ending.partition.id.number == 8
+    assert ending.adopt(certificate(4, names="abcd"), 0.0)
+    assert ending.latest.id.number == 4
+
+
+def test_without_names_the_number_of_sites_counts():
+    ending = EndOfStudy(study(min_sites=2), "a")
+    assert not ending.covers(certificate(names="a"))
+    assert ending.covers(certificate(names="xy"))
+
+
+def when(ending, lowest=True, gap=0.007, table=None, start=0.0):
+    """Return after how many seconds an attempt begins."""
+    for now in range(200):
+        if ending.should_begin(start + now, lowest, gap, table or members()):
+            return now
+    return None
+
+
+def test_an_attempt_begins_when_the_gap_was_small_for_a_while():
+    def new(me="a"):
+        return EndOfStudy(study(sites=("a", "b", "c")), me)
+
+    assert when(new()) == READY_S
+    assert when(new(), lowest=False) == READY_OTHERS_S
+    assert when(new(), table=members("ab")) == READY_PARTITION_S
+    assert when(new("d"), table=members("abcd")) is None  # only the sites of the study begin
+    assert when(new(), gap=0.009) is None
+    assert when(new(), gap=float("nan")) is None
+    ending = new()
+    assert not ending.should_begin(0.0, True, 0.007, members())
+    assert not ending.should_begin(1.9, True, 0.02, members())
+    assert not ending.should_begin(2.5, True, 0.007, members())
+
+
+def test_after_failures_the_next_attempt_waits_twice_as_long(ending):
+    assert when(ending) == READY_S
+    now, waits = READY_S, []
+    for _ in range(4):
+        ending.failed(now)
+        waits.append(when(ending, start=now))
+        now += waits[-1]
+    assert waits == [FIRST_WAIT_S * 2**i for i in range(4)]
+
+
+def test_what_is_certified_is_not_certified_again_until_rows_or_sites_change(ending):
+    ending.adopt(certificate(), 0.0)
+    assert ending.at_rest(members())
+    assert when(ending) is None
+    assert not ending.at_rest(members(rows=11.0))
+    assert when(ending, table=members(rows=11.0)) is not None
+    assert not ending.at_rest(members("abcd"))
+    ending.adopt(certificate(2, names="ab"), 0.0)
+    assert when(ending, table=members("ab")) is None  # the partition has its certificate
+
+
+def test_a_site_exits_when_all_have_confirmed_or_after_a_while(ending):
+    mine = certificate()
+    assert not ending.finished(1e9, members().values(), 60.0)
+    ending.adopt(mine, 100.0)
+    table = members(certified=label(mine))
+    late = list((table | members("c")).values())
+    assert ending.confirmed_by(late) == {"a", "b"}
+    assert not ending.finished(159.0, late, 60.0)
+    assert ending.finished(160.0, late, 60.0)
+    assert ending.finished(101.0, [table["c"]], 60.0)  # the others' confirmations stay known
+
+
+def test_another_certificate_in_sight_delays_the_exit_and_is_a_reason_to_begin_again(ending):
+    mine = certificate()
+    ending.adopt(mine, 0.0)
+    table = members(certified=label(mine))
+    ending.confirmed_by(table.values())
+    table["b"] = replace(table["b"], certified=label(certificate(initiator="b")))
+    assert not ending.finished(60.0, table.values(), 60.0)
+    assert ending.finished(120.0, table.values(), 60.0)
+    assert ending.conflict
+    assert when(ending, table=table) is not None
+    assert ending.adopt(certificate(2), 130.0)
+    assert not ending.conflict
+
+
+# Exits
+
+
+class Peer:
+    """A peer that runs until certified. ``saved`` survives a crash; ``eager`` passes a certificate on before that."""
+
+    def __init__(self, name, names, incarnation=1, saved=None, eager=False):
+        self.name, self.incarnation, self.saved, self.eager = name, incarnation, saved, eager
+        self.certification = Certification(name, LAM, K, F)
+        self.ending = EndOfStudy(study(sites=tuple(names)), name)
+        self.exited = None
+        if saved is not None:
+            self.adopt(saved, 0.0)
+
+    def adopt(self, certified, now):
+        if self.ending.adopt(certified, now):
+            self.certification.adopted(certified.id.number)
+            return True
+        return False
+
+    @property
+    def latest(self):
+        return self.ending.latest
+
+    @property
+    def member(self):
+        return Member(self.name, "", self.incarnation, 1, certified=label(self.saved) if self.saved else "", rows=10.0)
+
+
+class Sites:
+    """All sites, any of which may begin an attempt at any time; messages are lost, late, and out of order."""
+
+    def __init__(self, n, rng, loss, eager):
+        self.names = [f"p{i}" for i in range(n)]
+        self.rng, self.loss, self.eager, self.now, self.order = rng, loss, eager, 0.0, 0
+        self.peers = {name: Peer(name, self.names, eager=eager) for name in self.names}
+        self.lines = {peer.name: peer.member for peer in self.peers.values()}  # as others have heard of them last
+        self.graph = nx.cycle_graph(n) if n > 2 else nx.path_graph(n)
+        self.queue = []
+
+    def neighbours(self, name):
+        return {f"p{i}" for i in self.graph[int(name[1:])]}
+
+    def send(self, source, target, message):
+        if self.rng.random() >= self.loss:
+            self.put(2 * self.rng.random(), target, ("message", source, message))
+
+    def put(self, delay, name, what):
+        """A message reaches whoever runs then; what a peer does itself ends with its incarnation."""
+        self.order += 1
+        incarnation = None if what[0] == "message" else self.peers[name].incarnation
+        self.queue.append((self.now + delay, self.order, name, incarnation, what))
+
+    def do(self, peer, actions):
+        for action in actions:
+            if isinstance(action, Tell):
+                self.send(peer.name, action.name, action.message)
+            elif isinstance(action, ComputeSums):
+                sums = np.zeros(sums_length(K, F))
+                sums[F], sums[F + 1] = 5.01 - LAM / 2 * 10.0 * (action.model**2).sum(), 5.0
+                sums[-3:] = 10.0, 20.0, 1.0
+                self.put(self.rng.random(), peer.name, ("sums", action.id, sums))
+            elif isinstance(action, Completed):
+                self.adopt(peer, action.certified)
+
+    def adopt(self, peer, certified):
+        if peer.adopt(certified, self.now):
+            self.put(3 * self.rng.random(), peer.name, ("saved", certified))
+            if self.eager:
+                self.pass_on(peer, certified)
+
+    def pass_on(self, peer, certified):
+        for name in self.neighbours(peer.name):
+            self.send(peer.name, name, certified)
+
+    def deliver(self, name, what):
+        peer = self.peers[name]
+        if what[0] == "saved":
+            peer.saved = what[1]
+        elif what[0] == "sums":
+            self.do(peer, peer.certification.sums_ready(what[1], what[2], self.now))
+        elif isinstance(what[2], Certified):
+            self.adopt(peer, what[2])
+        elif peer.latest is None:
+            message, near = what[2], self.neighbours(name)
+            self.do(peer, peer.certification.receive(what[1], message, self.now, near, peer.incarnation, 10.0))
+
+    def tick(self, begin, crash):
+        for peer in list(self.peers.values()):
+            if peer.exited is not None:
+                continue
+            if self.rng.random() < crash:
+                self.peers[peer.name] = Peer(peer.name, self.names, peer.incarnation + 1, peer.saved, eager=self.eager)
+                continue
+            near = self.neighbours(peer.name)
+            self.do(peer, peer.certification.tick(self.now, near))
+            if peer.latest is None and self.rng.random() < begin:
+                model = np.array([self.rng.random(), 0.0, 0.0])
+                actions = peer.certification.begin(self.now, self.now, peer.incarnation, 10.0, model, b"s", near, 1)
+                self.do(peer, actions)
+            if self.rng.random() >= self.loss:
+                self.lines[peer.name] = peer.member
+            if peer.saved is not None:
+                self.pass_on(peer, peer.saved)
+                if peer.saved is peer.latest and peer.ending.finished(self.now, list(self.lines.values()), 5.0):
+                    peer.exited = label(peer.saved)
+
+    def run(self, seconds, begin, crash=0.0):
+        end = self.now + seconds
+        while self.now < end:
+            second = self.now + 1.0
+            due = sorted((item for item in self.queue if item[0] < second), key=lambda item: item[:2])
+            self.queue = [item for item in self.queue if item[0] >= second]
+            for at, _, name, incarnation, what in due:
+                self.now = at
+                if incarnation in (None, self.peers[name].incarnation) and self.peers[name].exited is None:
+                    self.deliver(name, what)
+            self.now = second
+            self.tick(begin, crash)
+
+    @property
+    def labels(self):
+        """The models on all disks."""
+        return {label(peer.saved) for peer in self.peers.values() if peer.saved is not None}
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, 5), st.integers(0, 10**6), st.sampled_from([0.0, 0.2, 0.5]), st.sampled_from([0.0, 0.01, 0.05]))
+def test_all_sites_save_one_model_whatever_is_lost_and_whoever_crashes(n, seed, loss, crash):
+    sites = Sites(n, Random(seed), loss, eager=False)
+    sites.run(150, begin=0.05, crash=crash)
+    assert len(sites.labels) <= 1
+    assert {peer.exited for peer in sites.peers.values() if peer.exited} <= sites.labels
+
+
+def test_without_faults_all_exit_with_a_model():
+    for seed in range(20):
+        sites = Sites(4, Random(seed), 0.0, eager=False)
+        sites.run(200, begin=0.02)
+        assert all(peer.exited for peer in sites.peers.values())
+
+
+def test_a_certificate_that_is_passed_on_before_it_is_saved_is_found_by_this_test():
+    found = 0
+    for seed in range(400):
+        sites = Sites(3, Random(seed), 0.2, eager=True)
+        sites.run(100, begin=0.1, crash=0.1)
+        found += len(sites.labels) > 1
+    assert found > 0
