@@ -4,7 +4,7 @@ import json
 import random
 import re
 import time
-from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from gadget_svm.cli.output import make_table
-from gadget_svm.peers.events import Event, Export, RunStep, Save, Saved, Started, StepFailed, StopRequested, TimerFired
+from gadget_svm.peers.events import Export, RunStep, Save, Saved, Started, StepDone, StopRequested, TimerFired
 from gadget_svm.peers.names import check_endpoint
 from gadget_svm.peers.node import Node
 from gadget_svm.peers.process.config import PeerConfig, load
@@ -28,7 +28,7 @@ from gadget_svm.report.formatting import number
 from gadget_svm.study.study import Study
 from gadget_svm.study.study_file import load_study
 
-STATUS_INTERVAL_S, POLL_INTERVAL_S, HEARTBEATS_S = 1.0, 0.3, 10.0
+STATUS_INTERVAL_S, POLL_INTERVAL_S = 1.0, 0.3
 
 
 def load_files(config: Path) -> tuple[PeerConfig, Study]:
@@ -96,7 +96,8 @@ def export(config: Path) -> Path:
         raise ValueError(str(error)) from error
     document = None
     if snapshot is not None:
-        document = model_of(Node(own.node_settings(), study, load_site(own, study), random.Random(0)), snapshot)
+        site = load_site(own, study)
+        document = model_of(lambda: Node(own.node_settings(), study, site, random.Random(0)), snapshot)
     if document is None:
         raise ValueError(
             f"{own.peer.state} holds no model: start the peer with 'gadget peer run {config}', or wait until it has "
@@ -105,23 +106,25 @@ def export(config: Path) -> Path:
     return write_model(own.peer.model, document, study)
 
 
-def model_of(node: Node, snapshot: Snapshot) -> ModelDocument | None:
-    """Return what a node that continues from a snapshot, alone, writes as its model until it leaves."""
-    model, now = None, 0.0
-    todo = deque[Event]([Started(time.time(), snapshot)])
-    then = deque[Event]([TimerFired(), StopRequested("export")])
-    while (todo or then) and not node.finished:
-        now += HEARTBEATS_S
-        for effect in node.handle((todo or then).popleft(), now):
-            match effect:
-                case Export():
-                    model = effect.model
-                    todo.append(Saved(effect.number))
-                case Save():
-                    todo.append(Saved(effect.number))
-                case RunStep():
-                    todo.append(StepFailed("not run"))
-    return model
+def model_of(make_node: Callable[[], Node], snapshot: Snapshot) -> ModelDocument | None:
+    """Return the model that a node writes when it leaves at once; else (a certified or lone one) after a heartbeat."""
+    for goes_live in (False, True):
+        node = make_node()
+        effects, done = node.handle(Started(time.time(), snapshot), 0.0), 0
+        then = [TimerFired(), StopRequested("export")] if goes_live else [StopRequested("export")]
+        while done < len(effects) or then:
+            if done == len(effects):
+                effects += node.handle(then.pop(0), node.settings.heartbeat)
+                continue
+            match effects[done]:
+                case Export(model=model):
+                    return model
+                case Save(number=number) if goes_live:
+                    effects += node.handle(Saved(number), 0.0)
+                case RunStep(step=step):
+                    effects += node.handle(StepDone(step()), node.settings.heartbeat)
+            done += 1
+    return None
 
 
 def ask(own: PeerConfig, address: str, name: str | None = None) -> dict[str, Any]:
