@@ -105,6 +105,7 @@ def _end_process(strike: Strike, end: Callable[[], None]) -> None:
     ended: list[bool] = []
 
     def begin() -> None:
+        strike.machine.retired |= strike.end is None
         if strike.machine.running:
             ended.append(True)
             end()

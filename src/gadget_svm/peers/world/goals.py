@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from gadget_svm.core.types import Floats
 from gadget_svm.peers.storage.snapshot import ModelDocument
 from gadget_svm.peers.world.event_queue import EventQueue
 from gadget_svm.peers.world.faults import Roles
@@ -52,8 +53,8 @@ class Goals:
         """Return the state of the run, with the worst model of a sample of the peers."""
         survivors = self.roles.survivors
         machines = [self.machines[name] for name in survivors]
-        sample = machines[:: -(-len(machines) // MAX_SAMPLED)]
-        models = [model for machine in sample if machine.node and (model := machine.node.model()) is not None]
+        sample = survivors[:: -(-len(survivors) // MAX_SAMPLED)]
+        models = [model for name in sample if (model := self._model(name, survivors)) is not None]
         traffic = machines[0].network.traffic
         return {
             "seconds": self.queue.now,
@@ -76,15 +77,24 @@ class Goals:
 
     def _missing_models(self, survivors: list[str]) -> Iterator[str]:
         for name in survivors:
-            node = self.machines[name].node
-            model = None if node is None else node.model()
+            model = self._model(name, survivors)
             if model is None:
-                yield f"{name} {'has no model' if node else 'does not run'}"
+                yield f"{name} {'has no model' if self.machines[name].running else 'does not run'}"
                 continue
             excess = self.optima.excess(model, survivors)
             if not excess <= self.scenario.tolerance:
                 yield f"{name} is {excess:.2%} above the optimum of {len(survivors)} live peers"
         self.reached.setdefault("models", self.queue.now)
+
+    def _model(self, name: str, survivors: list[str]) -> Floats | None:
+        """Return a running peer's model: the certified one if it covers all live peers, else what the node has."""
+        machine = self.machines[name]
+        if machine.node is None:
+            return None
+        stored = machine.disk.models.get("model")
+        if stored is not None and stored.kind == "certified" and covered_names(stored) == survivors:
+            return stored.weights
+        return machine.node.model()
 
     def _missing_ends(self, survivors: list[str]) -> Iterator[str]:
         for name in survivors:

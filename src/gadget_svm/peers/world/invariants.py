@@ -67,7 +67,7 @@ class Invariants:
         for effect in effects:
             if type(effect) is Send:
                 self._check_message(machine, effect)
-            elif type(effect) is Export:
+            elif type(effect) is Export and machine.name not in self.strangers:
                 self._check_export(machine, effect.model)
 
     def _check_timer(self, machine: Machine) -> None:
@@ -86,11 +86,11 @@ class Invariants:
     def _check_message(self, machine: Machine, send: Send) -> None:
         message = send.message
         kind = type(message)
+        if machine.name in self.strangers:
+            return
         if kind is Certified:
             self._check_certified(machine, message)  # type: ignore[arg-type]
         elif kind is Hello or kind is Heartbeat or kind is Push or kind is Leave:
-            if machine.name in self.strangers:
-                return
             self._check_incarnation(machine, message.incarnation)  # type: ignore[union-attr]
             if kind is Heartbeat:
                 self._check_confirmed(machine, message)  # type: ignore[arg-type]

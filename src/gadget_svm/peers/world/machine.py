@@ -107,6 +107,7 @@ class Machine:
         self.finish: Finish | None = None  # how the last process ended, if by itself
         self.timer: float | None = None  # by the machine's clock
         self.stepping = False
+        self.retired = False  # no process starts on it any more
         self.steps = 0
         self._timer_serial = 0
         self._missed_timer = -1  # that came while the process was paused
@@ -140,7 +141,7 @@ class Machine:
 
     def start(self) -> None:
         """Start a process from what the disk holds, unless there is one."""
-        if self.node is not None:
+        if self.node is not None or self.retired:
             return
         self.life += 1
         self.finish, self.stepping, self.timer = None, False, None
