@@ -163,7 +163,7 @@ def sound_heartbeat(message):
     sound_count(message.receiver_incarnation)
     assert type(message.edge) is m.EdgeState
     sound_members(message.members)
-    assert type(message.dial_failed) is type(message.at_rest) is bool
+    assert type(message.dial_failed) is type(message.chosen) is bool
 
 
 def sound_push(message, most_weight=1e15):
@@ -178,6 +178,7 @@ def sound_push(message, most_weight=1e15):
     else:
         sound_number(message.note, 0.0)
     sound_digest(message.scale)
+    assert type(message.float32) is bool
 
 
 def sound_acknowledgement(message):
@@ -202,7 +203,7 @@ def sound_probe(message):
     sound_id(message.id)
     sound_number(message.time, 0.0)
     sound_digest(message.scale)
-    sound_vector(message.model)
+    sound_vector(message.model, D if len(message.model) else 0)
     sound_name(message.parent)
 
 
@@ -322,8 +323,9 @@ KINDS = {
         ],
     ),
     "CertificateProbe": Kind(
-        st.builds(m.CertificateProbe, ids, masses, digests, vectors(), names),
-        sound_probe, [m.CertificateProbe(ID, 1.8e9, bytes(32), VECTOR, "a")],
+        st.builds(m.CertificateProbe, ids, masses, digests, vectors() | vectors(0), names),
+        sound_probe,
+        [m.CertificateProbe(ID, 1.8e9, bytes(32), VECTOR, "a"), m.CertificateProbe(ID, 1.8e9, b"", np.empty(0), "a")],
     ),
     "CertificateSums": Kind(
         st.builds(m.CertificateSums, ids, vectors(PDMM.sums), sites),
@@ -347,7 +349,7 @@ def plain(value):
     if isinstance(value, tuple):
         return [plain(each) for each in value]
     if isinstance(value, np.ndarray):
-        return value.tobytes()
+        return value.astype(np.float64).tobytes()
     return struct.pack("<d", value) if isinstance(value, float) else value
 
 

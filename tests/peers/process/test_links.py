@@ -84,16 +84,13 @@ def test_messages_arrive_whole_and_in_order_in_both_directions(certificates):
     run(scenario())
 
 
-@pytest.mark.parametrize("both", [False, True])
-def test_vectors_travel_with_half_the_bytes_if_both_ends_want_that(certificates, both):
+@pytest.mark.parametrize("float32", [False, True])
+def test_vectors_travel_with_half_the_bytes_if_the_node_wants_that(certificates, float32):
     async def scenario():
-        async with End(certificates.of("a")) as a, End(certificates.of("b")) as b:
-            a.float32, b.float32 = True, both
-            await a.dial(b)
-            await a.next(Received)
-            a.send(1, push())
+        async with linked(certificates) as (a, b, at_a, _):
+            a.send(at_a, push(float32=float32))
             found = (await b.next(Received, 2)).message.vector
-            assert (found == np.float32(0.1)).all() == both
+            assert (found == np.float32(0.1)).all() == float32
 
     run(scenario())
 

@@ -52,7 +52,6 @@ class Link:
     ) -> None:  # fmt: skip
         self.number, self.stream, self.name, self.handshake = number, stream, name, handshake
         self.certificates = certificates  # of the other end, and our own at the time
-        self.float32_wanted = self.float32 = False  # by this end; by both
         self.greeted = False  # whether the other end has proved its certificate
         self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._queue: deque[bytes] = deque()
@@ -120,7 +119,12 @@ class Links:
         link = self._links.get(effect.link)
         if link is None:
             return
-        data = self._encode(link, effect.message)
+        try:
+            data = self._encode(link, effect.message)
+        except MalformedError as error:  # a defect of this program, and no reason to leave the other links
+            log.exception("a message to %s cannot be sent", link.name)
+            self._drop(link, f"a message cannot be sent: {error}", tell="a defect")
+            return
         if not link.push(data):
             self._drop(link, "the other end does not take what is sent to it", tell="you do not read")
             return
@@ -267,7 +271,6 @@ class Links:
         if isinstance(message, SignedHello):
             message = link.handshake.verify(message, time.time())
             link.greeted = True
-            link.float32 = link.float32_wanted and message.float32
         elif not link.greeted or isinstance(message, Challenge):
             raise MalformedError("sequence", "a message before the hello, or a second challenge")
         self._counts["messages_received"] += 1
@@ -277,8 +280,7 @@ class Links:
 
     def _encode(self, link: Link, message: Message) -> bytes:
         if not isinstance(message, Hello):
-            return encode(message, self._limits, link.float32)
-        link.float32_wanted = message.float32
+            return encode(message, self._limits)
         return encode(link.handshake.sign(message), self._limits)
 
     def _write_ended(self, link: Link, task: asyncio.Task[None]) -> None:

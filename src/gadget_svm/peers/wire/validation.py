@@ -219,7 +219,7 @@ def _probe(message: m.CertificateProbe, limits: Limits) -> None:
     _id(message.id)
     check_number(message.time, "the time", least=0.0)
     check_digest(message.scale, "digest of the scale")
-    check_vector(message.model, limits.dimension)
+    check_vector(message.model, limits.dimension if message.model.size else 0)
     check_name(message.parent)
 
 
