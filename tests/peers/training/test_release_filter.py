@@ -1,6 +1,5 @@
 """What leaves a site: no vector that is sent, and no difference of two in a row, points along one of its rows."""
 
-import random
 from collections import defaultdict
 from itertools import pairwise
 
@@ -19,7 +18,7 @@ from support.training_kit import SessionNet, as_push, learner, rows, session, st
 
 
 def filter_of(X, outputs=1):
-    return RowFilter(X, outputs, random.Random(1))
+    return RowFilter(X, outputs, 1)
 
 
 def closest(X, vectors, outputs=1):

@@ -199,7 +199,8 @@ class Learner:
 
     def sums(self, w: Floats) -> Floats:
         """Return this node's sums for a certificate of the model w."""
-        return own_sums(self.run, self.block, w)[0]
+        total: Floats = own_sums(self.run, self.block, w)[0]
+        return total
 
     def measure(self, others: Sequence[Floats] = ()) -> Measures:
         """Measure the model, and those that neighbours are estimated to have, on the node's own rows.

@@ -15,7 +15,6 @@ few suppressed vectors in a row the vector is sent with noise orthogonal to its 
 as the nodes come to agree. A first vector is never sent like this.
 """
 
-import random
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -78,9 +77,9 @@ class _Vector:
 
 
 class RowFilter:
-    """Compares what is sent with the site's rows. ``rng`` draws the seed of the noise."""
+    """Compares what is sent with the site's rows. Others must not be able to guess the seed of the noise."""
 
-    def __init__(self, X: sp.csr_matrix, outputs: int, rng: random.Random) -> None:
+    def __init__(self, X: sp.csr_matrix, outputs: int, noise_seed: int) -> None:
         self._X, self._outputs = X, outputs
         self._length = np.sqrt(np.asarray(X.multiply(X).sum(axis=1))).ravel()
         self._error = float(np.finfo(np.float64).eps * np.diff(X.indptr).max(initial=0))  # of a product, over lengths
@@ -88,7 +87,7 @@ class RowFilter:
         self._sent: dict[int, _Vector] = {}  # the latest last
         self._released: _Vector | None = None
         self._refused: dict[int, int] = {}
-        self._rng = np.random.default_rng(rng.getrandbits(128))
+        self._rng = np.random.default_rng(noise_seed)
         self.suppressed = self.noised = 0
 
     def release(self, other: int, vector: Floats, duals: Floats | None) -> Floats | None:

@@ -16,8 +16,7 @@ from gadget_svm.peers.membership.overlay import node_id
 from gadget_svm.peers.training import session_state, steps
 from gadget_svm.peers.training.edge_set import EdgeSet
 from gadget_svm.peers.training.inbox import Inbox
-from gadget_svm.peers.training.learner import Learner, Measures
-from gadget_svm.peers.training.release_filter import ReleaseFilter, RowFilter
+from gadget_svm.peers.training.learner import Measures
 from gadget_svm.peers.training.scale import Scale
 from gadget_svm.peers.training.scaling import Scaling
 from gadget_svm.peers.training.send_credits import SendCredits
@@ -56,12 +55,12 @@ class TrainingSession:
         self.blocked: tuple[str, ...] = ()  # neighbours that nothing may be sent to, as it would give a row away
         self.measures: Measures | None = None
         self.test_accuracy: float | None = None
-        self._rng = random.Random(seed) if rng is None else rng
+        self._noise_seeds = random.Random(seed if rng is None else rng.getrandbits(128))
         self._scaling, self._inbox, self._edges = Scaling(study, name, site.X), Inbox(study), EdgeSet(name)
         self._credits = SendCredits() if study.algorithm == "gadget" else None
         self._parts: steps.Parts | None = None
         self._former: steps.Parts | None = None  # after a failure: what the next learner replaces
-        self._good: tuple[session_state.Arrays, dict[str, Any]] | None = None  # the last snapshot of a learner
+        self._good: session_state.Saved | None = None  # the last snapshot of a learner
         self._edges_changed = True
         self._is_stepping = False
         self._calls = 0  # of `next_step`
@@ -142,7 +141,10 @@ class TrainingSession:
             return None
         if self._parts is None:
             self._is_stepping = True
-            return partial(self._build, self.scale, self._scaling.digest)
+            return partial(
+                steps.build, self.study, self.site, node_id(self.name), self.seed, self._noise_seeds.getrandbits(128),
+                self.scale, self._scaling.digest, self._good, self._former,
+            )  # fmt: skip
         self._calls += 1
         names, numbers = self._edges.names, self._edges.numbers
         open_numbers: Collection[int] = {numbers[name] for name in open_to if name in numbers}
@@ -207,20 +209,6 @@ class TrainingSession:
         self._inbox.restore({int(number): int(one) for number, one in incarnations.items()})
         self._parts, self._former, self._edges_changed = parts, None, True
         self.ticks = parts.learner.t
-
-    def _build(self, scale: Scale, digest: bytes) -> steps.Parts:
-        """Build a learner, from the last snapshot if there is one. Runs as a step, and changes nothing here."""
-        X, X_test = steps.scaled_rows(self.site, scale)
-        learner = Learner(X, self.site.label, self.study, node_id(self.name), seed=self.seed)
-        released: ReleaseFilter = RowFilter(learner.X, self.study.outputs, self._rng)
-        if self._good is not None:
-            arrays, about = self._good
-            learner.restore(session_state.without_prefix("learner", arrays), about["learner"])
-            released.restore(session_state.without_prefix("filter", arrays))
-        if self._former is not None:
-            learner.succeed(self._former.learner)
-            released = self._former.filter
-        return steps.Parts(learner, released, X_test, self.site.label_test, digest)
 
     # Models
 

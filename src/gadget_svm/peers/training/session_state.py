@@ -15,6 +15,8 @@ from gadget_svm.study.study import Study, differences
 
 FORMAT = 1
 Arrays = dict[str, NDArray[Any]]
+Saved = tuple[Arrays, dict[str, Any]]
+"""Arrays, and JSON values."""
 FRESH = "or start anew with --fresh, which sets the state aside"
 
 
@@ -71,6 +73,6 @@ def check_snapshot(
             "the rows have changed since the state was saved, and what was learned belongs to the old ones: put the "
             f"old file back, {FRESH}"
         )
-    if found := not_finite(arrays):
-        raise ValueError(f"the state is not finite ({found}): use an older one, {FRESH}")
+    if spoilt := not_finite(arrays):
+        raise ValueError(f"the state is not finite ({spoilt}): use an older one, {FRESH}")
     return has_learned

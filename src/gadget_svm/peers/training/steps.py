@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from gadget_svm.core.types import Floats
 from gadget_svm.peers.training.learner import Learner, Measures, NodeMessage
-from gadget_svm.peers.training.release_filter import ReleaseFilter
+from gadget_svm.peers.training.release_filter import ReleaseFilter, RowFilter
 from gadget_svm.peers.training.scale import Scale
+from gadget_svm.peers.training.session_state import Saved, without_prefix
 from gadget_svm.peers.training.site import Site
+from gadget_svm.study.study import Study
 
 REFRESH_TICKS = 64
 """Ticks after which w is computed anew from its parts."""
@@ -61,6 +63,24 @@ def scaled_rows(site: Site, scale: Scale) -> tuple[sp.csr_matrix, sp.csr_matrix 
     if scale.is_plain:
         return site.X, site.X_test
     return scale.apply(site.X), None if site.X_test is None else scale.apply(site.X_test)
+
+
+def build(
+    study: Study, site: Site, node: int, seed: int, noise_seed: int, scale: Scale, digest: bytes, saved: Saved | None,
+    former: Parts | None,
+) -> Parts:  # fmt: skip
+    """Build a learner, from a snapshot if there is one, and in the place of a former one if there was one."""
+    X, X_test = scaled_rows(site, scale)
+    learner = Learner(X, site.label, study, node, seed=seed)
+    released: ReleaseFilter = RowFilter(learner.X, study.outputs, noise_seed)
+    if saved is not None:
+        arrays, about = saved
+        learner.restore(without_prefix("learner", arrays), about["learner"])
+        released.restore(without_prefix("filter", arrays))
+    if former is not None:
+        learner.succeed(former.learner)
+        released = former.filter
+    return Parts(learner, released, X_test, site.label_test, digest)
 
 
 def tick(parts: Parts, given: TickInput) -> TickResult:
