@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from google.protobuf.message import DecodeError
-from numpy.typing import NDArray
 
 from gadget_svm.core.types import Floats
 from gadget_svm.peers.membership.member import Member, State
@@ -97,8 +96,9 @@ def _encode_push(push: m.Push) -> bytes:
         incarnation=push.incarnation, receiver_incarnation=push.receiver_incarnation, seq=push.seq, time=push.time,
         weight=push.weight, note=push.note, scale=push.scale,
     ).SerializeToString()  # fmt: skip
-    vector = _packed(push.vector, push.float32)
-    tag = bytes(((_VECTOR32 if push.float32 else _VECTOR) << 3 | 2,)) + varint(vector.nbytes)
+    float32 = push.float32 and validation.within(push.vector, validation.BOUND32)  # larger numbers need float64
+    vector = np.ascontiguousarray(push.vector, dtype="<f4" if float32 else "<f8")
+    tag = bytes(((_VECTOR32 if float32 else _VECTOR) << 3 | 2,)) + varint(vector.nbytes)
     size = len(head) + len(tag) + vector.nbytes
     return b"".join((bytes((_NUMBERS[m.Push] << 3 | 2,)), varint(size), head, tag, vector.data))
 
@@ -155,7 +155,7 @@ def _filled(target: Any, message: Any) -> Any:
     for name in message.__slots__:
         value = getattr(message, name)
         if isinstance(value, np.ndarray):
-            setattr(target, name, _packed(value, False).tobytes())
+            setattr(target, name, np.ascontiguousarray(value, dtype="<f8").tobytes())
         elif isinstance(value, tuple):
             add = getattr(target, name).add
             for each in value:
@@ -167,15 +167,6 @@ def _filled(target: Any, message: Any) -> Any:
     if isinstance(message, m.Challenge):
         target.version = m.VERSION
     return target
-
-
-def _packed(vector: Floats, float32: bool) -> NDArray[Any]:
-    """Return a contiguous little-endian array: the vector itself where possible."""
-    if not float32:
-        return np.ascontiguousarray(vector, dtype="<f8")
-    if not validation.within(vector, validation.BOUND32):
-        raise MalformedError("not-finite", "a number does not fit into float32: send float64")
-    return np.ascontiguousarray(vector, dtype="<f4")
 
 
 def _unpacked(content: bytes, length: int, float32: bool = False) -> Floats:
