@@ -1,14 +1,16 @@
-"""Letters between two peers, a process each, against bare gRPC with the same payload: both aio, unary, over mTLS.
+"""Pushes between two peers, a process each, against bare gRPC with the same payload: all aio and over mTLS.
 
-A peer's letter is encoded, sent, checked (certificate, rate, form, run, incarnation, number), put where the learner
-finds it, and answered; the answer is decoded. The bare call carries the same bytes, and answers as many as a peer.
+A push is encoded, queued, sent, checked (size, form, ranges, rate), handled by a real node, which
+puts it where its learner finds it, and acknowledged. Bare calls carry the same bytes: unary, and as messages of one
+stream of which each is acknowledged.
 """
 
 import asyncio
 import multiprocessing
-import socket
+import random
 import tempfile
 import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -16,147 +18,235 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import Table, generated, publish_tables, say
+from gadget_svm.peers.events import Dial, Effect, Event, Finish, LinkUp, Received, Send, Started, StopRequested
+from gadget_svm.peers.membership.member import Member
+from gadget_svm.peers.process.credential_files import CredentialFiles
+from gadget_svm.peers.process.grpc_links import LinkSettings
+from gadget_svm.peers.process.host import HostSettings, PeerHost
+from gadget_svm.peers.process.snapshot_store import SnapshotStore
+from gadget_svm.peers.settings import NodeSettings
+from gadget_svm.peers.training.site import Site
+from gadget_svm.peers.wire.codec import encode
+from gadget_svm.peers.wire.limits import Limits
+from gadget_svm.peers.wire.messages import Acknowledgement, EdgeState, Heartbeat, Hello, Push
+from gadget_svm.study.study import Study
 
 SIZES = (123, 784, 47236)
 IN_FLIGHT = 8
 ROUNDS = 3
+INCARNATION = 10_000
+NO_SCALE = bytes(32)
 
 
-def free_port() -> int:
-    """A port nobody has at the moment."""
-    with socket.socket() as some:
-        some.bind(("127.0.0.1", 0))
-        return int(some.getsockname()[1])
+def study_of(features: int) -> Study:
+    """Return a study of which models have so many numbers."""
+    return Study("bench", 1e-3, features, (-1.0, 1.0), intercept=False)
 
 
-def make_sites(folder: Path, features: int) -> None:
-    """Certificates, rows and files of two peers that never tick by themselves."""
-    from gadget_svm.peers import certs
-    from gadget_svm.peers.config import template
-
-    certs.init_ca(folder / "ca")
-    for i in range(2):
-        home, port = folder / f"site-{i}", free_port()
-        certs.issue(folder / "ca", f"site-{i}", ["127.0.0.1"], out=home)
-        X, y = generated(50, features, min(14, features), seed=i)
-        np.savez(home / "rows.npz", data=X.data, indices=X.indices, indptr=X.indptr, shape=X.shape, y=y)
-        text = template(
-            f"site-{i}", address=f"127.0.0.1:{port}", listen=f"127.0.0.1:{port}", train="rows.npz", lam=1e-3,
-            intercept=False, tick=3600.0, message_rate=1e9, burst=10**9, features=features,
-        )  # fmt: skip
-        (home / "peer.toml").write_text(text)
+def credentials_of(folder: Path, name: str) -> CredentialFiles:
+    """Return the credentials in a folder of `authority.issue`."""
+    bundle = folder / "ca" / "peers" / name
+    return CredentialFiles(bundle / f"{name}.pem", bundle / f"{name}.key", bundle / "ca.pem", bundle / "revoked.pem")
 
 
-def serve(folder: str, pipe: Connection) -> None:
-    """The receiving process: a peer, and a bare server with the same certificate on another port."""
-    asyncio.run(_serve(Path(folder), pipe))
+def host_of(folder: Path, name: str, node: Any, study: Study) -> PeerHost:
+    """Return a host without limits on the rate."""
+    settings = HostSettings("127.0.0.1:0", LinkSettings(message_rate=1e9, burst=1e9))
+    store = SnapshotStore(folder / name)
+    return PeerHost(node, settings, Limits.of(study), credentials_of(folder, name), store, lambda _: None)
 
 
-async def _serve(folder: Path, pipe: Connection) -> None:
+class Driver:
+    """A node that keeps some pushes to one peer under way and counts what is acknowledged."""
+
+    def __init__(self, study: Study, address: str) -> None:
+        self.study, self.address = study, address
+        self.vector = np.random.default_rng(0).normal(size=study.dimension)
+        self.acknowledged = self.seq = self.link = self.other = 0
+        self.ready, self.sending = False, False
+
+    def handle(self, event: Event, now: float) -> list[Effect]:  # noqa: ARG002
+        """Greet, answer heartbeats so that the edge is up, and push."""
+        match event:
+            case Started():
+                return [Dial(self.address, "b")]
+            case LinkUp():
+                self.link = event.link
+                me = Member("a", "127.0.0.1:9", INCARNATION, 1, rows=1.0, slack=-1.0)
+                hello = Hello("a", INCARNATION, self.study.text(), self.study.digest, me.address, False, (me,))
+                return [Send(self.link, hello)]
+            case Received(message=Hello() as hello):
+                self.other = hello.incarnation
+                return [self._heartbeat(EdgeState.INIT)]
+            case Received(message=Heartbeat() as heard):
+                self.ready = heard.edge is EdgeState.UP
+                return [self._heartbeat(EdgeState.UP if heard.edge in (EdgeState.INIT, EdgeState.UP) else EdgeState.INIT)]
+            case Received(message=Acknowledgement()):
+                self.acknowledged += 1
+                return [self.push()] if self.sending else []
+            case StopRequested():
+                return [Finish("done")]
+        return []
+
+    def push(self) -> Effect:
+        """Return the next push."""
+        self.seq += 1
+        push = Push(INCARNATION, self.other, self.seq, self.seq, self.vector, 1.0, 1.0, NO_SCALE)
+        return Send(self.link, push)
+
+    def status(self, now: float) -> dict[str, Any]:  # noqa: ARG002
+        """Nothing of interest."""
+        return {}
+
+    def _heartbeat(self, edge: EdgeState) -> Effect:
+        self.seq += 1
+        return Send(self.link, Heartbeat(self.seq, INCARNATION, self.other, edge))
+
+
+def serve(folder: str, features: int, pipe: Connection) -> None:
+    """Run the receiving process: a peer, and a bare server with the same certificate on another port."""
+    asyncio.run(_serve(Path(folder), study_of(features), pipe))
+
+
+async def _serve(folder: Path, study: Study, pipe: Connection) -> None:
     import grpc
+    import grpc.aio
 
-    from gadget_svm.peers.config import load
-    from gadget_svm.peers.peer import Peer
+    from gadget_svm.peers.node import Node
 
-    peer = Peer(load(folder / "site-1" / "peer.toml"))
-    peer.study.begin()
-    await peer._desk.open(peer.config.peer.listen)
+    X, y = generated(50, study.n_features, min(14, study.n_features), seed=1)
+    site = Site(X, (y > 0).astype(np.int32), classes=study.classes)
+    settings = NodeSettings("b", "127.0.0.1:9", tick=3600.0, heartbeat=0.2, suspect=60.0, snapshot_interval=3600.0)
+    host = host_of(folder, "b", Node(settings, study, site, random.Random(0)), study)
+    running = asyncio.create_task(host.run())
     answer = b"x" * 20
 
-    async def bare(_: bytes, __: Any) -> bytes:
+    async def unary(_: bytes, __: Any) -> bytes:
         return answer
 
-    handler = grpc.method_handlers_generic_handler("bare", {"Push": grpc.unary_unary_rpc_method_handler(bare)})
+    async def stream(_: Any, context: Any) -> None:
+        while await context.read() is not grpc.aio.EOF:
+            await context.write(answer)
+
+    methods = {
+        "Unary": grpc.unary_unary_rpc_method_handler(unary), "Stream": grpc.stream_stream_rpc_method_handler(stream)
+    }  # fmt: skip
+    handler = grpc.method_handlers_generic_handler("bare", methods)
     server = grpc.aio.server(handlers=[handler], options=[("grpc.max_receive_message_length", 64 << 20)])
-    port = server.add_secure_port("127.0.0.1:0", peer.identity.server_credentials())
+    port = server.add_secure_port("127.0.0.1:0", credentials_of(folder, "b").server_credentials())
     await server.start()
-    pipe.send(port)
+    while not host.port:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.3)  # until the node is live
+    pipe.send((host.port, port))
     loop = asyncio.get_running_loop()
-    while True:
-        if await loop.run_in_executor(None, pipe.recv) is None:
-            break
-        pipe.send((time.process_time(), peer.mailbox.heard["site-0"].letters if "site-0" in peer.mailbox.heard else 0))
+    while await loop.run_in_executor(None, pipe.recv) is not None:
+        pipe.send(time.process_time())
     await server.stop(None)
-    await peer._desk.close(0.0)
+    host.stop("done")
+    await running
 
 
-async def drive(call: Any, seconds: float) -> tuple[int, float]:
-    """How many calls came back, with some always under way, and how long it took."""
-    done, until, start = 0, time.perf_counter() + seconds, time.perf_counter()
-
-    async def one_after_another() -> None:
-        nonlocal done
-        while time.perf_counter() < until:
-            await call()
-            done += 1
-
-    await asyncio.gather(*(one_after_another() for _ in range(IN_FLIGHT)))
-    return done, time.perf_counter() - start
-
-
-async def measure(folder: Path, features: int, pipe: Connection, port: int, seconds: float) -> dict[str, list[Any]]:
-    """Both kinds in turn: messages a second, and microseconds of CPU a message at both ends."""
+async def measure(folder: Path, features: int, pipe: Connection, seconds: float) -> dict[str, list[Any]]:
+    """Return messages a second, and microseconds of CPU a message at both ends, for each kind in turn."""
     import grpc
+    import grpc.aio
 
-    from gadget_svm.peers.config import load
-    from gadget_svm.peers.envelope import Letter, Status, decode_ack, encode_letter
-    from gadget_svm.peers.peer import Peer
-    from gadget_svm.peers.post import Line, introduce
+    host_port, bare_port = pipe.recv()
+    study = study_of(features)
+    driver = Driver(study, f"127.0.0.1:{host_port}")
+    host = host_of(folder, "a", driver, study)
+    running = asyncio.create_task(host.run())
+    payload = encode(driver.push().message, Limits.of(study))  # type: ignore[union-attr]
+    credentials = credentials_of(folder, "a").channel_credentials()
+    options = [("grpc.max_send_message_length", -1)]
+    channel = grpc.aio.secure_channel(f"127.0.0.1:{bare_port}", credentials, options)
+    unary, stream = channel.unary_unary("/bare/Unary"), channel.stream_stream("/bare/Stream")()
 
-    peer = Peer(load(folder / "site-0" / "peer.toml"))
-    peer.study.begin()
-    other = load(folder / "site-1" / "peer.toml").peer
-    line = Line(peer.identity, other.address, features, other.name)
-    reply = await introduce(peer, line)
-    vector, count = np.random.default_rng(0).normal(size=features), 0
+    async def by_unary(until: Callable[[], bool]) -> int:
+        done = 0
 
-    async def letter() -> None:
-        nonlocal count
-        count += 1
-        data = encode_letter(
-            Letter(
-                peer.run, peer.name, peer.members.me.incarnation, other.name, reply.incarnation, count, count, vector,
-                1.0, 0.0, True, peer._view_for(other.name, peer._told),
-            )
-        )  # fmt: skip
-        ack = decode_ack(await line.call("Push", data, 30.0))
-        peer.learn_of(ack.members, other.name)
-        if ack.status not in (Status.OK, Status.REPEATED):
-            raise RuntimeError(f"{ack.status.name}: {ack.text}")
+        async def one_after_another() -> None:
+            nonlocal done
+            while not until():
+                await unary(payload, timeout=30.0)
+                done += 1
 
-    payload = encode_letter(Letter(peer.run, peer.name, 1, other.name, reply.incarnation, 1, 1, vector, 1.0, 0.0, True))
-    channel = grpc.aio.secure_channel(f"127.0.0.1:{port}", peer.identity.channel_credentials())
-    push = channel.unary_unary("/bare/Push")
+        await asyncio.gather(*(one_after_another() for _ in range(IN_FLIGHT)))
+        return done
 
-    async def bare() -> None:
-        await push(payload, timeout=30.0)
+    async def by_stream(until: Callable[[], bool]) -> int:
+        done, room = 0, asyncio.Semaphore(IN_FLIGHT)
+        ended = asyncio.Event()
 
-    found: dict[str, list[Any]] = {"bare": [], "peer": []}
-    for call in (bare, letter):
-        await drive(call, 0.3)
-    for _ in range(ROUNDS):
-        for name, call in (("bare", bare), ("peer", letter)):
+        async def read(count: list[int]) -> None:
+            nonlocal done
+            while not (ended.is_set() and done == count[0]):
+                await stream.read()
+                done += 1
+                room.release()
+
+        sent = [0]
+        reader = asyncio.create_task(read(sent))
+        while not until():
+            await room.acquire()
+            await stream.write(payload)
+            sent[0] += 1
+        ended.set()
+        if done < sent[0]:
+            await reader
+        reader.cancel()
+        return done
+
+    async def by_peer(until: Callable[[], bool]) -> int:
+        before = driver.acknowledged
+        driver.sending = True
+        for _ in range(IN_FLIGHT):
+            host.links.send(driver.push())  # type: ignore[arg-type]
+        while not until():
+            await asyncio.sleep(0.01)
+        driver.sending = False
+        await asyncio.sleep(0.2)  # for what is under way
+        return driver.acknowledged - before
+
+    end = time.perf_counter() + 30.0
+    while not driver.ready:
+        assert time.perf_counter() < end, "the edge is not up"
+        await asyncio.sleep(0.01)
+    kinds = {"unary": by_unary, "stream": by_stream, "peer": by_peer}
+    found: dict[str, list[Any]] = {kind: [] for kind in kinds}
+    for turn in range(ROUNDS + 1):
+        for kind, drive in kinds.items():
             pipe.send(True)
-            before, mine = pipe.recv()[0], time.process_time()
-            done, took = await drive(call, seconds)
+            cpu, start = -pipe.recv() - time.process_time(), time.perf_counter()
+            length = seconds if turn else 0.3  # the first turn is not counted
+            done = await drive(lambda start=start, length=length: time.perf_counter() - start > length)
+            took = min(time.perf_counter() - start, length) if kind == "peer" else time.perf_counter() - start
             pipe.send(True)
-            cpu = pipe.recv()[0] - before + time.process_time() - mine
-            found[name].append((done / took, 1e6 * cpu / done))
+            cpu += pipe.recv() + time.process_time()
+            if turn:
+                found[kind].append((done / took, 1e6 * cpu / done))
     await channel.close()
-    await line.close()
+    host.stop("done")
+    await running
     return {**found, "bytes": [len(payload)]}
 
 
 def between_two(features: int, seconds: float) -> dict[str, list[Any]]:
-    """One size: start the receiving process, measure, end it."""
+    """Measure one size: start the receiving process, measure, end it."""
+    from gadget_svm.peers.security import authority
+
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        make_sites(folder, features)
-        here, there = multiprocessing.get_context("spawn").Pipe()
-        process = multiprocessing.get_context("spawn").Process(target=serve, args=(temporary, there))
+        authority.init_ca(folder / "ca")
+        for name in "ab":
+            authority.issue(folder / "ca", name, ["127.0.0.1"])
+        spawn = multiprocessing.get_context("spawn")
+        here, there = spawn.Pipe()
+        process = spawn.Process(target=serve, args=(temporary, features, there))
         process.start()
         try:
-            return asyncio.run(measure(folder, features, here, here.recv(), seconds))
+            return asyncio.run(measure(folder, features, here, seconds))
         finally:
             here.send(None)
             process.join(10)
@@ -165,23 +255,29 @@ def between_two(features: int, seconds: float) -> dict[str, list[Any]]:
 
 
 def main(quick: bool = False) -> None:
-    """Every size, in turn."""
+    """Measure every size in turn."""
     table = Table(
-        ("features", "bytes a letter", "bare gRPC, messages/s", "peer, messages/s", "bare, CPU us a message",
-         "peer, CPU us a message", "peer / bare, messages/s")
+        ("features", "bytes a push", "unary, messages/s", "stream, messages/s", "peers, messages/s",
+         "unary, CPU us a message", "stream, CPU us a message", "peers, CPU us a message", "peers / stream",
+         "peers / unary")
     )  # fmt: skip
     seconds = 0.5 if quick else 3.0
     for features in SIZES:
         say(f"peer_messages: {features:,} features")
         found = between_two(features, seconds)
-        (bare, bare_cpu), (peer, peer_cpu) = (np.median(found[kind], axis=0) for kind in ("bare", "peer"))
-        table.add(features, found["bytes"][0], round(bare), round(peer), round(bare_cpu), round(peer_cpu), peer / bare)
+        (unary, unary_cpu), (stream, stream_cpu), (peer, peer_cpu) = (
+            np.median(found[kind], axis=0) for kind in ("unary", "stream", "peer")
+        )
+        table.add(
+            features, found["bytes"][0], round(unary), round(stream), round(peer), round(unary_cpu), round(stream_cpu),
+            round(peer_cpu), peer / stream, peer / unary,
+        )  # fmt: skip
     notes = [
-        f"Two processes on one machine, {IN_FLIGHT} calls under way, median of {ROUNDS} turns each of "
-        f"{seconds:g} s; CPU is that of both ends. A peer's letter is encoded, checked, put where the learner "
-        "finds it, and its answer decoded; the bare call carries the same bytes both ways.",
+        f"Two processes on one machine, {IN_FLIGHT} messages under way, median of {ROUNDS} turns each of {seconds:g} s; "
+        "CPU is that of both ends. A push is encoded, checked, handled by a real node and acknowledged; bare calls and "
+        "bare messages of a stream carry the same bytes and are answered with 20.",
     ]
-    publish_tables("peer_messages", "Letters between two peers beside bare gRPC", notes, [table], quick=quick)
+    publish_tables("peer_messages", "Pushes between two peers beside bare gRPC", notes, [table], quick=quick)
 
 
 if __name__ == "__main__":
