@@ -7,7 +7,7 @@ Of each sender only the newest push waits: it holds all that the older ones do. 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from gadget_svm.peers.training.learner import NodeMessage
+from gadget_svm.peers.training.learner import NodeMessage, is_within
 from gadget_svm.peers.wire.limits import LARGEST, WEIGHTS
 from gadget_svm.peers.wire.messages import Push
 from gadget_svm.study.study import Study
@@ -50,7 +50,7 @@ class Inbox:
     def is_usable(self, push: Push) -> bool:
         """Return whether the algorithm can have sent this: finite numbers in their range, in the right places."""
         vector, note = push.vector, push.note
-        if len(vector) != self._dimension or not vector @ vector <= LARGEST * LARGEST:
+        if len(vector) != self._dimension or not is_within(vector, LARGEST):
             return False
         if not self._weights[0] <= push.weight <= self._weights[1]:
             return False

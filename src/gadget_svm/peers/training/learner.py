@@ -1,6 +1,5 @@
 """One learning node: a block of one node, the simulator's algorithm, and measures of its model. No clock, no wire."""
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
@@ -30,6 +29,10 @@ ALONE_GAP = 0.01
 """The relative duality gap at which a node that lost its last neighbour has solved its own problem."""
 ALONE_REPEATS, ALONE_NUMBERS = 200, 50_000_000
 """The most repeats of a solve in one step of a node that is alone, and the most numbers that they read."""
+LARGEST_WEIGHT = 1e150
+"""Weights beyond this count as not finite: their squares would be."""
+SHORT = 2000
+"""The length up to which `is_within` looks at the sum of squares."""
 _STATE = ("w", "s", "phi", "held", "w_sum", "iterates", "steps")
 
 
@@ -191,7 +194,7 @@ class Learner:
         if alpha is not None:
             pull = np.asarray((self.X.T @ (alpha.T * self._signs)).T).ravel()
             signs = np.where(block.first < block.links.target, 1.0, -1.0) * edge["open"]
-            block.flat[0] = (pull - signs @ edge["z"]) / (edge["n_lam"][0] + edge["R"][0])
+            block.flat[0] = (pull - (signs[:, None] * edge["z"]).sum(axis=0)) / (edge["n_lam"][0] + edge["R"][0])
 
     def model(self) -> Floats:
         """Return a copy of the model, outputs x width."""
@@ -254,7 +257,7 @@ class Learner:
         parts = [self.block.flat[0]]
         if self.run.average:
             parts.append(self.block.w_sum.reshape(-1))
-        return all(math.isfinite(part @ part) for part in parts)
+        return all(is_within(part, LARGEST_WEIGHT) for part in parts)
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return what a snapshot needs: arrays (not copies), and JSON values."""
@@ -294,6 +297,16 @@ class Learner:
             np.array(columns[1], dtype=np.int64), vector, np.array(columns[3], dtype=np.float64),
             np.array(columns[4], dtype=np.float64) if self.study.algorithm == "pdmm" else None,
         )  # fmt: skip
+
+
+def is_within(vector: Floats, most: float) -> bool:
+    """Return whether all numbers of a vector are finite, and none has a magnitude above ``most``.
+
+    The product of a long vector with itself takes threads of BLAS, and these take milliseconds on a busy machine.
+    """
+    if len(vector) <= SHORT:
+        return bool(vector @ vector <= most * most)
+    return bool(vector.max() <= most and vector.min() >= -most)
 
 
 def _signs(label: NDArray[np.int32], outputs: int) -> Floats:
