@@ -80,7 +80,7 @@ class Driver:
                 return [self._heartbeat(EdgeState.INIT)]
             case Received(message=Heartbeat() as heard):
                 self.ready = heard.edge is EdgeState.UP
-                return [self._heartbeat(EdgeState.UP if heard.edge in (EdgeState.INIT, EdgeState.UP) else EdgeState.INIT)]
+                return [self._heartbeat(EdgeState.INIT if heard.edge is EdgeState.DOWN else EdgeState.UP)]
             case Received(message=Acknowledgement()):
                 self.acknowledged += 1
                 return [self.push()] if self.sending else []
@@ -273,7 +273,7 @@ def main(quick: bool = False) -> None:
             round(peer_cpu), peer / stream, peer / unary,
         )  # fmt: skip
     notes = [
-        f"Two processes on one machine, {IN_FLIGHT} messages under way, median of {ROUNDS} turns each of {seconds:g} s; "
+        f"Two processes on one machine, {IN_FLIGHT} messages under way, median of {ROUNDS} turns of {seconds:g} s each. "
         "CPU is that of both ends. A push is encoded, checked, handled by a real node and acknowledged; bare calls and "
         "bare messages of a stream carry the same bytes and are answered with 20.",
     ]

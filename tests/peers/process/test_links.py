@@ -13,6 +13,7 @@ import grpc
 
 from gadget_svm.peers.events import DialFailed, Hangup, LinkDown, LinkUp, Received, Rejected
 from gadget_svm.peers.process import credential_files, grpc_links
+from gadget_svm.peers.process.transport import ClientStream
 from gadget_svm.peers.wire.codec import encode
 from gadget_svm.peers.wire.limits import Limits
 from gadget_svm.peers.wire.messages import Acknowledgement, Challenge, Hello, Leave, Push, SignedHello
@@ -467,5 +468,54 @@ def test_messages_have_the_types_that_they_were_sent_with(certificates):
                 a.send(at_a, message)
             await b.next(Received, 4)
             assert [type(event.message) for event in b.all(Received)] == [Hello, Push, Acknowledgement, Leave]
+
+    run(scenario())
+
+
+def test_small_messages_that_wait_travel_together_and_large_ones_alone(certificates, monkeypatch):
+    limits = Limits("pdmm", features=4000, outputs=1, dimension=4001)
+    sizes = []
+    write = ClientStream.write
+
+    async def noted(stream, data):
+        sizes.append(len(data))
+        await write(stream, data)
+
+    monkeypatch.setattr(ClientStream, "write", noted)
+
+    async def scenario():
+        async with linked(certificates, limits, message_rate=1e6, burst=1000) as (a, b, at_a, _):
+            sizes.clear()
+            sent = [*(Acknowledgement(n, 7) for n in range(200)), push(0, 4001), Acknowledgement(200, 7), Leave(7)]
+            for message in sent:
+                a.send(at_a, message)
+            await b.next(Received, 1 + len(sent))
+            got = [event.message for event in b.all(Received)[1:]]
+            assert [type(message) for message in got] == [type(message) for message in sent]
+            assert [m.seq for m in got if isinstance(m, Acknowledgement)] == list(range(201))
+            assert len(sizes) == 4 + 1 + 1  # 64 at a time, the push, the rest
+            assert a.counts["bytes_sent"] == b.counts["bytes_received"]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("extra", "reason"),
+    [
+        (b"\x08\x01", "garbage"),  # a number between frames
+        (encode(Acknowledgement(1, 7), LIMITS) * 65, "too-large"),
+        (encode(Acknowledgement(1, 7), LIMITS)[:-1], "garbage"),
+        (encode(Challenge(bytes(32), b"x"), LIMITS), "sequence"),
+    ],
+    ids=range(4),
+)
+def test_a_batch_with_anything_malformed_closes_the_link(certificates, extra, reason):
+    async def scenario():
+        b = certificates.of("b")
+        async with End(certificates.of("a")) as a, RawLink(a, b.channel_credentials()) as link:
+            await link.greet(b)
+            await link.call.write(encode(Acknowledgement(0, 7), LIMITS) + extra)
+            assert await link.code() is grpc.StatusCode.FAILED_PRECONDITION
+            assert reasons(a) == [reason]
 
     run(scenario())

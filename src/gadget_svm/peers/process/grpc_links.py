@@ -3,6 +3,9 @@
 Each end first sends a `Challenge`; the node's `Hello` then travels with a signature (see `security.handshake`). A link
 is closed if its other end does not prove its certificate, sends what is malformed, or does not take what is sent to it.
 When to dial, and which links to keep, is the node's business.
+
+Small frames that wait for the same link travel as one message of gRPC, one after the other: a call of gRPC costs more
+than all else that happens to a small frame.
 """
 
 import asyncio
@@ -20,7 +23,8 @@ from gadget_svm.peers.process.transport import ClientStream, ServerStream, Strea
 from gadget_svm.peers.security.errors import UntrustedError
 from gadget_svm.peers.security.handshake import Handshake
 from gadget_svm.peers.wire.codec import decode, encode
-from gadget_svm.peers.wire.limits import Limits, MalformedError, printable
+from gadget_svm.peers.wire.fields import walk
+from gadget_svm.peers.wire.limits import FIELDS, Limits, MalformedError, printable
 from gadget_svm.peers.wire.messages import Challenge, Hello, Message, SignedHello
 
 DIAL_TIMEOUT_S = 5.0  # until both ends have sent their challenges
@@ -29,6 +33,7 @@ FLUSH_TIMEOUT_S = 2.0  # for what was sent before a hangup
 THROTTLE_S = 0.1  # pause of a sender that exceeds its rate
 MAX_LINKS_PER_PEER = 4
 MAX_QUEUED_MESSAGES = 1024
+BATCH_FRAMES, BATCH_BYTES = FIELDS, 16 << 10
 MIN_QUEUED_BYTES = 8 << 20  # or four of the largest frames
 log = logging.getLogger(__name__)
 
@@ -77,13 +82,22 @@ class Link:
         """Write what is queued, until the link is closed and the queue is empty."""
         while True:
             while self._queue:
-                data = self._queue.popleft()
+                data = self._take_batch()
                 await self.stream.write(data)
                 self._queued_bytes -= len(data)
             if self.closed.done():
                 return
             self._filled.clear()
             await self._filled.wait()
+
+    def _take_batch(self) -> bytes:
+        """Take the first frame from the queue, and those after it that fit into the same batch."""
+        batch = [self._queue.popleft()]
+        size = len(batch[0])
+        while self._queue and len(batch) < BATCH_FRAMES and size + len(self._queue[0]) <= BATCH_BYTES:
+            batch.append(self._queue.popleft())
+            size += len(batch[-1])
+        return b"".join(batch)
 
 
 class Links:
@@ -250,11 +264,12 @@ class Links:
             async with asyncio.timeout(HELLO_TIMEOUT_S):
                 data = await link.stream.read()
             while data is not None:
-                self._handle(link, data)
+                for frame in _frames(data):
+                    while not self._rates.take(link.name):
+                        self.reject("rate", f"{link.name} sends more messages per second than it may")
+                        await asyncio.sleep(THROTTLE_S)
+                    self._handle(link, frame)
                 data = await link.stream.read()
-                while not self._rates.take(link.name):
-                    self.reject("rate", f"{link.name} sends more messages per second than it may")
-                    await asyncio.sleep(THROTTLE_S)
             self._drop(link, "closed by the other end")
         except (MalformedError, UntrustedError) as error:
             self.reject(error.reason, f"{link.name}: {error}")
@@ -292,3 +307,13 @@ class Links:
         link.close(printable(tell))
         if self._links.pop(link.number, None) is not None:
             self._deliver(LinkDown(link.number, printable(reason)))
+
+
+def _frames(data: bytes) -> list[bytes]:
+    """Return the frames in a message of gRPC; one that is larger than a batch may be is a single frame."""
+    if len(data) > BATCH_BYTES:
+        return [data]
+    frames = [data[field.tag : field.end] for field in walk(data, 0, len(data))]
+    if not frames or sum(map(len, frames)) != len(data):
+        raise MalformedError("garbage", "a message without a frame, or with more than frames")
+    return frames
