@@ -203,15 +203,15 @@ def test_status_says_what_it_did_not_find(tmp_path, monkeypatch, words, said):
 STATUS = {
     "name": "north", "address": "a:7400", "state": "degraded", "why": ["cannot save: the disk is full"], "ticks": 1234,
     "rows": 60, "network_rows": 180.0, "objective": 0.031, "gap_estimate": 0.004, "disagreement": None,
-    "test_accuracy": 0.95, "messages_sent": 10, "bytes_sent": 1000, "messages_received": 9, "bytes_received": 900,
+    "test_accuracy": 0.95, "messages_sent": {"push": 8, "heartbeat": 2}, "bytes_sent": 1000, "messages_received": 9, "bytes_received": 900,
     "withheld": 3, "refused": {"rate": 2}, "last_refusals": ["study: west has [learn] lam = 0.1"],
     "members": {"alive": 3, "dead": 1}, "dead": ["east"], "certificate_days_left": 12.3,
     "issues": {"snapshot": "cannot save: the disk is full", "join": "cannot reach b:1"},
     "neighbours": [
-        {"name": "south", "edge": "UP", "opened_by": "them", "last_heard": 0.5, "objective": 0.03, "sent": 5,
-         "received": 6},
-        {"name": "west", "edge": "DOWN", "opened_by": None, "last_heard": None, "objective": None, "sent": 0,
-         "received": 0},
+        {"name": "south", "edge": "up", "opened_by": "them", "last_heard": 0.5, "objective": 0.03,
+         "pushes_sent": 5, "pushes_received": 6},
+        {"name": "west", "edge": "down", "opened_by": None, "last_heard": None, "objective": None,
+         "pushes_sent": 0, "pushes_received": 0},
     ],
     "certified": {"id": "7-north", "bound": 0.006, "time": 1.5e9, "sites": ["north", "south"], "rows": 120.0,
                   "confirmed": ["south"]},
@@ -228,13 +228,13 @@ def test_a_status_names_what_an_operator_needs():
     found = shown()
     for part in (
         "north at a:7400", "degraded, tick 1,234, 60 rows of 180; 3 alive, 1 dead; dead: east",
-        "estimated gap 0.4 %", "disagreement -", "test accuracy 95 %", "refused: 2 rate",
+        "estimated gap 0.4 %", "10 messages sent (1,000 bytes), 9 received", "disagreement -", "test accuracy 95 %", "refused: 2 rate",
         "refused: study: west has [learn] lam = 0.1", "certificate valid for 12 days", "join: cannot reach b:1",
         "certified model 7-north of 2017-07-14 02:40:00 UTC: gap at most 0.6 %, 120 rows of north, south; on disk at south",
     ):  # fmt: skip
         assert part in found, part
     assert found.count("the disk is full") == 1
-    assert re.search(r"south .* UP .* south ", found), "who opened the link"
+    assert re.search(r"south .* up .* south ", found), "who opened the link"
 
 
 def test_a_status_without_a_certified_model_or_an_address():

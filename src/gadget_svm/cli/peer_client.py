@@ -152,12 +152,12 @@ def _asked_peer(peer: str | None, config: Path | None) -> tuple[PeerConfig, str]
 
 def peer_table(found: dict[str, Any]) -> Any:
     """Return one peer in full: its neighbours, with lines about itself below."""
-    columns = ("neighbour", "edge", "opened by", "heard", "objective", "sent", "received")
+    columns = ("neighbour", "edge", "opened by", "heard", "objective", "pushes sent", "received")
     table = make_table(columns, title=f"{found['name']} at {found['address'] or 'no address (it only dials out)'}")
     for each in found["neighbours"]:
         table.add_row(
             each["name"], each["edge"], {"us": found["name"], "them": each["name"]}.get(each["opened_by"], "-"),
-            _seconds(each["last_heard"]), number(each["objective"]), f"{each['sent']:,}", f"{each['received']:,}",
+            _seconds(each["last_heard"]), number(each["objective"]), f"{each['pushes_sent']:,}", f"{each['pushes_received']:,}",
         )  # fmt: skip
     return Group(table, *map(Text, status_lines(found)))
 
@@ -174,13 +174,20 @@ def status_lines(found: dict[str, Any]) -> list[str]:
         f"objective about {number(found['objective'])}, estimated gap {percent(found['gap_estimate'])}, "
         f"disagreement {percent(found['disagreement'])}, test accuracy {percent(found['test_accuracy'])}",
         _certified(found["certified"]),
-        f"{found['messages_sent']:,} messages sent ({found['bytes_sent']:,} bytes), {found['messages_received']:,} "
-        f"received ({found['bytes_received']:,} bytes), {found['withheld']:,} withheld, refused: {refused or 'none'}",
+        f"{_total(found, 'messages_sent')} messages sent ({_total(found, 'bytes_sent')} bytes), "
+        f"{_total(found, 'messages_received')} received ({_total(found, 'bytes_received')} bytes), "
+        f"{found['withheld']:,} withheld, refused: {refused or 'none'}",
         *(f"refused: {text}" for text in found["last_refusals"]),
         "" if days is None else f"certificate valid for {days:.0f} days",
         *(f"{topic}: {text}" for topic, text in found["issues"].items() if text not in found["why"]),
     ]
     return [line for line in lines if line]
+
+
+def _total(found: dict[str, Any], counter: str) -> str:
+    """Return a counter, which may be told by kind of message."""
+    value = found.get(counter, 0)
+    return f"{sum(value.values()) if isinstance(value, dict) else value:,}"
 
 
 def _certified(model: dict[str, Any] | None) -> str:
