@@ -66,9 +66,9 @@ def test_silence_is_suspicion_then_death_and_is_told_once(a):
     a.rumour()
     assert a.tick().joined == ["b"]
     assert a.wait(4.5) == Changes()
-    assert a.get("b").state == ALIVE
+    assert a.table.get("b").state == ALIVE
     assert a.wait(0.5) == Changes()
-    assert a.get("b").state == SUSPECT
+    assert a.table.get("b").state == SUSPECT
     assert a.alive() == ["a", "b"]
     assert a.wait(4.5).left == []
     assert a.wait(20).left == ["b"]
@@ -94,7 +94,7 @@ def test_a_number_that_does_not_advance_is_no_sign_of_life(a, state):
         a.rumour(beat=7, state=state)
         a.rumour(beat=6)
     assert a.tick().left == [] == a.wait(0.5).joined
-    assert a.get("b").state == DEAD
+    assert a.table.get("b").state == DEAD
 
 
 def test_the_word_of_the_member_itself_is_a_sign_of_life_without_a_new_beat(a):
@@ -110,17 +110,17 @@ def test_the_word_of_the_member_itself_is_a_sign_of_life_without_a_new_beat(a):
 def test_a_letter_from_an_unknown_makes_a_member_whose_address_comes_later(a):
     a.heard("b", 3, 4)
     assert a.tick().joined == ["b"]
-    assert a.get("b").address == ""
+    assert a.table.get("b").address == ""
     a.rumour("b", 3, 4)
-    assert a.get("b").address == "b:7400"
+    assert a.table.get("b").address == "b:7400"
 
 
 def test_scalars_come_with_the_newer_line(a):
     a.rumour(beat=5, objective=0.5)
     a.rumour(beat=4, objective=0.7)
-    assert a.get("b").objective == 0.5
+    assert a.table.get("b").objective == 0.5
     a.rumour(beat=6, objective=0.4, rows=10.0)
-    assert (a.get("b").objective, a.get("b").rows) == (0.4, 10.0)
+    assert (a.table.get("b").objective, a.table.get("b").rows) == (0.4, 10.0)
     a.beat(objective=0.3, loss=0.1, reachable=False, certified="1-ab")
     assert a.me == replace(line("a"), beat=2, objective=0.3, loss=0.1, reachable=False, certified="1-ab")
 
@@ -147,7 +147,7 @@ def test_an_old_incarnation_is_never_accepted_again(a):
     a.direct(incarnation=1, beat=100)
     a.rumour(incarnation=1, beat=100)
     a.leave("b", 1)
-    assert a.get("b") == line(incarnation=2)
+    assert a.table.get("b") == line(incarnation=2)
     assert a.wait(12).left == ["b"]  # nor was any of that a sign of life
     a.rumour(incarnation=1, beat=101)
     assert a.tick() == Changes()
@@ -159,22 +159,22 @@ def test_a_rumour_of_a_later_incarnation_outlaws_nobody_and_is_no_renewal(a):
     a.direct(incarnation=2)
     a.wait(6)
     a.rumour(incarnation=9)
-    assert a.get("b").incarnation == 9  # it may be true: b restarted, and talks to others
+    assert a.table.get("b").incarnation == 9  # it may be true: b restarted, and talks to others
     assert a.accept("b", 2)
     assert a.tick().renewed == []
     a.direct(incarnation=2, beat=3)  # it was not
-    assert a.get("b").incarnation == 2
+    assert a.table.get("b").incarnation == 2
     a.rumour(incarnation=9, beat=50)  # and for a while nothing of the kind is heard
-    assert a.get("b") == line(incarnation=2, beat=3)
+    assert a.table.get("b") == line(incarnation=2, beat=3)
 
 
 def test_the_first_word_is_heard_whatever_was_said_before(a):
     a.rumour(incarnation=LARGEST, beat=LARGEST, address="evil:1")
     a.direct(incarnation=3)
-    assert a.get("b") == line(incarnation=3)
+    assert a.table.get("b") == line(incarnation=3)
     a.wait(6)
     a.rumour(incarnation=4 + JUMP)
-    assert a.get("b").incarnation == 3
+    assert a.table.get("b").incarnation == 3
     for absurd in (0, -1, LARGEST + 1):
         a.rumour("c", absurd)
     assert a.alive() == ["a", "b"]
@@ -266,7 +266,7 @@ def test_a_newer_number_is_as_old_a_sign_of_life_as_the_speaker_says(a):
     a.rumour("c", beat=3, state=SUSPECT)  # too late
     assert a.wait(5).joined == []
     assert a.wait(1).left == []
-    assert a.get("c").beat == 3
+    assert a.table.get("c").beat == 3
 
 
 @pytest.mark.parametrize("state", [SUSPECT, DEAD, LEFT])
@@ -348,9 +348,9 @@ def test_one_who_is_refused_learns_the_number_to_outbid(a):
     a.leave("b", 7)
     a.wait(1)
     assert not a.accept("b", 1)
-    assert a.known("b") == line("b", 7, state=LEFT)
-    assert a.known("c") is None
-    assert a.known("a") == a.me
+    assert a.table.known("b") == line("b", 7, state=LEFT)
+    assert a.table.known("c") is None
+    assert a.table.known("a") == a.me
 
 
 def test_lies_about_me_raise_me_only_so_often_and_never_stop_me(a):
@@ -431,24 +431,24 @@ def test_the_last_incarnation_of_everybody_is_known_and_can_be_remembered(a):
     a.leave("c", 7)
     a.hear(line("d", incarnation=9, state=DEAD), direct=False)
     assert [a.table.latest(name) for name in ("b", "c", "d", "nobody")] == [1, 7, 9, 0]
-    assert a.numbers() == {"b": 1, "c": 7, "d": 9}
+    assert a.table.incarnations() == {"b": 1, "c": 7, "d": 9}
     again = FailureDetector(a.me, suspect=3.0, dead=3.0)
-    for name, number in {**a.numbers(), "a": 99, "x": 0, "y": 1 << 63}.items():
+    for name, number in {**a.table.incarnations(), "a": 99, "x": 0, "y": 1 << 63}.items():
         again.remember(name, number)
-    assert again.numbers() == a.numbers()
+    assert again.table.incarnations() == a.table.incarnations()
     assert again.alive() == ["a"]
     again.hear(line("b", incarnation=1, beat=1), direct=False)  # gone, until it shows itself
     again.hear(line("c", incarnation=6, beat=9), direct=False)
     assert again.alive() == ["a", "b"]
-    assert again.get("b").address
+    assert again.table.get("b").address
     assert again.accept("c", 6)  # only its own word would outlaw it
 
 
 def test_who_says_where_nobody_is_does_not_take_an_address_away(a):
     a.rumour("b")
-    before = a.get("b").address
+    before = a.table.get("b").address
     a.hear(Member("b", "", 2, 0, LEFT), direct=False)
-    assert (a.table.latest("b"), a.get("b").address) == (2, before)
+    assert (a.table.latest("b"), a.table.get("b").address) == (2, before)
     assert before
 
 
@@ -481,16 +481,16 @@ def test_only_who_spoke_itself_was_met_and_stays_so_through_death_and_return_by_
     a.leave("d", 1)  # of which nothing else was ever heard
     a.rumour("d", 2)
     assert a.alive() == ["a", "b", "c", "d"]
-    assert a.verified() == ["c"]
+    assert a.table.verified() == ["c"]
     assert [said.name for said in a.table.unverified()] == ["b", "d"]
     a.wait(12)
-    assert a.verified() == []
+    assert a.table.verified() == []
     assert [a.table.is_verified(name) for name in "bcx"] == [False, True, False]
     a.rumour("c", incarnation=2)
-    assert a.verified() == ["c"]
+    assert a.table.verified() == ["c"]
     before = a.table.version
     a.heard("b", 1, 7)
-    assert sorted(a.verified()) == ["b", "c"]
+    assert sorted(a.table.verified()) == ["b", "c"]
     a.direct("b", beat=8)
     assert a.table.version > before
 
@@ -508,12 +508,12 @@ def test_the_invented_make_room_before_those_who_were_met_even_if_these_are_gone
         a.rumour(f"y{i}", state=DEAD)
     assert [said.name for said in a.table.dead()] == ["d4"]
     a.direct("late")
-    assert sorted(a.verified()) == ["d0", "d1", "d2", "d3", "late"]
+    assert sorted(a.table.verified()) == ["d0", "d1", "d2", "d3", "late"]
     assert [said.name for said in a.table.dead()] == ["d4"]
     assert not a.accept("d5", 1)
     for i in range(14):
         a.direct(f"e{i}")
-    assert len(a.verified()) == 19  # and these displace the gone
+    assert len(a.table.verified()) == 19  # and these displace the gone
     assert a.table.dead() == []
     assert a.table.unverified() == []
 
@@ -563,7 +563,7 @@ def test_the_forgotten_do_not_come_back_from_old_views():
     assert a.table.dead() == []
     assert a.table.states() == Counter()
     with pytest.raises(KeyError):
-        a.get("b")
+        a.table.get("b")
     for old in (line("b", 3, 8), line("b", 3, 8, DEAD), line("b", 2, 99), line("b", 3, 7, SUSPECT)):
         a.hear(old, direct=False)
     a.direct("b", 2, 99)
@@ -607,10 +607,10 @@ def step(a, what, value):
 def test_numbers_go_back_only_by_the_members_own_word_and_the_proven_never(steps):
     a, present, accepted = Watcher(forget=30.0, limit=50), set(), {}
     for what, value in steps:
-        before = {name: a.known(name) for name in "bcd"}
+        before = {name: a.table.known(name) for name in "bcd"}
         changes = step(a, what, value)
         for name, old in before.items():
-            new = a.known(name)
+            new = a.table.known(name)
             if old is not None and what in ("rumour", "wait"):
                 assert (new.incarnation, new.beat) >= (old.incarnation, old.beat)
             lowest = next(i for i in range(1, 6) if a.accept(name, i))
@@ -619,7 +619,7 @@ def test_numbers_go_back_only_by_the_members_own_word_and_the_proven_never(steps
         assert not present & set(changes.joined) or what == "wait"
         present = (present | set(changes.joined)) - set(changes.left) if what != "wait" else set(a.alive()) - {"a"}
         assert sorted({"a", *present}) == a.alive()
-        assert all(a.get(name).state in (ALIVE, SUSPECT) for name in present)
+        assert all(a.table.get(name).state in (ALIVE, SUSPECT) for name in present)
 
 
 @settings(max_examples=200)
@@ -631,7 +631,7 @@ def test_rumours_in_any_order_end_in_the_same_numbers(lines, random):
         first.hear(one, direct=False)
         second.hear(other, direct=False)
     for name in "bcd":
-        one, other = first.known(name), second.known(name)
+        one, other = first.table.known(name), second.table.known(name)
         assert (one is None) == (other is None)
         if one is not None:
             assert (one.incarnation, one.beat) == (other.incarnation, other.beat)
@@ -648,7 +648,7 @@ def test_signs_of_life_in_any_order_and_repeated_end_in_the_same_state(lines, da
     for said in data.draw(st.permutations(lines + lines)):
         second.hear(said, direct=False)
     assert first.tick() == second.tick()
-    assert [first.get(name) for name in first.alive()] == [second.get(name) for name in second.alive()]
+    assert [first.table.get(name) for name in first.alive()] == [second.table.get(name) for name in second.alive()]
 
 
 # A world of many
@@ -778,7 +778,7 @@ def test_a_quick_restart_is_a_renewal_that_nobody_missed():
     assert not world.left
     assert {other for _, other in world.renewed} == {"p3"}
     assert {peer for peer, _ in world.renewed} >= set(neighbours("p3", dict.fromkeys(world.peers, True), 4))
-    assert all(peer.get("p3").incarnation == 2 for peer in world.peers.values())
+    assert all(peer.table.get("p3").incarnation == 2 for peer in world.peers.values())
 
 
 def test_a_goodbye_spreads_faster_than_silence():

@@ -86,34 +86,6 @@ class FailureDetector:
         """Return the names of all who are present, this peer and suspects included, sorted."""
         return self.table.alive()
 
-    def present(self) -> list[Member]:
-        """Return the entries of the others who are present, suspects included."""
-        return [self.table.records[name].entry for name in self.table.present()]
-
-    def lines(self) -> list[Member]:
-        """Return the entries of all members, present or gone, this peer included."""
-        return [self.me, *(record.entry for record in self.table.records.values())]
-
-    def verified(self) -> list[str]:
-        """Return the names of the others who are present and have spoken themselves, in any incarnation."""
-        return self.table.verified()
-
-    def get(self, name: str) -> Member:
-        """Return the entry of a member, present or gone. KeyError if there is only a tombstone, or nothing."""
-        return self.table.get(name)
-
-    def known(self, name: str) -> Member | None:
-        """Return an entry, tombstones included: sent to a peer that is refused, so that it can outbid it."""
-        return self.table.known(name)
-
-    def numbers(self) -> dict[str, int]:
-        """Return the last known incarnation of every other member, tombstones included: for a snapshot."""
-        return self.table.incarnations()
-
-    def begin(self, incarnation: int) -> None:
-        """Set this peer's incarnation, before anything is sent."""
-        self.table.me = replace(self.me, incarnation=incarnation, beat=1)
-
     def accept(self, name: str, incarnation: int) -> bool:
         """Whether to use a message of this incarnation: not if a later one spoke, nor after it left."""
         if name == self.me.name or not 0 < incarnation <= LARGEST:

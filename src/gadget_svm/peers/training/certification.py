@@ -125,15 +125,6 @@ class Certification:
         self._attempt: _Attempt | None = None
 
     @property
-    def next_due(self) -> float:
-        """When to call `tick` next."""
-        attempt = self._attempt
-        if attempt is None or attempt.over:
-            return float("inf")
-        asks = [] if attempt.sent is not None else [o.ask_at for o in attempt.others.values() if self._lacks(o)]
-        return min([attempt.news_at + STALL_TIMEOUT_S, *asks])
-
-    @property
     def busy(self) -> bool:
         """Whether an attempt is under way here."""
         return self._attempt is not None and not self._attempt.over
