@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -75,7 +76,7 @@ class Learner:
         self.study, self.node, self.label = study, node, label
         self.X = as_csr(X, study.intercept)
         # These runs only require that a network exists; a peer's block has links of its own.
-        whole = build("complete", 2) if network is None else network
+        whole = _any_network() if network is None else network
         chosen = algorithm_of(study, n) if algorithm is None else algorithm
         whole = chosen.with_transition_of(whole)
         run: Any = chosen.bind(whole, study.lam, 1.0 / np.sqrt(study.lam), lossy=True, sizes=np.array([float(n)]))
@@ -297,6 +298,11 @@ class Learner:
             np.array(columns[1], dtype=np.int64), vector, np.array(columns[3], dtype=np.float64),
             np.array(columns[4], dtype=np.float64) if self.study.algorithm == "pdmm" else None,
         )  # fmt: skip
+
+
+@cache
+def _any_network() -> Network:
+    return build("complete", 2)
 
 
 def is_within(vector: Floats, most: float) -> bool:
