@@ -795,7 +795,7 @@ def test_a_goodbye_spreads_faster_than_silence():
 def test_a_fifth_of_the_messages_lost_kills_nobody():
     world = World(24, loss=0.2)
     world.until_agreed(40)
-    world.round(800)
+    world.round(300)
     assert not world.left
     assert world.agree()
 

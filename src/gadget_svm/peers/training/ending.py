@@ -83,7 +83,7 @@ class EndOfStudy:
         ``lowest`` says that this peer has the lowest name of them; the others wait longer.
         """
         self._watch(members.values())
-        if not gap < READY_GAP * self.study.gap or (self._is_certified(members) and not self.conflict):
+        if not gap < READY_GAP * self.study.gap or self.at_rest(members):
             self._ready_since = None
             return False
         if self._ready_since is None:
@@ -109,8 +109,8 @@ class EndOfStudy:
         return not waits_for or now - self._adopted_at >= linger
 
     def at_rest(self, members: Mapping[str, Member]) -> bool:
-        """Whether the latest certificate is for the present sites and rows."""
-        return self.latest is not None and not self.conflict and _is_for(self.latest, members)
+        """Whether there is a certificate, full or of a partition, for just the present sites and rows."""
+        return not self.conflict and self._is_certified(members)
 
     def _watch(self, members: Collection[Member]) -> None:
         """Note what members confirm: it stays known after they exit."""
