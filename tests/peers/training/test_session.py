@@ -318,6 +318,14 @@ def test_all_sums_together_bound_the_gap():
     assert excess("abc", model[0]) < bounds[0] / duals[0] < 1e-3
 
 
+def test_sums_before_the_first_tick_are_a_valid_part_of_a_bound():
+    a, model = session("a"), np.zeros((1, 13))
+    step(a)
+    bounds, duals, _ = bound_of(model, a.sums_step(model, a.scale_digest)(), LAM, 1, 13)
+    assert bounds[0] >= excess("a", model[0])
+    assert duals[0] <= 0.0
+
+
 def test_of_two_names_with_one_number_one_is_left_out(monkeypatch):
     real = overlay.node_id
     monkeypatch.setattr(edge_set, "node_id", lambda name: real("c") if name in ("b", "c") else real(name))

@@ -195,7 +195,7 @@ class TrainingSession:
 
     def sums_step(self, model: Floats, scale: bytes) -> Callable[[], Floats] | None:
         """Return a step that computes this node's sums for a certificate of a model; None if that is not possible."""
-        if self._parts is None or scale != self.scale_digest or self._parts.learner.duals is None:
+        if self._parts is None or scale != self.scale_digest or not self._parts.learner.run.certifiable:
             return None
         return partial(self._parts.learner.sums, model)
 
