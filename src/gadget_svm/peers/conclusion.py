@@ -100,9 +100,9 @@ class Conclusion:
         """Begin an attempt when it is time, repeat what was lost, and pass the certificate on."""
         self._do(self.certification.tick(at.now, at.neighbours), at)
         alive = {name: line for name, line in members.items() if line.rows > 0}
-        lowest = self.settings.name == min(alive, default="")
-        may_begin = self.study.algorithm == "pdmm" and model is not None and not self._is_over()
-        if may_begin and self.ending.should_begin(at.now, lowest, gap, alive):
+        is_idle = not self.certification.busy and not self._is_over()
+        may_begin = self.study.algorithm == "pdmm" and model is not None and is_idle
+        if may_begin and self.ending.should_begin(at.now, gap, alive):
             assert model is not None
             self.out.log("info", "attempt at a certificate", gap_estimate=gap)
             actions = self.certification.begin(
@@ -114,7 +114,13 @@ class Conclusion:
 
     def _pass_on(self, name: str, line: Member | None) -> None:
         latest = self.ending.latest
-        if latest is None or not self.confirmed or line is None or line.certified == self.label or _number(line.certified) >= latest.id.number:
+        if (
+            latest is None
+            or not self.confirmed
+            or line is None
+            or line.certified == self.label
+            or _number(line.certified) >= latest.id.number
+        ):
             self._resend.pop(name, None)
             return
         wait = self._resend.get(name, 0)
@@ -163,7 +169,7 @@ class Conclusion:
         self.certification.adopted(certified.id.number)
         self.export_due = certified, is_full
         if is_full:
-            self.label, self.confirmed, self.snapshot_due = name, "", True
+            self.label, self.confirmed, self.snapshot_due, self._numbers = name, "", True, set()
         else:
             self._flood(certified)
 
@@ -182,7 +188,8 @@ class Conclusion:
         assert self.export_due is not None
         (_, is_full), self.export_due = self.export_due, None
         if is_full:
-            self._numbers, self._export = {number}, number
+            self._numbers.add(number)
+            self._export = number
 
     def saving(self, number: int) -> None:
         """A snapshot with the certificate is on its way to the disk."""

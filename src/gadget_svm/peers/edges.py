@@ -153,7 +153,9 @@ class EdgeTable:
         if name in self._chosen:
             return True
         others = sum(
-            other.state != ADMIN_DOWN for each, other in self._edges.items() if each not in self._chosen and each != name
+            other.state != ADMIN_DOWN
+            for each, other in self._edges.items()
+            if each not in self._chosen and each != name
         )
         return edge.asked and others < self._max_asking
 

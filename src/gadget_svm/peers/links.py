@@ -35,6 +35,10 @@ class Link:
         """Return the name of the end that opened the link."""
         return self.name if self.dialled is None else me
 
+    def acknowledged(self, seq: int) -> None:
+        """Note that a push arrived."""
+        self.in_flight.pop(seq, None)
+
     def has_credit(self, now: float, heartbeat: float) -> bool:
         """Return whether another push may be sent."""
         if len(self.in_flight) >= PUSH_WINDOW:

@@ -19,6 +19,7 @@ from gadget_svm.peers.membership.member import Member, State
 from gadget_svm.peers.membership.overlay import any_reachable, neighbours
 from gadget_svm.peers.outbox import Outbox
 from gadget_svm.peers.settings import NodeSettings
+from gadget_svm.peers.wire.limits import printable
 from gadget_svm.peers.wire.messages import Heartbeat, Hello, Leave, Refusal, RefusalReason
 from gadget_svm.study.study import Study, differences
 
@@ -80,7 +81,7 @@ class Neighbourhood:
         self.links.open(number, identity, dialled, now)
         me = self.detector.me
         hello = Hello(
-            self.name, me.incarnation, self._text, self._digest, self.settings.address, self.narrow,
+            self.name, me.incarnation, self._text, self._digest, self.settings.address, self.settings.float32,
             self.detector.view(VIEW_LINES, self.rng),
         )  # fmt: skip
         self.out.send(number, hello)
@@ -195,8 +196,12 @@ class Neighbourhood:
         if self.edges.heard(link.name, beat.edge, beat.chosen, names_me, now):
             self.heartbeat(link)
 
-    def beat(self, now: float) -> Changes:
-        """Do what is due once per heartbeat. Raises `SupersededError` if another process has this name."""
+    def beat(self, now: float, **own: Any) -> Changes:
+        """Do what is due once per heartbeat; ``own`` are the fields of this node's entry.
+
+        Raises `SupersededError` if another process has this name.
+        """
+        self.detector.beat(**own)
         gap = now - self._last_beat
         if 0 < gap - self.settings.heartbeat < inf and gap > self.settings.suspect:
             self.edges.forgive(gap)
@@ -236,6 +241,13 @@ class Neighbourhood:
             text = "no site accepts connections: open the port of [peer] listen at one site at least"
             self.out.add(*self.issues.report("reachability", text, now))
 
+    def leave(self, reason: str) -> None:
+        """Say goodbye and close all links."""
+        for link in self.links.all_open():
+            if link.ready:
+                self.out.send(link.number, Leave(self.detector.me.incarnation, printable(reason)))
+            self._close(link, "leaving")
+
     def confirm(self, certified: str) -> None:
         """Tell the neighbours which certificate's model is on disk here."""
         self.detector.beat(certified=certified)
@@ -248,11 +260,6 @@ class Neighbourhood:
         self.last_refusals = [*self.last_refusals, text][-5:]
 
     # For the node
-
-    @property
-    def narrow(self) -> bool:
-        """Whether vectors may be rounded: running sums grow, and need all their digits."""
-        return self.settings.float32 and self.study.algorithm == "pdmm"
 
     def present(self) -> list[Member]:
         """Return the entries of all who are present, this node included, by name."""
@@ -353,7 +360,7 @@ class Neighbourhood:
     def _refuse(
         self, link: Link, reason: RefusalReason, text: str, now: float = 0.0, members: tuple[Member, ...] = ()
     ) -> None:
-        self.out.send(link.number, Refusal(reason, text[:1000], members))
+        self.out.send(link.number, Refusal(reason, printable(text), members))
         self.count_refusal(reason.name.lower(), f"refused {link.name}: {text}")
         if reason == RefusalReason.STUDY:
             self._other_study(text, now)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gadget_svm.algorithms.certificate import sums_length
 from gadget_svm.peers.membership.member import Member
 from gadget_svm.peers.training.certification import Certification, Completed, ComputeSums, Tell, label
-from gadget_svm.peers.training.ending import FIRST_WAIT_S, READY_OTHERS_S, READY_PARTITION_S, READY_S, EndOfStudy
+from gadget_svm.peers.training.ending import FIRST_WAIT_S, READY_PARTITION_S, READY_S, TURN_S, EndOfStudy
 from gadget_svm.peers.wire.messages import CertificateId, Certified, CoveredSite
 from gadget_svm.study.study import Study
 
@@ -60,10 +60,10 @@ def test_without_names_the_number_of_sites_counts():
     assert ending.covers(certificate(names="xy"))
 
 
-def when(ending, lowest=True, gap=0.007, table=None, start=0.0):
+def when(ending, gap=0.007, table=None, start=0.0):
     """Return after how many seconds an attempt begins."""
     for now in range(200):
-        if ending.should_begin(start + now, lowest, gap, table or members()):
+        if ending.should_begin(start + now, gap, table or members()):
             return now
     return None
 
@@ -73,15 +73,15 @@ def test_an_attempt_begins_when_the_gap_was_small_for_a_while():
         return EndOfStudy(study(sites=("a", "b", "c")), me)
 
     assert when(new()) == READY_S
-    assert when(new(), lowest=False) == READY_OTHERS_S
+    assert when(new("c")) == READY_S + 2 * TURN_S
     assert when(new(), table=members("ab")) == READY_PARTITION_S
     assert when(new("d"), table=members("abcd")) is None  # only the sites of the study begin
     assert when(new(), gap=0.009) is None
     assert when(new(), gap=float("nan")) is None
     ending = new()
-    assert not ending.should_begin(0.0, True, 0.007, members())
-    assert not ending.should_begin(1.9, True, 0.02, members())
-    assert not ending.should_begin(2.5, True, 0.007, members())
+    assert not ending.should_begin(0.0, 0.007, members())
+    assert not ending.should_begin(1.9, 0.02, members())
+    assert not ending.should_begin(2.5, 0.007, members())
 
 
 def test_after_failures_the_next_attempt_waits_twice_as_long(ending):

@@ -163,7 +163,7 @@ class PeerConfig(Section):
     def local_address(self) -> str:
         """Where this machine reaches the peer."""
         host, _, port = self.peer.listen.rpartition(":")
-        return f"{({'[::]': '[::1]'}.get(host, '127.0.0.1') if host in WILDCARDS else host)}:{port}"
+        return f"{ ({'[::]': '[::1]'}.get(host, '127.0.0.1') if host in WILDCARDS else host) }:{port}"
 
     def missing(self) -> list[str]:
         """Return a sentence for each file that it names and that does not exist."""

@@ -33,7 +33,7 @@ FLUSH_TIMEOUT_S = 2.0  # for what was sent before a hangup
 THROTTLE_S = 0.1  # pause of a sender that exceeds its rate
 MAX_LINKS_PER_PEER = 4
 MAX_QUEUED_MESSAGES = 1024
-BATCH_FRAMES, BATCH_BYTES = FIELDS, 16 << 10
+BATCH_FRAMES, BATCH_BYTES = FIELDS, 64 << 10
 MIN_QUEUED_BYTES = 8 << 20  # or four of the largest frames
 log = logging.getLogger(__name__)
 

@@ -31,8 +31,9 @@ from gadget_svm.study.study import Study
 
 READY_GAP = 0.8
 """An attempt begins when the estimated gap is below this part of ``study.gap``."""
-READY_S, READY_OTHERS_S, READY_PARTITION_S = 2.0, 20.0, 30.0
-"""For so long: at the lowest name, at the others, and if the certificate would not be full."""
+READY_S, TURN_S, READY_PARTITION_S = 2.0, 40.0, 30.0
+"""For so long: at the lowest name, for each lower name in addition, and at least if the certificate would not be full.
+A turn is longer than a stalled attempt: two initiators at a time would hold each other up."""
 FIRST_WAIT_S, LONGEST_WAIT_S = 3.0, 300.0
 """Between two attempts of which the first one failed; it doubles each time."""
 
@@ -77,10 +78,10 @@ class EndOfStudy:
         """An attempt failed, or its bound was too large: wait before the next one, longer each time."""
         self._begin_from, self._wait = now + self._wait, min(2 * self._wait, LONGEST_WAIT_S)
 
-    def should_begin(self, now: float, lowest: bool, gap: float, members: Mapping[str, Member]) -> bool:
+    def should_begin(self, now: float, gap: float, members: Mapping[str, Member]) -> bool:
         """Whether to begin an attempt now. ``gap`` is estimated, ``members`` are all present sites with rows.
 
-        ``lowest`` says that this peer has the lowest name of them; the others wait longer.
+        The peer with the lowest name begins; each other one only if those with lower names do not get there.
         """
         self._watch(members.values())
         if not gap < READY_GAP * self.study.gap or self.at_rest(members):
@@ -88,11 +89,10 @@ class EndOfStudy:
             return False
         if self._ready_since is None:
             self._ready_since = now
-        wait = READY_S if lowest else READY_OTHERS_S
+        wait = READY_S + TURN_S * sum(name < self.me for name in members if self._may_initiate(name))
         if not self._enough(members.keys()):
             wait = max(wait, READY_PARTITION_S)
-        allowed = not self.study.sites or self.me in self.study.sites
-        return allowed and now - self._ready_since >= wait and now >= self._begin_from
+        return self._may_initiate(self.me) and now - self._ready_since >= wait and now >= self._begin_from
 
     def confirmed_by(self, members: Collection[Member]) -> set[str]:
         """Return the covered sites that have said that they saved the latest certificate's model."""
@@ -111,6 +111,9 @@ class EndOfStudy:
     def at_rest(self, members: Mapping[str, Member]) -> bool:
         """Whether there is a certificate, full or of a partition, for just the present sites and rows."""
         return not self.conflict and self._is_certified(members)
+
+    def _may_initiate(self, name: str) -> bool:
+        return not self.study.sites or name in self.study.sites
 
     def _watch(self, members: Collection[Member]) -> None:
         """Note what members confirm: it stays known after they exit."""

@@ -41,7 +41,7 @@ class Disk:
     rng: random.Random
     latency: tuple[float, float]
     tear: float
-    slowness: float = 1.0
+    slowness: list[float] = field(default_factory=lambda: [1.0])  # factors, of which the largest counts
     full: bool = False
     generations: list[SnapshotFile] = field(default_factory=list)  # the newest last
     models: dict[str, ModelDocument] = field(default_factory=dict)  # by file
@@ -82,7 +82,7 @@ class Disk:
         return Snapshot({name: np.array(array) for name, array in stored.arrays.items()}, about)
 
     def _begin(self) -> None:
-        self.queue.after(self.slowness * self.rng.uniform(*self.latency), self._end, self._life)
+        self.queue.after(max(self.slowness) * self.rng.uniform(*self.latency), self._end, self._life)
 
     def _end(self, life: int) -> None:
         if life != self._life:
@@ -125,6 +125,6 @@ def digest_of(snapshot: Snapshot) -> str:
     digest = hashlib.blake2b(json.dumps(snapshot.about, sort_keys=True, allow_nan=False).encode(), digest_size=16)
     for name in sorted(snapshot.arrays):
         array = np.ascontiguousarray(snapshot.arrays[name])
-        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()

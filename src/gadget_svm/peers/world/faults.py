@@ -118,10 +118,8 @@ def _pause(strike: Strike) -> None:
 
 
 def _slow(strike: Strike) -> None:
-    def set_slowness(factor: float) -> None:
-        strike.machine.slowness *= factor
-
-    strike.span(partial(set_slowness, strike.size), partial(set_slowness, 1.0 / strike.size))
+    factors = strike.machine.slowness
+    strike.span(partial(factors.append, strike.size), partial(factors.remove, strike.size))
 
 
 def _clock_jump(strike: Strike) -> None:
@@ -163,10 +161,8 @@ def _disk_full(strike: Strike) -> None:
 
 
 def _disk_slow(strike: Strike) -> None:
-    def set_slowness(factor: float) -> None:
-        strike.machine.disk.slowness *= factor
-
-    strike.span(partial(set_slowness, strike.size), partial(set_slowness, 1.0 / strike.size))
+    factors = strike.machine.disk.slowness
+    strike.span(partial(factors.append, strike.size), partial(factors.remove, strike.size))
 
 
 def _revoke(strike: Strike) -> None:

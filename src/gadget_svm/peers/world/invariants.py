@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from gadget_svm.peers.events import Effect, Event, Export, Received, Report, Send, TimerFired
+from gadget_svm.peers.events import Effect, Event, Export, LinkUp, Received, Report, RunStep, Send, TimerFired
 from gadget_svm.peers.storage.snapshot import ModelDocument, Snapshot
 from gadget_svm.peers.wire.messages import Certified, Heartbeat, Hello, Leave, Push
+from gadget_svm.peers.world.learner_inputs import LearnerInputs
 from gadget_svm.peers.world.machine import Machine
 from gadget_svm.peers.world.shards import Optima
 
@@ -38,12 +39,15 @@ class Invariants:
     certificates: dict[str, str] = field(default_factory=dict)  # digests of certified models by certificate
     _incarnations: dict[str, tuple[int, int]] = field(default_factory=dict)  # life and incarnation by name
     _timers: dict[str, tuple[float, int]] = field(default_factory=dict)
+    _inputs: dict[str, LearnerInputs] = field(default_factory=dict)
     _seen: dict[Any, str] = field(default_factory=dict)
 
     # What machines do
 
     def started(self, machine: Machine, snapshot: Snapshot | None) -> None:
         """Note a start."""
+        self._inputs[machine.name] = LearnerInputs(machine.name, self.strangers)
+        self._inputs[machine.name].restored(snapshot)
         if self.say:
             self.say(machine.name, f"starts {'with a snapshot' if snapshot else 'from scratch'}")
 
@@ -62,11 +66,16 @@ class Invariants:
             self.say(machine.name, f"{short(event)} -> {', '.join(map(short, effects)) or 'nothing'}")
         if type(event) is TimerFired:
             self._check_timer(machine)
-        elif type(event) is Received and type(event.message) is Push:
-            self._check_sender(machine, event.link)
+        elif type(event) is LinkUp:
+            self._inputs[machine.name].identities[event.link] = event.identity
+        elif type(event) is Received:
+            self._note_arrival(machine, event)
         for effect in effects:
             if type(effect) is Send:
                 self._check_message(machine, effect)
+            elif type(effect) is RunStep:
+                if wrong := self._inputs[machine.name].step(effect):
+                    raise InvariantError(wrong)
             elif type(effect) is Export and machine.name not in self.strangers:
                 self._check_export(machine, effect.model)
 
@@ -78,10 +87,15 @@ class Invariants:
         if count > MAX_TIMERS_AT_ONCE:
             raise InvariantError(f"{machine.name} sets timers for the time at which they fire, without end")
 
-    def _check_sender(self, machine: Machine, link: int) -> None:
-        end = machine.network.ends[machine.name].get(link)
-        if end is not None and machine.refuses(end.other.machine.name):
-            raise InvariantError(f"{machine.name} got a push of {end.other.machine.name}, whose certificate is revoked")
+    def _note_arrival(self, machine: Machine, event: Received) -> None:
+        inputs, message = self._inputs[machine.name], event.message
+        sender = inputs.identities[event.link]
+        if machine.refuses(sender) and event.link in machine.network.ends[machine.name]:
+            raise InvariantError(f"{machine.name} hears {sender}, whose certificate is revoked")
+        if isinstance(message, Push):
+            inputs.push(sender, message)
+        elif isinstance(message, Heartbeat):
+            inputs.heartbeat(sender, message)
 
     def _check_message(self, machine: Machine, send: Send) -> None:
         message = send.message
@@ -104,6 +118,7 @@ class Invariants:
                 f"{machine.name} speaks as incarnation {incarnation}, after {known} in life {life} (now {machine.life})"
             )
         self._incarnations[machine.name] = machine.life, incarnation
+        self._inputs[machine.name].incarnation = incarnation
 
     def _check_confirmed(self, machine: Machine, beat: Heartbeat) -> None:
         """What a peer says it has certified is synced at its site."""

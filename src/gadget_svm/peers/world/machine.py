@@ -102,7 +102,7 @@ class Machine:
         self.make = make
         self.node: NodeLike | None = None
         self.life = 0  # grows with every start and end of a process
-        self.slowness = 1.0
+        self.slowness = [1.0]  # factors of the time of a step, of which the largest counts
         self.revoked: set[str] = set()  # identities that this machine's host refuses
         self.finish: Finish | None = None  # how the last process ended, if by itself
         self.timer: float | None = None  # by the machine's clock
@@ -226,7 +226,7 @@ class Machine:
         usual = within(self._rng, self.hardware.step_seconds) + SECONDS_PER_NUMBER * effect.work
         # A thread reads its inputs at any time between the two ends.
         result = self._call(effect) if self._rng.random() < 0.5 else None
-        self.queue.after(self.slowness * usual, self._step_done, self.life, effect, result)
+        self.queue.after(max(self.slowness) * usual, self._step_done, self.life, effect, result)
 
     def _step_done(self, life: int, effect: RunStep, result: Event | None) -> None:
         if life == self.life:
