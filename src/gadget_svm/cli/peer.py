@@ -1,4 +1,4 @@
-"""`gadget peer`: configure, run, watch and stop a site's own process. `peer_client` and `gadget_svm.peers` do the work."""
+"""`gadget peer`: configure, run, watch and stop a site's own process. `peer_client` and `gadget_svm.peers` do it."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -73,7 +73,8 @@ def _client() -> ModuleType:
 def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The peer's name, as in its certificate.")],
     certs: Annotated[
-        Path | None, option("--certs", metavar="DIR", help="The folder of its certificate, key, ca.pem and revoked.pem.")
+        Path | None,
+        option("--certs", metavar="DIR", help="The folder of its certificate, key, ca.pem and revoked.pem."),
     ] = None,
     out: Annotated[Path, option("--out", check=local_path, help="The file to write.")] = Path("peer.toml"),
     overwrite: Annotated[bool, option("--overwrite", help="Replace an existing file.")] = False,
@@ -101,7 +102,7 @@ def new(
 def run(
     config: Toml = Path("peer.toml"),
     fresh: Annotated[bool, option("--fresh", help="Start from scratch; the saved state is moved aside.")] = False,
-    until: Until = UntilName("stopped"),
+    until: Until = UntilName.stopped,  # type: ignore[attr-defined]
 ) -> None:
     """Run a peer until it is stopped (Ctrl-C, SIGTERM, the end of its terminal, 'gadget peer stop'), or until the study
     has ended; it then saves its state and model."""
@@ -115,7 +116,7 @@ def run(
             "Leave --until out, or agree on a study with --algorithm pdmm"
         )
     try:
-        raise typer.Exit(run_peer(own, study, fresh=fresh, until=until.value))
+        raise typer.Exit(run_peer(own, study, fresh=fresh, until="certified" if until == "certified" else "stopped"))
     except BrokenError as error:
         raise RetryableError(str(error)) from error
 

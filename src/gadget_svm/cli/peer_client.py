@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from gadget_svm.cli.output import make_table
-from gadget_svm.peers.events import Export, RunStep, Save, Saved, Started, StepDone, StopRequested, TimerFired
+from gadget_svm.peers.events import Event, Export, RunStep, Save, Saved, Started, StepDone, StopRequested, TimerFired
 from gadget_svm.peers.names import check_endpoint
 from gadget_svm.peers.node import Node
 from gadget_svm.peers.process.config import PeerConfig, load
@@ -71,7 +71,9 @@ def stop(config: Path, wait_s: float) -> None:
                 typer.echo(f"warning: {before[topic]}", err=True)
             return
         time.sleep(POLL_INTERVAL_S)
-    raise OSError(f"{own.peer.name} was asked to leave and still answers after {wait_s:g} s: repeat with a longer --wait")
+    raise OSError(
+        f"{own.peer.name} was asked to leave and still answers after {wait_s:g} s: repeat with a longer --wait"
+    )
 
 
 def _other_way(own: PeerConfig) -> str:
@@ -111,7 +113,7 @@ def model_of(make_node: Callable[[], Node], snapshot: Snapshot) -> ModelDocument
     for goes_live in (False, True):
         node = make_node()
         effects, done = node.handle(Started(time.time(), snapshot), 0.0), 0
-        then = [TimerFired(), StopRequested("export")] if goes_live else [StopRequested("export")]
+        then: list[Event] = [TimerFired(), StopRequested("export")] if goes_live else [StopRequested("export")]
         while done < len(effects) or then:
             if done == len(effects):
                 effects += node.handle(then.pop(0), node.settings.heartbeat)
@@ -157,7 +159,8 @@ def peer_table(found: dict[str, Any]) -> Any:
     for each in found["neighbours"]:
         table.add_row(
             each["name"], each["edge"], {"us": found["name"], "them": each["name"]}.get(each["opened_by"], "-"),
-            _seconds(each["last_heard"]), number(each["objective"]), f"{each['pushes_sent']:,}", f"{each['pushes_received']:,}",
+            _seconds(each["last_heard"]), number(each["objective"]),
+            f"{each['pushes_sent']:,}", f"{each['pushes_received']:,}",
         )  # fmt: skip
     return Group(table, *map(Text, status_lines(found)))
 

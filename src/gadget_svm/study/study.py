@@ -146,8 +146,9 @@ def problems(study: Study) -> Iterator[str]:
     for name, known in (("algorithm", get_args(Algorithm)), ("scaling", get_args(Scaling))):
         if getattr(study, name) not in known:
             yield f"{name} must be one of {', '.join(known)}, got {shown(getattr(study, name))}"
-    if not isinstance(study.intercept, bool):
-        yield f"intercept must be true or false, got {shown(study.intercept)}"
+    intercept: Any = study.intercept
+    if not isinstance(intercept, bool):
+        yield f"intercept must be true or false, got {shown(intercept)}"
     if not _is_name(study.name, 64) or not study.name.isprintable():
         yield f"name must be 1 to 64 printable characters, got {shown(study.name)}"
     yield from _list_problems("classes", study.classes, 2, MAX_CLASSES, lambda v: _is_number(v) or _is_name(v))

@@ -24,9 +24,7 @@ class Name(Section):
 class Data(Section):
     """[data]"""
 
-    columns: Texts | None = Field(
-        default=None, description="the features' names, in order", examples=[["age", "size"]]
-    )
+    columns: Texts | None = Field(default=None, description="the features' names, in order", examples=[["age", "size"]])
     features: Count | None = Field(
         default=None, description="their number, for files without names, such as svmlight", examples=[123]
     )
@@ -58,7 +56,9 @@ class Scale(Section):
 class End(Section):
     """[end]"""
 
-    gap: Positive = Field(default=0.01, description="the study ends when the relative gap is certified to be below this")
+    gap: Positive = Field(
+        default=0.01, description="the study ends when the relative gap is certified to be below this"
+    )
     sites: Texts = Field(default=(), description="names of the sites that the last certificate must cover")
     min_sites: Annotated[int, Field(ge=0)] = Field(
         default=0, description="or the least number of sites that it must cover, if no names are given"

@@ -28,7 +28,8 @@ def changed(folder, **values):
 
 def test_the_template_loads_with_the_values_it_was_given(tmp_path):
     values = {
-        "peer": {"address": "a.example.org:7400", "join": ["b.example.org:7400", "[2001:db8::1]:7401"], "float32": True},
+        "peer": {"address": "a.example.org:7400", "join": ["b.example.org:7400", "[2001:db8::1]:7401"],
+                 "float32": True},
         "data": {"train": tmp_path / 'odd "name"\\ñ.svm', "test": "more/test.svm", "label": 3, "zero_based": True},
         "pace": {"stop_after_ticks": 7, "tick": 0.2}, "metrics": {"port": 9100}, "log": {"format": "text"},
     }  # fmt: skip

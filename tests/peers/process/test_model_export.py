@@ -50,7 +50,9 @@ def test_it_takes_unscaled_features_and_answers_with_the_class_of_the_study(tmp_
 def test_several_classes(tmp_path):
     study = Study("three", 1e-3, 3, ("b", "c", "a"), intercept=False)
     weights = np.random.default_rng(1).normal(size=(3, 3))
-    path = write_model(tmp_path / "m.safetensors", ModelDocument("current", weights, np.ones(3), np.zeros(3), {}), study)
+    path = write_model(
+        tmp_path / "m.safetensors", ModelDocument("current", weights, np.ones(3), np.zeros(3), {}), study
+    )
     model = load_model(path)
     assert model.classes_.tolist() == ["a", "b", "c"]
     assert model.predict(X).tolist() == np.array(["b", "c", "a"])[(X @ weights.T).argmax(1)].tolist()

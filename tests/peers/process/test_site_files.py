@@ -90,7 +90,7 @@ def test_columns_that_differ_are_named_one_by_one(tmp_path):
 
 def test_a_file_without_names_does_not_fit_a_study_with_names(tmp_path):
     (tmp_path / "rows.svm").write_text("+1 1:1\n-1 1:2\n" * 15)
-    with pytest.raises(SiteError, match="has no column names, and the study has: .*--features 1 for all sites"):
+    with pytest.raises(SiteError, match=r"has no column names, and the study has: .*--features 1 for all sites"):
         read_site(tmp_path / "rows.svm", STUDY)
 
 
