@@ -473,7 +473,7 @@ def test_messages_have_the_types_that_they_were_sent_with(certificates):
 
 
 def test_small_messages_that_wait_travel_together_and_large_ones_alone(certificates, monkeypatch):
-    limits = Limits("pdmm", features=4000, outputs=1, dimension=4001)
+    limits = Limits("pdmm", features=9000, outputs=1, dimension=9001)
     sizes = []
     write = ClientStream.write
 
@@ -486,7 +486,7 @@ def test_small_messages_that_wait_travel_together_and_large_ones_alone(certifica
     async def scenario():
         async with linked(certificates, limits, message_rate=1e6, burst=1000) as (a, b, at_a, _):
             sizes.clear()
-            sent = [*(Acknowledgement(n, 7) for n in range(200)), push(0, 4001), Acknowledgement(200, 7), Leave(7)]
+            sent = [*(Acknowledgement(n, 7) for n in range(200)), push(0, 9001), Acknowledgement(200, 7), Leave(7)]
             for message in sent:
                 a.send(at_a, message)
             await b.next(Received, 1 + len(sent))

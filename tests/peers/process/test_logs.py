@@ -10,7 +10,15 @@ import warnings
 import numpy as np
 import pytest
 
-from gadget_svm.peers.process.logs import LONGEST, MOST, JsonFormatter, TextFormatter, fields, plain, setup_logging
+from gadget_svm.peers.process.logs import (
+    MAX_TEXT,
+    MAX_ENTRIES,
+    JsonFormatter,
+    TextFormatter,
+    fields,
+    plain,
+    setup_logging,
+)
 
 MOMENT = 1_700_000_000.25
 
@@ -116,11 +124,11 @@ def test_a_record_is_bounded():
     deep.append(deep)
     made = record("x" * 10**6, text="y" * 10**6, many=list(range(10**5)), raw=bytes(10**6), deep=deep)
     told = as_json(made)
-    assert told["event"] == "x" * LONGEST + "…"
-    assert told["fields"]["text"] == "y" * LONGEST + "…"
-    assert told["fields"]["many"] == list(range(MOST))
-    assert len(told["fields"]["raw"]) == LONGEST + 1
-    assert len(as_text(made)) < 10 * LONGEST
+    assert told["event"] == "x" * MAX_TEXT + "…"
+    assert told["fields"]["text"] == "y" * MAX_TEXT + "…"
+    assert told["fields"]["many"] == list(range(MAX_ENTRIES))
+    assert len(told["fields"]["raw"]) == MAX_TEXT + 1
+    assert len(as_text(made)) < 10 * MAX_TEXT
 
 
 def test_arguments_that_do_not_fit_are_not_lost():

@@ -1,6 +1,6 @@
-"""How a peer's log reads: one line a record, JSON or text. Owns formatting and set-up, not what is worth saying.
+"""The log of a peer: one line per record, as JSON or text. Owns the format and the set-up, not what is logged.
 
-Values travel beside the text: ``log.info("state saved", extra=fields(path=path, seconds=0.1))``. Texts of other peers
+Values go beside the text: ``log.info("state saved", extra=fields(path=path, seconds=0.1))``. Texts of other peers
 may be among them, so a record is one line whatever it holds, without control characters, and bounded.
 """
 
@@ -16,9 +16,9 @@ import numpy as np
 
 from gadget_svm.core.lookup import lookup
 
-LONGEST = 2000  # characters of one text
-MOST = 100  # entries of one list or table
-DEEPEST = 4
+MAX_TEXT = 2000  # characters of one text
+MAX_ENTRIES = 100  # of one list or table
+MAX_DEPTH = 4
 LEVELS = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -28,12 +28,12 @@ LEVELS = {
 
 
 def fields(**values: Any) -> dict[str, Any]:
-    """For ``extra=``: values of any name, also of those that logging keeps for itself."""
+    """Return values for ``extra=``, of any name, also of those that logging reserves."""
     return {"fields": values}
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """The value as JSON can hold it: numbers that are not finite are None, long texts and lists are cut."""
+    """Return the value as JSON can hold it: numbers that are not finite become None, long texts and lists are cut."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int):
@@ -41,25 +41,25 @@ def plain(value: Any, depth: int = 0) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, bytes):
-        return cut(value[:LONGEST].hex())
-    if depth < DEEPEST and isinstance(value, Mapping):
-        return {cut(str(key)): plain(inner, depth + 1) for key, inner in list(value.items())[:MOST]}
-    if depth < DEEPEST and isinstance(value, list | tuple | set | frozenset):
-        return [plain(inner, depth + 1) for inner in list(value)[:MOST]]
+        return cut(value[:MAX_TEXT].hex())
+    if depth < MAX_DEPTH and isinstance(value, Mapping):
+        return {cut(str(key)): plain(inner, depth + 1) for key, inner in list(value.items())[:MAX_ENTRIES]}
+    if depth < MAX_DEPTH and isinstance(value, list | tuple | set | frozenset):
+        return [plain(inner, depth + 1) for inner in list(value)[:MAX_ENTRIES]]
     return cut(str(value))
 
 
 def cut(text: str) -> str:
-    return text if len(text) <= LONGEST else text[:LONGEST] + "…"
+    return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "…"
 
 
 def one_line(text: str) -> str:
-    """Without line breaks, escape sequences and signs that turn the direction of writing."""
+    """Escape line breaks, control characters and those that change the direction of writing."""
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
 class _Formatter(logging.Formatter):
-    """What both kinds share: the parts of a record, plain and bounded."""
+    """The parts of a record, plain and bounded, for both formats."""
 
     def __init__(self, peer: str) -> None:
         super().__init__()
@@ -77,19 +77,19 @@ class _Formatter(logging.Formatter):
         if isinstance(values, Mapping) and values:
             parts["fields"] = plain(values)
         if record.exc_info:
-            parts["error"] = self.formatException(record.exc_info)[-10 * LONGEST :]  # the end says what happened
+            parts["error"] = self.formatException(record.exc_info)[-10 * MAX_TEXT :]  # the end says what happened
         return parts
 
 
 class JsonFormatter(_Formatter):
-    """One JSON object a line: time, level, peer, event, and where there are any, fields and error."""
+    """One JSON object per line: time, level, peer, event, and if there are any, fields and error."""
 
     def format(self, record: logging.LogRecord) -> str:
         return json.dumps(self.parts(record), allow_nan=False)
 
 
 class TextFormatter(_Formatter):
-    """For a person at a terminal: time level peer: event key=value. An error's traceback follows, indented."""
+    """For people: time level peer: event key=value. The traceback of an error follows, indented."""
 
     def format(self, record: logging.LogRecord) -> str:
         parts = self.parts(record)
@@ -107,7 +107,7 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _short(value: Any) -> str:
-    """A simple word as it is, anything else as JSON."""
+    """Return a simple word as it is, anything else as JSON."""
     if isinstance(value, str) and value.isprintable() and value and not set(value) & set(' "=\\'):
         return value
     return one_line(json.dumps(value, ensure_ascii=False))
@@ -117,15 +117,15 @@ FORMATS: dict[str, type[_Formatter]] = {"json": JsonFormatter, "text": TextForma
 
 
 class _PeerHandler(logging.StreamHandler[TextIO]):
-    """Ours, so that setting up again replaces it and leaves others alone."""
+    """The handler that `setup_logging` adds and replaces; it leaves others alone."""
 
 
 def setup_logging(
     level: str = "info", format: str = "json", peer: str = "", stream: TextIO | None = None
 ) -> logging.Handler:
-    """Log to the stream (standard error), this package from ``level`` on, others and Python's warnings from warning on.
+    """Log to a stream, by default standard error: this package from ``level`` on, others from warning on.
 
-    Doing it again replaces the earlier set-up.
+    A second call replaces the set-up of the first.
     """
     chosen = lookup("log level", level, LEVELS)
     handler = _PeerHandler(stream or sys.stderr)
