@@ -1,4 +1,4 @@
-"""Estimates of the whole network from what members say of themselves. Estimates, not bounds: a certificate has those."""
+"""Estimates of the whole network from what members say of themselves. Bounds are the business of certificates."""
 
 import math
 from collections.abc import Iterable

@@ -298,7 +298,6 @@ class Neighbourhood:
                 for link in self.links.all_ready()
             ],
             "refused": dict(self.refused), "last_refusals": list(self.last_refusals),
-            "messages_sent": dict(self.out.sent),
         }  # fmt: skip
 
     def _neighbour(self, name: str, now: float) -> dict[str, Any]:

@@ -320,10 +320,7 @@ class Node:
             self._error = self._error or event.reason
 
     def _snapshot(self) -> Snapshot:
-        about = {
-            "study": self.study.text(), "rows": self.site.fingerprint(), "incarnation": self.incarnation,
-            **self.neighbourhood.snapshot(self._now),
-        }  # fmt: skip
+        about = {"incarnation": self.incarnation, **self.neighbourhood.snapshot(self._now)}
         return join_parts(about, {"session": self.session.snapshot(), "conclusion": self.conclusion.snapshot()})
 
     def _restore(self, snapshot: Snapshot) -> int:

@@ -9,7 +9,6 @@ class Outbox:
 
     def __init__(self) -> None:
         self._effects: list[Effect] = []
-        self.sent: dict[str, int] = {}  # messages by kind
 
     def add(self, *effects: Effect) -> None:
         """Ask for effects."""
@@ -17,8 +16,6 @@ class Outbox:
 
     def send(self, link: int, message: Message) -> None:
         """Send a message on a link."""
-        kind = type(message).__name__
-        self.sent[kind] = self.sent.get(kind, 0) + 1
         self._effects.append(Send(link, message))
 
     def hang_up(self, link: int, reason: str) -> None:

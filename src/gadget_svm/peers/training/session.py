@@ -24,8 +24,6 @@ from gadget_svm.peers.training.site import Site
 from gadget_svm.peers.wire.messages import Push, Statistics
 from gadget_svm.study.study import Study
 
-SCALE_BYTES = 16
-"""How much of the digest of the scale goes into messages."""
 _NOT_LEARNED: dict[str, Any] = {"learner": None, "incarnations": {}, "edges": []}
 """What a snapshot says of the learner if there is none."""
 
@@ -75,7 +73,7 @@ class TrainingSession:
     @property
     def scale_digest(self) -> bytes:
         """What identifies the scale in messages; empty before it is settled."""
-        return self._scaling.digest[:SCALE_BYTES]
+        return self._scaling.digest
 
     @property
     def waiting(self) -> str:
