@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gadget_svm.report.machine import machine
-from gadget_svm.reproduction.headings import AS_PRINTED, PERSISTENT, READINGS
+from gadget_svm.reproduction.headings import READINGS, TEXTS
 from gadget_svm.reproduction.methods import METHODS, Budget
 from gadget_svm.reproduction.network_study import Setup, run_setup, setups, study_row, trials_of
 from gadget_svm.reproduction.published_numbers import GISETTE_LAMBDA, PUBLISHED, SETS, SPEEDUP, Figure
@@ -33,32 +33,13 @@ class Line(NamedTuple):
     last: bool = False  # whether the last iterates are evaluated, not the averaged ones
 
 
-TABLE2 = (
-    Line(AS_PRINTED, "gadget-as-printed", "gadget"),
-    Line("gadget (as printed, last iterate)", "gadget-as-printed", "gadget", last=True),
-    Line(PERSISTENT, "gadget", "gadget"),
-    Line("gadget (persistent mass, last iterate)", "gadget", "gadget", last=True),
-    Line("pegasos", "pegasos", "pegasos"),
-    Line("pegasos (as many examples)", "pegasos-equal", "pegasos"),
-    Line("pegasos (last iterate)", "pegasos-last", "pegasos"),
-    Line("authors' program", "authors-program", "gadget"),
-    Line("svm-perf (all rows)", "svm-perf-all"),
-    Line("liblinear", "liblinear"),
-)
-TABLE3 = (
-    Line(PERSISTENT, "gadget", "gadget"),
-    *(Line(name, name, name) for name in ("svm-perf", "svm-sgd", "mom-dsvm", "gadget-2ps", "local-only")),
-)
-TABLE4 = (Line(PERSISTENT, "gadget", "gadget"), Line("pegasos", "pegasos", "pegasos"))
+PARTS = ("table1", "table2", "table3", "table4", "figures", "network")
+LINES = {part: [Line(**line) for line in TEXTS[part].get("lines", [])] for part in PARTS}
 METHODS_OF = {
-    "table2": (*dict.fromkeys(line.method for line in TABLE2), "optimum"),
-    "table3": (*(line.method for line in TABLE3), "optimum"),
-    "table4": (*(line.method for line in TABLE4), "loading"),
-    "figures": ("gadget-trace", "pegasos-trace", "liblinear"),
+    part: [*dict.fromkeys(line.method for line in LINES[part]), *TEXTS[part].get("methods", [])] for part in PARTS
 }
 ONCE = ("liblinear", "optimum", "svm-perf-all", "gadget-trace", "pegasos-trace", "loading")
 """Methods with one trial: they draw nothing, or a figure shows the first trial only."""
-PARTS = ("table1", "table2", "table3", "table4", "figures", "network")
 FEWER_ITERATIONS = {"ccat": 3000}
 """Iterations of GADGET on vectors so long that 10,000 would take minutes per trial; it hardly changes after that."""
 LEAST_ROWS = 1000
@@ -140,7 +121,7 @@ class Reproduction:
 
     def steps(self, parts: Sequence[str]) -> Iterator[Callable[[], Result]]:
         """Yield every piece of work that the parts need, once."""
-        methods = dict.fromkeys(method for part in parts for method in METHODS_OF.get(part, ()))
+        methods = dict.fromkeys(method for part in parts for method in METHODS_OF[part])
         for name in self.sets:
             yield from (partial(self.result, name, method, i) for method in methods for i in self._trials(method))
         if "network" in parts:
@@ -207,7 +188,7 @@ class Reproduction:
 
     def _table2(self, name: str) -> list[Row]:
         """Compare GADGET in both readings with centralised Pegasos; "wins" is the paper's lexicographic comparison."""
-        rows = {line.label: self._row(name, line, "table2") for line in TABLE2}
+        rows = {line.label: self._row(name, line, "table2") for line in LINES["table2"]}
         for label, row in rows.items():
             row["promise"] = self._promise(name, row)
             for column, rival in (("wins", "pegasos"), ("wins_equal", "pegasos (as many examples)")):
@@ -227,7 +208,7 @@ class Reproduction:
     def _table3(self, name: str) -> list[Row]:
         """Compare GADGET with the others, each on every node's shard, or over the same network."""
         rows = []
-        for line in TABLE3:
+        for line in LINES["table3"]:
             results = self.results(name, line.method)
             row = self._row(name, line, "table3")
             worst = max(max(result["objective"]) for result in results)
@@ -255,7 +236,7 @@ class Reproduction:
     def _table4(self, name: str) -> list[Row]:
         """Add the time to load (every node reads its own file, the centre all rows) and the paper's speed-up factor."""
         load = self.result(name, "loading")
-        mine, central = (self._summary(name, line, "table4") for line in TABLE4)
+        mine, central = (self._summary(name, line, "table4") for line in LINES["table4"])
         for row, place in ((mine, "nodes"), (central, "central")):
             row |= {"load_seconds": load[place], "total_seconds": load[place] + row["seconds_mean"]}
         factor = mine["total_seconds"] / central["total_seconds"]
