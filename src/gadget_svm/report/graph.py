@@ -9,7 +9,7 @@ import numpy as np
 from gadget_svm.core.network import Network
 from gadget_svm.report.curves import BLUE, styled_figure
 from gadget_svm.report.formatting import finite, number, percent
-from gadget_svm.report.lost_nodes import live_nodes, table_entry
+from gadget_svm.report.node_table import live_nodes, table_entry
 
 MAX_DRAWN_NODES = 300
 MAX_NAMED_NODES = 60
