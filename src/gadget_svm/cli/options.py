@@ -28,9 +28,7 @@ def local_path(param: typer.CallbackParam, given: Path | None) -> Path | None:
     from gadget_svm.data.uris import require_local_path
 
     name = param.opts[0] if param.opts[0].startswith("-") else "this argument"
-    return (
-        None if given is None else require_local_path(given, f"{name} takes a local path: mount it, or copy it first")
-    )
+    return given and require_local_path(given, f"{name} takes a local path: mount it, or copy it first")
 
 
 def require_packages(what: str, *modules: str) -> None:
@@ -41,9 +39,8 @@ def require_packages(what: str, *modules: str) -> None:
         except ModuleNotFoundError as error:
             if (error.name or "").startswith("gadget_svm"):
                 raise
-            raise ImportError(
-                f"{what} need {error.name}, which is not installed: pip install 'gadget-svm[peer]'"
-            ) from error
+            fix = "which is not installed: pip install 'gadget-svm[peer]'"
+            raise ImportError(f"{what} need {error.name}, {fix}") from error
 
 
 def command_for(request: type[Request]) -> Callable[[Callable[[Request], None]], Callable[..., None]]:

@@ -38,10 +38,7 @@ def reproduce(
     try:
         typer.echo("reading data sets", err=True)
         if not run.sets:
-            raise FileNotFoundError(
-                "none of the paper's data sets was found: name their folder with --data or GADGET_DATA, or download "
-                "one with, for example, `gadget data fetch adult`"
-            )
+            raise FileNotFoundError("no data set of the paper was found: run `gadget data fetch adult`, or give --data")
         with steps_bar(sum(1 for _ in run.steps(parts))) as (tell, advance):
             run.report_progress = tell
             for step in run.steps(parts):

@@ -110,7 +110,7 @@ def load_dataset(
     """
     name = os.fspath(name_or_path)
     if name not in ENTRIES:
-        location = _location(name)
+        location = file_location(name)
         tables, columns, _ = read_files([name] if test is None else [name, test], label=label, format=format)
         parts = TrainTest(*tables[0], *(() if test is None else tables[1]))
         parts = parts.binarized(None if positive is ... else positive)
@@ -179,8 +179,8 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "gadget-svm" / "data"
 
 
-def _location(name: str) -> Location:
-    """Return a URI or the path of a file; refuse anything else."""
+def file_location(name: str) -> Location:
+    """Return a URI or the path of a file. Refuse a path without a file, and an unknown name."""
     path = parse_location(name)
     if isinstance(path, Path) and not path.is_file():
         if path.suffix or os.sep in name:
