@@ -205,7 +205,7 @@ def test_label_and_positive(toy, tables, tmp_path):
     assert run["average"]["test_accuracy"] == pytest.approx(model.score(toy.X[:20], np.full(20, -1)), abs=1e-12)
     (tmp_path / "test.csv").write_text("a,b,truth,d,c,e\n1,2,1,3,4,5\n")
     message = refused(*tables, *told, "--test", "test.csv")
-    assert "column 'c' of part-0.csv is in the place where test.csv has 'd'" in message
+    assert "part-0.csv has the column 'c' where test.csv has 'd'" in message
 
 
 class Pressed(Interruption):

@@ -19,8 +19,8 @@ def check_shards(request: TrainRequest) -> None:
         check_file_name(shard)
     if request.scale != "none" and request.engine == "ray":
         raise ValueError(
-            f"--scale {request.scale}: the actors read the shards and do not scale them: scale the shards beforehand, omit "
-            "--engine ray, or put all rows into one file"
+            f"--scale {request.scale}: the actors read the shards and do not scale them: scale them before, "
+            "omit --engine ray, or put all rows into one file"
         )
     _check_distinct(shards)
     if request.n_nodes not in (None, count):

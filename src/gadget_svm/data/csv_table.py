@@ -108,7 +108,7 @@ def label_column(path: Path, label: LabelColumn, names: Sequence[str] | None, wi
         return width
     if width < 2:
         raise DataFileError(
-            f"{path} has one column: a table needs a label and at least one feature; for svmlight say format='svmlight'"
+            f"{path} has one column, and needs a label and a feature; for svmlight say format='svmlight'"
         )
     if label is None:
         lower = [name.lower() for name in names or ()]

@@ -166,9 +166,7 @@ def data_folders(data_dir: Folder = None) -> list[Path]:
     """Return the folders to look in, in order: the argument, GADGET_DATA, ../shared/data, the cache."""
     chosen = os.environ.get("GADGET_DATA") or None
     if chosen is not None and not Path(chosen).is_dir():
-        raise FileNotFoundError(
-            f"GADGET_DATA names the folder {chosen!r}, which does not exist: correct it or unset it"
-        )
+        raise FileNotFoundError(f"GADGET_DATA names the folder {chosen!r}, which does not exist: correct it")
     folders = [data_dir, chosen, Path("..", "shared", "data"), cache_folder()]
     return [Path(folder) for folder in folders if folder is not None]
 
@@ -235,9 +233,8 @@ def _obtain(
     except OSError as error:
         places = ", ".join(map(str, data_folders(data_dir)))
         raise FileNotFoundError(
-            f"the data set {name!r} is not here and could not be fetched ({error}). Looked in: {places}. "
-            f"Get {', '.join(entry.downloads)} from {entry.page} and put them into a folder {name!r} in one of these "
-            "places, or set GADGET_DATA to the folder that holds it."
+            f"the data set {name!r} is not here and could not be fetched ({error}). Looked in: {places}. Put "
+            f"{', '.join(entry.downloads)} from {entry.page} into a folder {name!r} there, or set GADGET_DATA."
         ) from error
     found = _locate(entry, folder.parent)
     assert found is not None, "the downloads of an entry make up one of its file sets"

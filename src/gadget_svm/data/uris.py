@@ -75,10 +75,8 @@ def local_path(location: str) -> Path:
     parts = urlsplit(location)
     if parts.netloc not in ("", "localhost"):
         host = parts.netloc.rpartition("@")[2]
-        raise ValueError(
-            f"file://{host}{parts.path} is a file of the machine {host!r}, which other machines cannot read: write "
-            f"file://{parts.path} if all machines have it under that name"
-        )
+        remote = f"file://{host}{parts.path} is a file of the machine {host!r}"
+        raise ValueError(f"{remote}: write file://{parts.path} if this machine has it under that name")
     if parts.query or parts.fragment:
         raise ValueError(f"{location} has a '?' or '#', which end a URI's path: in a file's name write %3F and %23")
     return Path(unquote(parts.path))
@@ -88,10 +86,7 @@ def file_name(uri: str) -> str:
     """Return the last part of a URI's path. Its suffix gives the format."""
     name = PurePosixPath(unquote(urlsplit(uri).path)).name
     if not name:
-        raise ValueError(
-            f"{display_name(uri)} names no file, so its format is unknown: give a URI whose path ends in a file's "
-            "name, such as part-0.svm"
-        )
+        raise ValueError(f"{display_name(uri)} names no file, so its format is unknown: end the path in a file's name")
     return name
 
 
@@ -210,8 +205,7 @@ def _file_system(uri: str, name: str) -> tuple[Any, str]:
         system, path = import_module("fsspec.core").url_to_fs(uri)
     except (ValueError, ImportError) as error:  # an unknown scheme; a known one whose package is missing
         raise type(error)(
-            f"{name}: no installed package knows {scheme}:// ({error}): check the spelling, install fsspec "
-            "(gadget-svm[remote]) and its package for the scheme, or give a path, or a URI such as s3://bucket/name "
-            "(also gs, hdfs and https)"
+            f"{name}: no installed package knows {scheme}:// ({error}): check the spelling, install gadget-svm[remote] "
+            "and the package of fsspec for the scheme, or give a path, or a URI such as s3://bucket/name"
         ) from error
     return fs.PyFileSystem(fs.FSSpecHandler(system)), path

@@ -60,10 +60,8 @@ def check_diffusion(network: Network) -> None:
 def diameter(network: Network) -> int:
     """Return the longest of all shortest paths, exactly; raises `TooLargeError` above 4,000 nodes."""
     if network.n > DIAMETER_MAX_NODES:
-        raise TooLargeError(
-            f"the exact diameter is computed up to {DIAMETER_MAX_NODES:,} nodes and {network.name!r} has "
-            f"{network.n:,}: use diameter_bound"
-        )
+        limit = f"the exact diameter is computed up to {DIAMETER_MAX_NODES:,} nodes"
+        raise TooLargeError(f"{limit} and {network.name!r} has {network.n:,}: use diameter_bound")
     check_connected(network)
     if network.n_edges == network.n * (network.n - 1):
         return min(network.n - 1, 1)
