@@ -80,7 +80,7 @@ class Evaluation:
     def _scores(self, coef: Floats, bias: Floats, intercept: bool) -> list[Scores]:
         """Return the scores of models (models x outputs x features)."""
         models = np.concatenate([coef, bias[..., None]], axis=2) if intercept else coef
-        train, test = (objective and objective(models) for objective in (self.train, self.test))
+        train, test = (each if each is None else each(models) for each in (self.train, self.test))
         return [
             {
                 "train_objective": None if train is None else float(train.objective[i]),

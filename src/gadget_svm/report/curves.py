@@ -18,7 +18,8 @@ AXES = {"iteration": "iterations", "seconds": "seconds of training", "messages":
 LOG_AXIS_RATIO = 50.0
 """A quantity is drawn on a logarithmic axis if its largest value is at least this multiple of its smallest."""
 REFERENCE = "one machine"
-LAYOUT = json.loads(Path(__file__).with_name("figure.json").read_text(encoding="utf-8"))
+STYLE = json.loads(Path(__file__).with_name("figure.json").read_text(encoding="utf-8"))
+"""The style of figures and of the nodes of a network, as plotly names its properties."""
 
 
 def require_plotly() -> Any:
@@ -43,7 +44,7 @@ def axis_type(*columns: Values) -> str:
 
 def styled_figure() -> Any:
     """Return an empty figure in the style of the page: transparent, a legend above, titles no larger than the text."""
-    return require_plotly().Figure(layout=LAYOUT)
+    return require_plotly().Figure(layout=STYLE["layout"])
 
 
 def curve_figure(history: Sequence[Record], curves: dict[str, tuple[Values, str]], title: str, suffix: str = "") -> Any:
@@ -93,5 +94,5 @@ def traffic_figure(history: Sequence[Record]) -> Any:
     nbytes = column(history, "bytes")
     line = {"color": ORANGE, "width": 2.5, "dash": "dot"}
     figure.add_scatter(x=column(history, "iteration"), y=nbytes, name="bytes", yaxis="y2", mode="lines", line=line)
-    right = LAYOUT["yaxis"] | {"overlaying": "y", "side": "right", "showgrid": False, "type": axis_type(nbytes)}
-    return figure.update_layout(yaxis2=right, yaxis2_title_text="bytes")
+    right = {"overlaying": "y", "side": "right", "showgrid": False, "type": axis_type(nbytes)}
+    return figure.update_layout(yaxis2=STYLE["layout"]["yaxis"] | right, yaxis2_title_text="bytes")
