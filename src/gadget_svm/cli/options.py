@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from dataclasses import field, fields
 from enum import StrEnum
-from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
+
+from gadget_svm.core.extras import require
 
 Request = TypeVar("Request")
 
@@ -34,13 +35,7 @@ def local_path(param: typer.CallbackParam, given: Path | None) -> Path | None:
 def require_packages(what: str, *modules: str) -> None:
     """Raise an ImportError that names the extra to install if a package of the peers is missing."""
     for module in modules:
-        try:
-            import_module(module)
-        except ModuleNotFoundError as error:
-            if (error.name or "").startswith("gadget_svm"):
-                raise
-            fix = "which is not installed: pip install 'gadget-svm[peer]'"
-            raise ImportError(f"{what} need {error.name}, {fix}") from error
+        require(module, f"{what} need", "peer")
 
 
 def command_for(request: type[Request]) -> Callable[[Callable[[Request], None]], Callable[..., None]]:

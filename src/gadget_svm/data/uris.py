@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from gadget_svm.core.extras import require
 from gadget_svm.core.state_file import write_atomically
 from gadget_svm.core.temp_folders import Scratch
 from gadget_svm.data.files import DataFileError
@@ -189,16 +190,13 @@ def _file_system(uri: str, name: str) -> tuple[Any, str]:
     A scheme that pyarrow does not know is fsspec's, in pyarrow's form.
     """
     scheme = scheme_of(uri)
-    try:
-        from pyarrow import ArrowException, fs
-    except ImportError as error:
-        raise ImportError(
-            f"{name}: {scheme}:// takes pyarrow: pip install 'gadget-svm[remote]', on Ray where the actors are"
-        ) from error
+    unknown = require("pyarrow", f"{name}: {scheme}:// (with Ray, on all machines) needs", "remote").ArrowException
+    from pyarrow import fs
+
     limit = ""
     if scheme in ("gs", "gcs") and "retry_limit_seconds" not in uri:
         limit = f"{'&' if '?' in uri else '?'}retry_limit_seconds={GS_RETRY_LIMIT_S}"
-    with suppress(ArrowException, ValueError):
+    with suppress(unknown, ValueError):
         system, path = fs.FileSystem.from_uri(uri + limit)
         return system, path
     try:

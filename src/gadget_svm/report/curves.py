@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from gadget_svm.core.extras import require
 from gadget_svm.report.formatting import finite
 
 Record = dict[str, Any]
@@ -18,17 +19,13 @@ AXES = {"iteration": "iterations", "seconds": "seconds of training", "messages":
 LOG_AXIS_RATIO = 50.0
 """A quantity is drawn on a logarithmic axis if its largest value is at least this multiple of its smallest."""
 REFERENCE = "one machine"
-STYLE = json.loads(Path(__file__).with_name("figure.json").read_text(encoding="utf-8"))
+STYLE: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("figure.json").read_text(encoding="utf-8"))
 """The style of figures and of the nodes of a network, as plotly names its properties."""
 
 
 def require_plotly() -> Any:
     """Return plotly's graph objects; if plotly is missing, the error says what to install."""
-    try:
-        import plotly.graph_objects as go
-    except ImportError as error:
-        raise ImportError("a report needs plotly, which is not installed: pip install 'gadget-svm[report]'") from error
-    return go
+    return require("plotly.graph_objects", "a report needs", "report")
 
 
 def column(history: Sequence[Record], name: str, factor: float = 1.0) -> Values:

@@ -5,7 +5,6 @@ and clarabel solves the QP over it.
 """
 
 import time
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from gadget_svm.core.extras import require
 from gadget_svm.core.types import Floats
 from gadget_svm.reproduction.baselines.base import Fit
 
@@ -98,7 +98,4 @@ def solve(gram: Floats, b: Floats, lam: float, epsilon: float) -> Solution:
 
 def load_solver() -> Any:
     """Return the QP solver's module; the error of a missing one says what to install."""
-    try:
-        return import_module("clarabel")
-    except ImportError as missing:
-        raise ImportError("svm-perf needs a QP solver, clarabel: pip install 'gadget-svm[paper]'") from missing
+    return require("clarabel", "SVM-Perf needs the QP solver", "paper")
