@@ -14,7 +14,7 @@ RESULTS = Path("results")
 def reproduce(
     what: Annotated[str, typer.Argument(help="table1, table2, table3, table4, figures, network, or all.")] = "all",
     data: Annotated[
-        Path | None, option("--data", check=local_path, help="The folder with the paper's data sets.")
+        Path | None, option("--data", check=local_path, help="A folder with the paper's data sets.")
     ] = None,
     nodes: Annotated[int, typer.Option(help="Number of nodes.", min=2)] = 10,
     trials: Annotated[int | None, typer.Option(help="Trials per experiment (5; with --quick 1).", min=1)] = None,

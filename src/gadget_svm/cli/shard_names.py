@@ -34,7 +34,7 @@ def check_file_name(name: str) -> None:
     if scheme_of(name):
         if "*" in urlsplit(name).path:
             raise ValueError(
-                f"{display_name(name)}: patterns in a URI are not expanded: name each file, or write part-{{0..9}}.svm"
+                f"{display_name(name)}: a URI takes no pattern: name each file, or write part-{{0..9}}.svm"
             )
         return
     path = Path(name)

@@ -61,11 +61,8 @@ def page(summary: Summary, history: Sequence[dict[str, Any]], network: Network, 
         Path(__file__).with_name(f"report.{kind}").read_text(encoding="utf-8") for kind in ("html", "css", "js")
     )
     texts = {"title": title, "introduction": introduction(summary, network, history), "origin": origin()}
-    return Template(template).substitute(
-        {name: escape(text) for name, text in texts.items()},
-        style=style, script=script, tiles=tiles(summary), axis_switch=axis_switch(),
-        cards=cards(summary, history, network),
-    )  # fmt: skip
+    parts = {"style": style, "script": script, "tiles": tiles(summary), "cards": cards(summary, history, network)}
+    return Template(template).substitute(parts | {name: escape(text) for name, text in texts.items()})
 
 
 def introduction(summary: Summary, network: Network, history: Sequence[dict[str, Any]] = ()) -> str:
@@ -95,16 +92,6 @@ def tiles(summary: Summary) -> str:
         shown.insert(2, (at_most(summary["gap_bound"]), "above the optimum at most, certified"))
     parts = [f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>' for value, name in shown]
     return f'<div class="tiles">{"".join(parts)}</div>'
-
-
-def axis_switch() -> str:
-    """Return the choice of the horizontal axis, for all curves at once."""
-    inputs = [
-        f'<label><input type="radio" name="axis" value="{name}"{" checked" * (name == "iteration")}> '
-        f"{words.split()[0]}</label>"
-        for name, words in curves.AXES.items()
-    ]
-    return f"<fieldset><legend>Curves against</legend>{''.join(inputs)}</fieldset>"
 
 
 def cards(summary: Summary, history: Sequence[dict[str, Any]], network: Network) -> str:

@@ -125,7 +125,7 @@ class Reproduction:
         for name in self.sets:
             yield from (partial(self.result, name, method, i) for method in methods for i in self._trials(method))
         if "network" in parts:
-            yield from (partial(self._network, setup, i) for setup in self._setups for i in self._repeats(setup))
+            yield from (partial(self._network, setup, i) for setup, each in self._studied.items() for i in each)
 
     def _trials(self, method: str) -> range:
         return range(1 if method in ONCE else self.trials)
@@ -144,7 +144,7 @@ class Reproduction:
         )  # fmt: skip
 
     def _network(self, setup: Setup, trial: int) -> Result:
-        name = self._studied
+        name = self._study_set
         label = (
             f"network: {setup.study}, {setup.topology}, {setup.nodes} nodes, {setup.gossip}, {setup.level:g}, "
             f"trial {trial + 1}"
@@ -226,10 +226,8 @@ class Reproduction:
     def _summary(self, name: str, line: Line, table: str) -> Row:
         """Return a line of a table: our figures, the paper's, and the share of the majority class."""
         ours = summarise(self.results(name, line.method), line.last)
-        printed = {
-            f"paper_{key}": value
-            for key, value in PUBLISHED.get((table, name, line.published), Figure())._asdict().items()
-        }
+        paper = PUBLISHED.get((table, name, line.published), Figure())
+        printed = {f"paper_{key}": value for key, value in paper._asdict().items()}
         return {"dataset": self.label(name), "method": line.label, **ours, **printed,
                 "majority": majority_percent(self.sets[name])}  # fmt: skip
 
@@ -247,18 +245,16 @@ class Reproduction:
 
     def _network_rows(self) -> list[Row]:
         """Study networks on Adult if it is on this machine, else on the first data set found."""
-        fixed = {"dataset": self.label(self._studied), "majority": majority_percent(self.sets[self._studied])}
-        return [
-            fixed | study_row(setup, [self._network(setup, i) for i in self._repeats(setup)]) for setup in self._setups
-        ]
+        name = self._study_set
+        fixed = {"dataset": self.label(name), "majority": majority_percent(self.sets[name])}
+        trials = self._studied.items()
+        return [fixed | study_row(setup, [self._network(setup, i) for i in each]) for setup, each in trials]
 
     @property
-    def _studied(self) -> str:
+    def _study_set(self) -> str:
         return "adult" if "adult" in self.sets else next(iter(self.sets))
 
     @property
-    def _setups(self) -> Iterator[Setup]:
-        return setups(self.quick, self.nodes)
-
-    def _repeats(self, setup: Setup) -> range:
-        return range(trials_of(setup, self.trials))
+    def _studied(self) -> dict[Setup, range]:
+        """The networks that are studied, and the trials of each."""
+        return {setup: range(trials_of(setup, self.trials)) for setup in setups(self.quick, self.nodes)}

@@ -90,9 +90,8 @@ def solve(gram: Floats, b: Floats, lam: float, epsilon: float) -> Solution:
             f"svm-perf: the QP of {m} planes with lam {lam:g} ended as {answer.status}, {gap:.2g} from its optimum "
             f"where {0.1 * epsilon:.2g} is needed: raise epsilon, or scale the rows to a length of about one"
         )
-    active = beta > xi - (
-        b - pull
-    )  # at the optimum, weight or slack is zero; an interior-point solver leaves both above zero
+    # At the optimum, the weight or the slack of a plane is zero. An interior-point solver leaves both above zero.
+    active = beta > xi - (b - pull)
     return Solution(beta, active, float(b @ beta) - ridge)
 
 
