@@ -13,7 +13,6 @@ from gadget_svm.reproduction.headings import READINGS
 from gadget_svm.reproduction.tables import Row
 
 Rows = dict[str, list[Row]]
-Verdict = tuple[bool, str]  # on one data set: whether a claim holds, and the figures
 TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 FINDINGS: dict[str, str] = TEXTS["findings"]
 LEAF_GRAPHS = ("star", "tree", "line", "scale-free", "erdos-renyi")
@@ -32,12 +31,13 @@ class Claim:
     """A claim about methods of one table. Each of the methods gets a verdict.
 
     ``judge`` names the function that gets the method's row and those of the ``rivals``; if it returns None, the data
-    set is left out.
+    set is left out. ``figures`` is the text about a data set, formatted with the same rows.
     """
 
     text: str
     table: str
     judge: str
+    figures: str
     methods: tuple[str, ...] = READINGS
     rivals: tuple[str, ...] = ()
     more: str = ""
@@ -46,112 +46,84 @@ class Claim:
         """Yield the claim, the number of data sets on which it holds, and the figures of each."""
         sets = _sets(rows.get(self.table, []))
         for method in self.methods:
-            names = method, *self.rivals
-            found = {data: JUDGES[self.judge](*(m[name] for name in names)) for data, m in sets.items() if method in m}
-            judged = {data: verdict for data, verdict in found.items() if verdict is not None}
-            good = sum(holds for holds, _ in judged.values())
+            compared = {data: [m[name] for name in (method, *self.rivals)] for data, m in sets.items() if method in m}
+            verdicts = {data: JUDGES[self.judge](*found) for data, found in compared.items()}
+            judged = [(data, holds) for data, holds in verdicts.items() if holds is not None]
+            good = sum(holds for _, holds in judged)
             word = {0: "does not hold", len(judged): "holds"}.get(good, f"holds on {good} of {len(judged)} data sets")
-            listed = "; ".join(f"{data} {figures}" for data, (_, figures) in judged.items())
+            listed = "; ".join(f"{data} {self.figures.format(*compared[data])}" for data, _ in judged)
             reading = f" {method.removeprefix('gadget ')}" if method in READINGS else ""
             if judged:
                 yield f"**{self.text}{reading}**: {word}. {listed}.{self.more}"
 
 
 def _sets(table: list[Row]) -> dict[str, dict[str, Row]]:
-    """Group the rows of a table by data set and method."""
+    """Group the rows of a table by data set and method, with the quantities that only the discussion shows."""
     found: dict[str, dict[str, Row]] = {}
     for row in table:
-        found.setdefault(row["dataset"], {})[row["method"]] = row
+        winners = {f"{key}_by": "GADGET" if row.get(key) else "Pegasos" for key in ("wins", "wins_equal")}
+        excess = row["objective_mean"] - row.get("optimum", math.nan)
+        found.setdefault(row["dataset"], {})[row["method"]] = row | winners | {"excess": excess}
     return found
 
 
-def as_accurate(mine: Row, *others: Row) -> Verdict:
-    """Judge whether a method is at most one per cent less accurate than each of the others."""
-    holds = all(mine["accuracy_mean"] >= other["accuracy_mean"] - 1 for other in others)
-    return holds, f"{_accuracy(mine)} against {' and '.join(map(_accuracy, others))} %"
+def as_accurate(mine: Row, *others: Row) -> bool:
+    """Return whether a method is at most one per cent less accurate than each of the others."""
+    return all(mine["accuracy_mean"] >= other["accuracy_mean"] - 1 for other in others)
 
 
-def near_optimum(mine: Row, other: Row) -> Verdict:
-    """Judge the accuracy, and compare the objectives too."""
-    holds, figures = as_accurate(mine, other)
-    return holds, f"{figures}, with an objective of {_objective(mine)} against {_objective(other)}"
+def as_published(mine: Row) -> bool | None:
+    """Return whether the accuracy is at least the paper's."""
+    return None if mine["paper_accuracy"] is None else mine["accuracy_mean"] >= mine["paper_accuracy"]
 
 
-def as_published(mine: Row) -> Verdict | None:
-    """Judge whether the accuracy is at least the paper's."""
-    paper = mine["paper_accuracy"]
-    return None if paper is None else (mine["accuracy_mean"] >= paper, f"{_accuracy(mine)} % (paper {paper:.2f} %)")
+def wins(mine: Row) -> bool:
+    """Return whether GADGET wins the paper's comparison with Pegasos."""
+    return bool(mine["wins"])
 
 
-def wins(mine: Row) -> Verdict:
-    """Judge by the paper's comparison with Pegasos."""
-    first, equal = ("GADGET" if mine[key] else "Pegasos" for key in ("wins", "wins_equal"))
-    return mine["wins"], f"{first} wins, with as many examples {equal}"
+def slower(mine: Row, other: Row) -> bool:
+    """Return whether the training takes longer than the other's."""
+    return bool(mine["seconds_mean"] > other["seconds_mean"])
 
 
-def slower(mine: Row, other: Row) -> Verdict:
-    """Judge whether the training takes longer than the other's."""
-    return mine["seconds_mean"] > other["seconds_mean"], f"{_seconds(mine)} against {_seconds(other)} s"
+def perf_takes_longer(mine: Row, perf: Row, sgd: Row) -> bool:
+    """Return whether SVM-Perf takes at least twice as long as each of the two others."""
+    return bool(perf["seconds_mean"] >= 2 * max(mine["seconds_mean"], sgd["seconds_mean"]))
 
 
-def perf_takes_longer(mine: Row, perf: Row, sgd: Row) -> Verdict:
-    """Judge whether SVM-Perf takes twice as long as the slower of the two others."""
-    online = max(mine, sgd, key=lambda row: float(row["seconds_mean"]))
-    return perf["seconds_mean"] >= 2 * online["seconds_mean"], f"{_seconds(perf)} s against {_seconds(online)} s"
+def within_promise(row: Row) -> bool:
+    """Return whether the objective is at most the promised gap above the certified optimum."""
+    return bool(row["excess"] <= row["promise"])
 
 
-def within_promise(row: Row, promise: float | None = None) -> Verdict:
-    """Judge whether the objective is at most ``promise`` (default: the row's) above the certified optimum."""
-    promise = row["promise"] if promise is None else promise
-    excess = row["objective_mean"] - row["optimum"]
-    return excess <= promise, f"{excess:.3g} above, {promise:.3g} promised"
+def within_epsilon(row: Row) -> bool:
+    """Return whether the objective is at most the epsilon that SVM-Perf is given above the certified optimum."""
+    return bool(row["excess"] <= 1e-3)
 
 
-def within_epsilon(row: Row) -> Verdict:
-    """Judge by the epsilon that SVM-Perf is given."""
-    return within_promise(row, 1e-3)
-
-
-def proven_promise(row: Row) -> Verdict:
+def proven_promise(row: Row) -> bool:
     """Judge by MoM-DSVM's own multipliers and by the certified optimum; both have to agree."""
-    gap, proven = row["worst_gap_percent"], row["proven_percent"]
-    bound = f"at most {proven:.2g} % by its own proof" if math.isfinite(proven) else "without proof"
-    holds = max(gap, proven) <= row["promise_percent"]
-    return holds, f"{gap:.2g} % ({bound}, after {row['iterations_mean']:,.0f} iterations)"
+    return bool(max(row["worst_gap_percent"], row["proven_percent"]) <= row["promise_percent"])
 
 
-def fewer_messages(mine: Row, other: Row) -> Verdict:
-    """Judge whether a method sends fewer messages per iteration than the other."""
-    figures = (f"objective {_objective(row)} after {row['messages']:,.0f} messages" for row in (other, mine))
-    fewer = other["messages"] / other["iterations_mean"] > mine["messages"] / mine["iterations_mean"]
-    return fewer, ", GADGET ".join(figures)
+def fewer_messages(mine: Row, other: Row) -> bool:
+    """Return whether a method sends fewer messages per iteration than the other."""
+    return bool(other["messages"] / other["iterations_mean"] > mine["messages"] / mine["iterations_mean"])
 
 
-def speeds_up(mine: Row) -> Verdict | None:
-    """Judge whether the distributed time, with loading, is below the centralised one."""
-    factor = mine["speedup"]
-    return None if factor is None else (factor < 1, f"{factor:.2f} (paper {mine['paper_speedup']:.2f})")
+def speeds_up(mine: Row) -> bool | None:
+    """Return whether the distributed time, with loading, is below the centralised one."""
+    return None if mine["speedup"] is None else mine["speedup"] < 1
 
 
-JUDGES: dict[str, Callable[..., Verdict | None]] = {
+JUDGES: dict[str, Callable[..., bool | None]] = {
     judge.__name__: judge
     for judge in (
-        as_accurate, as_published, fewer_messages, near_optimum, perf_takes_longer, proven_promise, slower, speeds_up,
-        wins, within_epsilon, within_promise,
+        as_accurate, as_published, fewer_messages, perf_takes_longer, proven_promise, slower, speeds_up, wins,
+        within_epsilon, within_promise,
     )
 }  # fmt: skip
-
-
-def _accuracy(row: Row) -> str:
-    return f"{row['accuracy_mean']:.2f}"
-
-
-def _seconds(row: Row) -> str:
-    return f"{row['seconds_mean']:.3g}"
-
-
-def _objective(row: Row) -> str:
-    return f"{row['objective_mean']:.3g}"
 
 
 def authors_program(rows: Rows) -> str:
