@@ -142,7 +142,11 @@ def test_wrong_option_as_typed(typed, named, train_file, monkeypatch):
     [
         ("raise max_iter or tol, or use stopping=None", "raise --max-iter or --tol, or use --stopping none"),
         ("use fit_intercept=False or lam=0.5", "use --no-intercept or --lambda 0.5"),
-        ("Pdmm(neighbours='all')", "Pdmm(--set neighbours=all)"),
+        ("use Pdmm(neighbours='all')", "use --algorithm pdmm --set neighbours=all"),
+        (
+            "use Gadget(gossip='running-sum', gossip_rounds=1), or",
+            "use --algorithm gadget --gossip running-sum --rounds 1, or",
+        ),
         ("data/lam/x.csv, column 'tol': no", "data/lam/x.csv, column 'tol': no"),
         ("engine option num_cpus must be 1", "--engine-option num_cpus must be 1"),
         ("unknown x 'a'. Known: max_iter, tol.", "unknown x 'a'. Known: max_iter, tol."),

@@ -114,29 +114,26 @@ def test_one_file_or_shards():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (
-            ["part-0.svm", "adult"],
-            "'adult' is a named data set, not a shard: train on it alone, or write ./adult",
-        ),
-        (["part-0.svm", "folder"], "folder is a folder: name the files in it, such as folder/*.svm"),
-        (["folder"], "folder is a folder: name the files in it, such as folder/*.svm"),
+        (["part-0.svm", "adult"], "'adult' is a named data set: train on it alone, or write ./adult for a file"),
+        (["part-0.svm", "folder"], "folder is a folder: name its files, such as folder/*.svm"),
+        (["folder"], "folder is a folder: name its files, such as folder/*.svm"),
         (["part-0.svm", "prat-*.svm"], "no file prat-*.svm: check the spelling"),
         (["prat-[0-9].svm"], "no file prat-[0-9].svm: check the spelling"),
         (["part-*.svm"], "part-*.svm is a pattern, which the shell expands: leave out the quotes"),
-        (["s3://bucket/part-*.svm", "--engine", "ray"], "name each of them; part-{0..9}.svm means ten names"),
-        (["part-0.svm", "part-0.svm"], "part-0.svm is given twice, and every node has rows of its own: leave one out"),
+        (["s3://bucket/part-*.svm", "--engine", "ray"], "name each file, or write part-{0..9}.svm"),
+        (["part-0.svm", "part-0.svm"], "part-0.svm is given twice: each node has its own rows; omit one"),
         (["part-0.svm", "./folder/../part-0.svm"], "part-0.svm, also as ./folder/../part-0.svm, is given twice"),
         (["part-0.svm", "link.svm"], "part-0.svm, also as link.svm, is given twice"),
         (["part-0.svm", "file:LINK", "--engine", "ray"], "link.svm, is given twice"),
         (["s3://b/x.svm", "s3://b/x.svm", "--engine", "ray"], "s3://b/x.svm is given twice"),
         (["PARTS", "--nodes", "4"], "--nodes 4: every shard is a node, and there are 3: leave out --nodes"),
-        (["PARTS", "--partition", "sorted"], "leave out --partition, or put all rows into one file"),
+        (["PARTS", "--partition", "sorted"], "omit --partition, or give one file"),
         (["part-0.svm", "absent.svm"], "no file absent.svm: check the spelling"),
         (["PARTS", "--positive", "5"], "no row has the label '5'. The labels are: 0, 1."),
         (["PARTS", "--test", "absent.svm"], "no file absent.svm"),
         (["PARTS", "--test", "file:FOLDER/absent.svm"], "no file FOLDER/absent.svm"),
         (["PARTS", "--test", "file://h/x.svm"], "file://h/x.svm is a file of the machine 'h'"),
-        (["PARTS", "--test", "strange.svm"], "the test rows have the label 7, which no training row has"),
+        (["PARTS", "--test", "strange.svm"], "the test rows have the label 7, and the training rows only have"),
         (["PARTS", "--test", "zero.svm"], "zero.svm has a feature id 0, ids from 1 were expected"),
         (["PARTS", "--test", "narrow.csv"], "narrow.csv has 2 features and part-0.svm has 5: use the same columns"),
     ],
@@ -208,7 +205,7 @@ def test_label_and_positive(toy, tables, tmp_path):
     assert run["average"]["test_accuracy"] == pytest.approx(model.score(toy.X[:20], np.full(20, -1)), abs=1e-12)
     (tmp_path / "test.csv").write_text("a,b,truth,d,c,e\n1,2,1,3,4,5\n")
     message = refused(*tables, *told, "--test", "test.csv")
-    assert "column 'c' of part-0.csv is in the place where test.csv has 'd'" in message
+    assert "part-0.csv has the column 'c' where test.csv has 'd'" in message
 
 
 class Pressed(Interruption):

@@ -169,7 +169,7 @@ def test_signal_while_importing(number, then, tmp_path, monkeypatch):
 
         time.sleep(30)  # until the signal comes again
 
-    monkeypatch.setattr("gadget_svm.cli.topology.measure", show)
+    monkeypatch.setattr("gadget_svm.spectral.summary", show)
     usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}[number]
     before = signal.signal(number, usual)
     try:

@@ -160,7 +160,7 @@ def test_same_columns_in_train_and_test(case, tmp_path, monkeypatch):
     (tmp_path / "test").mkdir()
     train = case_file(tmp_path, case)
     monkeypatch.setitem(globals(), "COLUMNS", ("b", "a", "c"))
-    with pytest.raises(DataFileError, match=r"column 'a' of .* is in the place where .* has 'b'"):
+    with pytest.raises(DataFileError, match=r"has the column 'a' where .* has 'b'"):
         read_files([train, case_file(tmp_path / "test", case)])
 
 
@@ -323,7 +323,7 @@ def test_parquet_without_pyarrow(tmp_path, monkeypatch):
     ("arrays", "message"),
     [
         ({"X": np.array([{}], dtype=object), "y": y}, "damaged"),
-        ({"A": X, "y": y}, "has the arrays A, y: save X and y"),
+        ({"A": X, "y": y}, "has the arrays A, y: save y and X"),
         ({"X": X, "y": y[:2]}, "3 rows and 2 labels"),
         ({"X": X[0], "y": y}, "save rows x features"),
         ({"X": X, "y": X}, "save one label per row"),

@@ -167,7 +167,7 @@ COMMANDS = [
     ),
     ("a scheme is unknown, for data", "train foo://x/y.csv", ("foo://x/y.csv", "s3://")),
     ("a URI where a path is needed", "demo --out s3://bucket/demo", ("s3://bucket/demo", "--out", "local path")),
-    ("sizes for other nodes", "train nowhere.csv --partition sizes:1,2 -n 5", ("--partition", "2 nodes", "-n is 5")),
+    ("sizes for other nodes", "train nowhere.csv --partition sizes:1,2 -n 5", ("--partition", "2 nodes", "omit -n 5")),
     ("a topology's parameter", "train nowhere.csv --topology ring:x", ("--topology ring:x", "no parameter")),
     ("a torus without sides", "train nowhere.csv -t torus:x", ("torus:x", "torus:5x4")),
     ("a tree without a number", "train nowhere.csv -t tree:x", ("tree:x", "tree:2")),

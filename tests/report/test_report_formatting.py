@@ -1,7 +1,7 @@
 """Numbers as text, and the nodes that are lost at the end of a run."""
 
 from gadget_svm.report.formatting import count, number, percent, size
-from gadget_svm.report.lost_nodes import lost_nodes, mark_lost
+from gadget_svm.report.node_table import lost_nodes, mark_lost
 from support.report_runs import event, summary
 
 

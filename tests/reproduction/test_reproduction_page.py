@@ -2,6 +2,7 @@
 
 import csv
 import re
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -57,7 +58,7 @@ def invoke(*arguments):
 
 @pytest.mark.parametrize("part", ["table2", "table3"])
 def test_missing_solver_is_reported_before_the_work(part, monkeypatch, tmp_path):
-    monkeypatch.setattr("gadget_svm.cli.reproduce.find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "clarabel", None)
     result = invoke(part, "--out", tmp_path / "out")
     assert result.exit_code == 2
     assert "gadget-svm[paper]" in result.output

@@ -10,7 +10,7 @@ import typer
 from gadget_svm.cli.options import Json, local_path, option, require_packages
 
 certs_app = typer.Typer(
-    help="Certificates for peers: your own authority, one certificate per site.", no_args_is_help=True
+    help="Certificates for peers: your own authority, a certificate per site.", no_args_is_help=True
 )
 PeerName = Annotated[str, typer.Argument(metavar="NAME", help="The peer's name, such as hospital-a.")]
 Ca = Annotated[Path, typer.Option("--ca", metavar="DIR", callback=local_path, help="The authority's folder.")]

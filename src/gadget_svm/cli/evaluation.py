@@ -48,9 +48,7 @@ class Evaluation:
         unknown = np.setdiff1d(data.y_test, classes)
         if len(unknown):
             known = ", ".join(map(str, classes[:MAX_LABELS_IN_MESSAGE].tolist()))
-            raise ValueError(
-                f"the test rows have the label {unknown[0]!s}, which no training row has: the labels are {known}"
-            )
+            raise ValueError(f"the test rows have the label {unknown[0]!s}, and the training rows only have {known}")
         return cls(train, objective(data.X_test, data.y_test))
 
     def test_error(self, mean: Floats) -> float | None:
@@ -82,8 +80,7 @@ class Evaluation:
     def _scores(self, coef: Floats, bias: Floats, intercept: bool) -> list[Scores]:
         """Return the scores of models (models x outputs x features)."""
         models = np.concatenate([coef, bias[..., None]], axis=2) if intercept else coef
-        train = None if self.train is None else self.train(models)
-        test = None if self.test is None else self.test(models)
+        train, test = (each if each is None else each(models) for each in (self.train, self.test))
         return [
             {
                 "train_objective": None if train is None else float(train.objective[i]),

@@ -18,6 +18,8 @@ _NAME = re.compile(
 """A name that may be a parameter's, alone or before "=VALUE": not in quotes or a path, nor typed behind an option."""
 _REPEATED = re.compile(r"""^(--[\w-]+) (\S+): (?=\1 .*, got ['"]?\2['"]?$)""")
 """An option and its value in front of a sentence that names both."""
+_CALL = re.compile(r"\b(Gadget|Pdmm)\((--[^()]*)\)")
+"""An algorithm with parameters, once they are options."""
 
 
 def in_options(text: str, command: Any = None, typed: Sequence[str] = (), names: bool = True) -> str:
@@ -49,6 +51,7 @@ def in_options(text: str, command: Any = None, typed: Sequence[str] = (), names:
     for name, each in options.items():
         text = re.sub(rf"(?<![\w-]){each.opts[0]}(?![\w-])", spelled(name), text)
     text = _NAME.sub(as_option, text)
+    text = _CALL.sub(lambda found: f"--algorithm {found[1].lower()} {found[2].replace(',', '')}", text)
     text = re.sub(r"\boption (?=of engine ')", "--engine-option ", text)
     text = re.sub(r", or None\b[^),;.]*", "", text).replace("; got", ", got")
     text = _REPEATED.sub("", text)

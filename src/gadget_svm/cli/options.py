@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from dataclasses import field, fields
 from enum import StrEnum
-from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
+
+from gadget_svm.core.extras import require
 
 Request = TypeVar("Request")
 
@@ -28,22 +29,13 @@ def local_path(param: typer.CallbackParam, given: Path | None) -> Path | None:
     from gadget_svm.data.uris import require_local_path
 
     name = param.opts[0] if param.opts[0].startswith("-") else "this argument"
-    return (
-        None if given is None else require_local_path(given, f"{name} takes a local path: mount it, or copy it first")
-    )
+    return given and require_local_path(given, f"{name} takes a local path: mount it, or copy it first")
 
 
 def require_packages(what: str, *modules: str) -> None:
     """Raise an ImportError that names the extra to install if a package of the peers is missing."""
     for module in modules:
-        try:
-            import_module(module)
-        except ModuleNotFoundError as error:
-            if (error.name or "").startswith("gadget_svm"):
-                raise
-            raise ImportError(
-                f"{what} need {error.name}, which is not installed: pip install 'gadget-svm[peer]'"
-            ) from error
+        require(module, f"{what} need", "peer")
 
 
 def command_for(request: type[Request]) -> Callable[[Callable[[Request], None]], Callable[..., None]]:

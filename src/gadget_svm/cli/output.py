@@ -18,8 +18,8 @@ from gadget_svm.cli.option_names import naming
 from gadget_svm.core.temp_folders import Scratch
 from gadget_svm.data.uris import Location, check_writable, display_name, join, parse_location, scheme_of, write_file
 from gadget_svm.report import require_plotly
-from gadget_svm.report.formatting import count, describe_losses, number, percent, size
-from gadget_svm.report.lost_nodes import live_nodes, table_entry
+from gadget_svm.report.formatting import describe_losses, size
+from gadget_svm.report.node_table import NODE_COLUMNS, average_entry, live_nodes, table_cells, table_entry
 
 MODEL, HISTORY, SUMMARY = "model.safetensors", "history.jsonl", "summary.json"
 MAX_NODES_SHOWN = 20
@@ -139,14 +139,11 @@ def show_training(console: Console, summary: Row, history: Sequence[Row] = ()) -
 
 def nodes_table(summary: Row) -> Table:
     """Return a table of every node, or of the range of values if there are many; then the network average."""
-    columns = ("node", "rows", "train accuracy", "test accuracy", "objective")
-    table = make_table(columns, title=summary["dataset"]["name"])
-    shown = node_rows(summary["nodes"], summary["parameters"]["nodes"])
-    for name, row in [*shown, ("average", {"rows": summary["dataset"]["rows"], **summary["average"]})]:
-        if name == "average":
-            table.add_section()
-        accuracies = (percent(row[key]) for key in ("train_accuracy", "test_accuracy"))
-        table.add_row(name, count(row["rows"]), *accuracies, number(row["train_objective"]))
+    table = make_table(NODE_COLUMNS, title=summary["dataset"]["name"])
+    for entry in node_rows(summary["nodes"], summary["parameters"]["nodes"]):
+        table.add_row(*table_cells(*entry))
+    table.add_section()
+    table.add_row(*table_cells(*average_entry(summary)))
     return table
 
 

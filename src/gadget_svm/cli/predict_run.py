@@ -14,6 +14,7 @@ from gadget_svm.cli.output import MODEL, check_target, from_stdin
 from gadget_svm.cli.predict import PredictRequest
 from gadget_svm.data import load_dataset
 from gadget_svm.data.catalog import ENTRIES
+from gadget_svm.data.datasets import file_location
 from gadget_svm.data.formats import align_tables, read_raw, warn_guessed_label
 from gadget_svm.data.tables import LabelColumn, NoLabel, RawTable, binarize_labels
 from gadget_svm.data.uris import Location, display_name, join, parse_location, write_file
@@ -67,10 +68,8 @@ def model_file(given: str) -> Location:
 
 def site_named(model: GadgetSVC, node: str) -> Any:
     """Return the model's site of this name; else the number, or the text."""
-    for site in model.sites_:
-        if str(site) == node:
-            return site
-    return int(node) if node.isdecimal() else node
+    named: list[Any] = [site for site in model.sites_ if str(site) == node]
+    return named[0] if named else int(node) if node.isdecimal() else node
 
 
 def model_name(model: GadgetSVC, node: str | None) -> str:
@@ -100,8 +99,7 @@ def read_rows(
         positive = ... if request.positive is None else request.positive  # else the paper's
         known = load_dataset(source, label=request.label, data_dir=request.data_dir, positive=positive)
         return known.X_test, None if request.no_label else known.y_test, None
-    if isinstance(place := parse_location(source), Path) and not place.is_file():
-        load_dataset(source)  # raises the error for a missing name or file
+    file_location(source)  # refuses a name that is neither a file nor a data set
     X, y, table = _read_file(request, source, NoLabel.NONE if request.no_label else request.label)
     if request.no_label:
         return X, None, table
@@ -141,12 +139,10 @@ def fit_columns(X: Any, table: RawTable | None, source: str, model: GadgetSVC) -
         wanted = model.feature_names_in_.tolist()
         del model.feature_names_in_  # matched here: scikit-learn would warn that a matrix has no names
         if names is not None:
-            missing = [column for column in wanted if column not in names]
-            if missing:
-                raise ValueError(
-                    f"{source} has no column {missing[0]!r}, which the model was trained on: is it the right file?"
-                )
             position = {column: i for i, column in enumerate(names)}
+            for column in wanted:
+                if column not in position:
+                    raise ValueError(f"{source} has no column {column!r}, which the model was trained on: wrong file?")
             X = X[:, [position[column] for column in wanted]]
     may_lack_columns = table is not None and table.sparse_text
     if X.shape[1] > width or (X.shape[1] < width and not may_lack_columns):
@@ -155,11 +151,6 @@ def fit_columns(X: Any, table: RawTable | None, source: str, model: GadgetSVC) -
 
 
 # Labels
-
-
-def unknown_labels(model: GadgetSVC, y: NDArray[Any]) -> NDArray[Any]:
-    """Return the labels, as text, that are none of the model's classes."""
-    return np.setdiff1d(y.astype(str), model.classes_.astype(str))
 
 
 def no_label_is_known(model: GadgetSVC, y: NDArray[Any]) -> bool:
@@ -172,7 +163,7 @@ def scores(model: GadgetSVC, answers: NDArray[Any], y: NDArray[Any] | None) -> d
     if y is None:
         return {"accuracy": None, "unknown_labels": []}
     accuracy = None if no_label_is_known(model, y) else float(np.mean(answers.astype(str) == y.astype(str)))
-    return {"accuracy": accuracy, "unknown_labels": unknown_labels(model, y).tolist()}
+    return {"accuracy": accuracy, "unknown_labels": np.setdiff1d(y.astype(str), model.classes_.astype(str)).tolist()}
 
 
 def sentence(found: dict[str, Any], model: GadgetSVC) -> str:

@@ -22,7 +22,7 @@ TEXT = bars.TextColumn("{task.description}")
 def show_progress(console: Console, max_iter: int, max_seconds: float | None) -> Iterator[Callable[[Record], None]]:
     """Yield what shows a record of the history: a bar on a terminal, else a line when it is due."""
     if not console.is_terminal or console.quiet:
-        yield Lines(console).record
+        yield lines(console)
         return
     # records get rarer during a training: the spinner and the elapsed time move in between
     columns = bars.SpinnerColumn(), bars.BarColumn(bar_width=16), bars.TimeElapsedColumn(), TEXT
@@ -37,18 +37,17 @@ def show_progress(console: Console, max_iter: int, max_seconds: float | None) ->
         yield show
 
 
-class Lines:
-    """Print a line when the iterations have grown fourfold, or five seconds have passed."""
+def lines(console: Console) -> Callable[[Record], None]:
+    """Return what prints a record when the iterations have grown fourfold, or five seconds have passed."""
+    shown, at = 0, time.monotonic()
 
-    def __init__(self, console: Console) -> None:
-        self.console, self.shown, self.at = console, 0, time.monotonic()
+    def show(record: Record) -> None:
+        nonlocal shown, at
+        if record["iteration"] >= 4 * shown or time.monotonic() - at > 5:
+            shown, at = record["iteration"], time.monotonic()
+            console.print(sentence(record), highlight=False, soft_wrap=True)
 
-    def record(self, record: Record) -> None:
-        """Print a line, if one is due."""
-        now = time.monotonic()
-        if record["iteration"] >= 4 * self.shown or now - self.at > 5:
-            self.shown, self.at = record["iteration"], now
-            self.console.print(sentence(record), highlight=False, soft_wrap=True)
+    return show
 
 
 def sentence(record: Record) -> str:

@@ -1,6 +1,5 @@
 """`gadget reproduce`: run the paper's evaluation cell by cell under a progress bar, then write every file."""
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +14,7 @@ RESULTS = Path("results")
 def reproduce(
     what: Annotated[str, typer.Argument(help="table1, table2, table3, table4, figures, network, or all.")] = "all",
     data: Annotated[
-        Path | None, option("--data", check=local_path, help="The folder with the paper's data sets.")
+        Path | None, option("--data", check=local_path, help="A folder with the paper's data sets.")
     ] = None,
     nodes: Annotated[int, typer.Option(help="Number of nodes.", min=2)] = 10,
     trials: Annotated[int | None, typer.Option(help="Trials per experiment (5; with --quick 1).", min=1)] = None,
@@ -38,10 +37,7 @@ def reproduce(
     try:
         typer.echo("reading data sets", err=True)
         if not run.sets:
-            raise FileNotFoundError(
-                "none of the paper's data sets was found: name their folder with --data or GADGET_DATA, or download "
-                "one with, for example, `gadget data fetch adult`"
-            )
+            raise FileNotFoundError("no data set of the paper was found: run `gadget data fetch adult`, or give --data")
         with steps_bar(sum(1 for _ in run.steps(parts))) as (tell, advance):
             run.report_progress = tell
             for step in run.steps(parts):
@@ -66,5 +62,7 @@ def _check_packages(parts: Any) -> None:
         from gadget_svm.reproduction.figures import pyplot
 
         pyplot()
-    if {"table2", "table3"} & set(parts) and find_spec("clarabel") is None:
-        raise ImportError("SVM-Perf needs a QP solver, clarabel: pip install 'gadget-svm[paper]'")
+    if {"table2", "table3"} & set(parts):
+        from gadget_svm.reproduction.baselines.perf import load_solver
+
+        load_solver()

@@ -15,40 +15,31 @@ def check_shards(request: TrainRequest) -> None:
     shards, count = request.shards, len(request.shards)
     for shard in shards:
         if shard in ENTRIES:
-            raise ValueError(
-                f"{shard!r} is a named data set, not a shard: train on it alone, or write ./{shard} if a file of that "
-                "name is meant"
-            )
+            raise ValueError(f"{shard!r} is a named data set: train on it alone, or write ./{shard} for a file")
         check_file_name(shard)
     if request.scale != "none" and request.engine == "ray":
         raise ValueError(
-            f"--scale {request.scale}: the actors read the shards, and their rows are not scaled: scale the shards "
-            "beforehand, leave out --engine ray so that all rows are read here, or put them into one file"
+            f"--scale {request.scale}: the actors read the shards and do not scale them: scale them before, "
+            "omit --engine ray, or put all rows into one file"
         )
     _check_distinct(shards)
     if request.n_nodes not in (None, count):
         raise ValueError(f"--nodes {request.n_nodes}: every shard is a node, and there are {count}: leave out --nodes")
     if request.partition != "even":
-        raise ValueError(
-            f"--partition {request.partition}: every shard is a node, so no rows are left to divide: leave out "
-            "--partition, or put all rows into one file"
-        )
+        raise ValueError(f"--partition {request.partition}: every shard is a node: omit --partition, or give one file")
 
 
 def check_file_name(name: str) -> None:
     """Refuse a folder, and a pattern that no shell has expanded."""
-    if scheme := scheme_of(name):
+    if scheme_of(name):
         if "*" in urlsplit(name).path:
             raise ValueError(
-                f"{display_name(name)} is a pattern, and no shell knows the files behind {scheme}://: name each of "
-                "them; part-{0..9}.svm means ten names"
+                f"{display_name(name)}: a URI takes no pattern: name each file, or write part-{{0..9}}.svm"
             )
         return
     path = Path(name)
     if path.is_dir():
-        raise IsADirectoryError(
-            f"{path} is a folder: name the files in it, such as {path / '*.svm'}, and each is a node's shard"
-        )
+        raise IsADirectoryError(f"{path} is a folder: name its files, such as {path / '*.svm'}; each is a node's shard")
     if not path.exists() and next(iglob(name), None) is not None:  # noqa: PTH207 - a pattern may be absolute
         raise ValueError(f"{name} is a pattern, which the shell expands: leave out the quotes around it")
 
@@ -59,7 +50,5 @@ def _check_distinct(shards: list[str]) -> None:
         place = name if scheme_of(name) else str(Path(name).resolve())  # a file: URI may name a link
         if place in seen:
             also = f", also as {display_name(shard)}," if shard != seen[place] else ""
-            raise ValueError(
-                f"{display_name(seen[place])}{also} is given twice, and every node has rows of its own: leave one out"
-            )
+            raise ValueError(f"{display_name(seen[place])}{also} is given twice: each node has its own rows; omit one")
         seen[place] = shard

@@ -21,10 +21,13 @@ def topology(
         raise ValueError(f"--gamma is a relative error between 0 and 1, got {gamma}")
     from rich.console import Console
 
+    from gadget_svm import spectral, topologies
     from gadget_svm.cli.output import print_table
+    from gadget_svm.cli.summary import plain
 
     with Console(stderr=True).status(f"measuring {name} on {nodes:,} nodes"):  # large graphs take a while
-        facts = measure(name, nodes, transition, gamma, seed)
+        network = topologies.build(name, nodes, seed=seed, transition=transition)
+        facts = plain({"topology": network.name, "gamma": gamma, **spectral.summary(network, gamma)})
     if json:
         typer.echo(dumps(facts, allow_nan=False))
         return
@@ -32,31 +35,20 @@ def topology(
     print_table(("property", "value"), lines(facts), title=title, show_header=False)
 
 
-def measure(name: str, nodes: int, transition: str, gamma: float, seed: int) -> dict[str, Any]:
-    """Build the network and compute its properties."""
-    from gadget_svm import spectral, topologies
-    from gadget_svm.cli.summary import plain
-
-    network = topologies.build(name, nodes, seed=seed, transition=transition)
-    return dict(plain({"topology": network.name, "gamma": gamma, **spectral.summary(network, gamma)}))
-
-
 def lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the properties in words, unknown ones as a dash."""
+    from gadget_svm.report.formatting import count, number
+
     kind = "directed" if facts["directed"] else "undirected"
-    degrees = f"{facts['degree_min']:,} / {facts['degree_mean']:.4g} / {facts['degree_max']:,}"
+    degrees = f"{count(facts['degree_min'])} / {number(facts['degree_mean'], 4)} / {count(facts['degree_max'])}"
     return [
-        ("edges", f"{facts['edges']:,} {kind}"),
+        ("edges", f"{count(facts['edges'])} {kind}"),
         ("transition matrix B", facts["transition"]),
         ("degree min / mean / max", degrees),
-        ("diameter", _number(facts["diameter"]) + ("" if facts["diameter_exact"] else " at most")),
-        ("period of B", _number(facts["period"])),
-        ("spectral gap 1 - beta", _number(facts["spectral_gap"])),
-        ("mixing time 1 / (1 - beta)", _number(facts["tau_mix"])),
-        (f"rounds to {facts['gamma']:g}, diffusion", _number(facts["rounds_diffusion"])),
-        (f"rounds to {facts['gamma']:g}, randomised", _number(facts["rounds_randomised"])),
+        ("diameter", count(facts["diameter"]) + ("" if facts["diameter_exact"] else " at most")),
+        ("period of B", count(facts["period"])),
+        ("spectral gap 1 - beta", number(facts["spectral_gap"])),
+        ("mixing time 1 / (1 - beta)", number(facts["tau_mix"])),
+        (f"rounds to {facts['gamma']:g}, diffusion", count(facts["rounds_diffusion"])),
+        (f"rounds to {facts['gamma']:g}, randomised", count(facts["rounds_randomised"])),
     ]
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.5g}"

@@ -67,17 +67,15 @@ class TrainRequest:
     format: Format = None
     data_dir: DataDir = None
     partition: str = _data(
-        "--partition", default="even", help="Division of rows: even, sorted, label-skew:0.1 or sizes:1,2."
+        "--partition", default="even", help="Rows per node: even, sorted, label-skew:0.1 or sizes:1,2."
     )
     scale: Scaling = _data("--scale", default=Scaling.none, help=SCALE_HELP)
-    n_nodes: int | None = _network(
-        "--nodes", "-n", min=1, help="Number of nodes. Default: min(10, rows), or one per shard."
-    )
+    n_nodes: int | None = _network("--nodes", "-n", min=1, help="Nodes. Default: min(10, rows), or one per shard.")
     topology: str = _network("--topology", "-t", default="random-regular", help=TOPOLOGY_HELP)
     lam: float | None = _learning("--lam", "--lambda", help="Regularisation weight. Default: the paper's, else 1e-4.")
     C: float | None = _learning("--C", help="The weight of the losses, as LinearSVC's C; replaces --lam.")
     multi_class: MultiClass = _learning(
-        "--multi-class", default=MultiClass.ovr, help="ovr: one output per class; ovo: one per pair."
+        "--multi-class", default=MultiClass.ovr, help="ovr: an output per class; ovo: per pair."
     )
     algorithm: str = _learning("--algorithm", "-a", default="auto", help=ALGORITHM_HELP)
     gossip: str | None = _learning("--gossip", help="Protocol: push-sum, diffusion, pairwise or running-sum.")
@@ -87,18 +85,12 @@ class TrainRequest:
     average: bool | None = _learning("--average/--last", help="Return averaged iterates (default) or the last ones.")
     project: bool | None = _learning("--project/--no-project", help="Project into the ball, steps (f) and (h).")
     fit_intercept: bool | None = _learning("--intercept/--no-intercept", help=INTERCEPT_HELP)
-    settings: list[str] | None = _learning(
-        "--set", metavar=PAIR, help="Another parameter of the algorithm. Repeatable."
-    )
+    settings: list[str] | None = _learning("--set", metavar=PAIR, help="A parameter of the algorithm. Repeatable.")
     random_state: int = _learning("--seed", default=0, min=0, help="The same seed gives the same bits.")
     topology_seed: int | None = _network("--topology-seed", min=0, help="Seed of a random graph. Default: --seed.")
     partition_seed: int | None = _data("--partition-seed", min=0, help="Seed of the division. Default: --seed.")
-    n_jobs: int | None = _learning(
-        "--threads", "-j", "--jobs", min=-1, help="Threads, for the same result. Default: all."
-    )
-    engine: Engine = _where(
-        "--engine", default=Engine.local, help="local: this process; ray: a Ray cluster. Same result."
-    )
+    n_jobs: int | None = _learning("--threads", "-j", "--jobs", min=-1, help="Threads; the result is the same.")
+    engine: Engine = _where("--engine", default=Engine.local, help="local: this process; ray: a cluster. Same result.")
     engine_options: list[str] | None = _where("--engine-option", metavar=PAIR, help=ENGINE_HELP)
     address: str | None = _where("--address", help="For ray: the cluster, such as auto or 10.0.0.5:6379.")
     actors: int | None = _where("--actors", help="For ray: the number of actors that share the nodes.")

@@ -174,13 +174,8 @@ class TrainingRows:
 
         request = self.request
         if request.shards and request.engine == "ray":
-            model.fit_shards(
-                request.shards,
-                label=request.label,
-                positive=request.positive,
-                format=request.format,
-                on_summary=read_by_actors,
-            )
+            options = {name: getattr(request, name) for name in ("label", "positive", "format")}
+            model.fit_shards(request.shards, **options, on_summary=read_by_actors)
         else:
             start()
             model.fit(self.data.X, self.data.y, sites=self.sites)

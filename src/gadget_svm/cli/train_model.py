@@ -157,10 +157,7 @@ def check_request(request: TrainRequest) -> None:
         algorithms.resolve(request.algorithm)
     sizes = partition_of(request)[1].get("sizes", ())
     if sizes and request.n_nodes not in (None, len(sizes)):
-        raise ValueError(
-            f"--partition {request.partition}: that is {len(sizes)} nodes, and --nodes is {request.n_nodes}: leave out "
-            "--nodes"
-        )
+        raise ValueError(f"--partition {request.partition} has {len(sizes)} nodes: omit --nodes {request.n_nodes}")
     n_nodes = request.n_nodes or len(request.shards) or len(sizes)
     for typed, fault in request.typed_faults:
         with naming(typed):

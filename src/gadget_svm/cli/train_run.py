@@ -21,7 +21,7 @@ from gadget_svm.cli.train_model import check_request, make_model
 from gadget_svm.data.uris import display_name, join
 from gadget_svm.estimator import GadgetSVC, save_model
 from gadget_svm.report import write_report
-from gadget_svm.report.lost_nodes import lost_nodes
+from gadget_svm.report.node_table import lost_nodes
 from gadget_svm.simulation.observers import Observer, View
 
 MAX_NODES_IN_MESSAGE = 5
@@ -92,10 +92,7 @@ def _fit(model: GadgetSVC, rows: TrainingRows, stderr: Console, interruption: In
             interruption.stops_cleanly = True
             return interruption.requested
 
-    with (
-        show_progress(stderr, model.max_iter, model.max_seconds) as show,
-        warnings.catch_warnings(),
-    ):
+    with show_progress(stderr, model.max_iter, model.max_seconds) as show, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the summary says it below the table
         rows.fit(model.set_params(observers=[Watch()]), lambda: _announce(rows, model, stderr))
 

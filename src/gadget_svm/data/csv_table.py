@@ -107,9 +107,7 @@ def label_column(path: Path, label: LabelColumn, names: Sequence[str] | None, wi
     if isinstance(label, NoLabel):
         return width
     if width < 2:
-        raise DataFileError(
-            f"{path} has one column: a table needs a label and at least one feature; for svmlight say format='svmlight'"
-        )
+        raise DataFileError(f"{path} has one column; a table has a label and features (or say format='svmlight')")
     if label is None:
         lower = [name.lower() for name in names or ()]
         return next((lower.index(name) for name in LABEL_NAMES if name in lower), width - 1)

@@ -110,7 +110,7 @@ def load_dataset(
     """
     name = os.fspath(name_or_path)
     if name not in ENTRIES:
-        location = _location(name)
+        location = file_location(name)
         tables, columns, _ = read_files([name] if test is None else [name, test], label=label, format=format)
         parts = TrainTest(*tables[0], *(() if test is None else tables[1]))
         parts = parts.binarized(None if positive is ... else positive)
@@ -166,9 +166,7 @@ def data_folders(data_dir: Folder = None) -> list[Path]:
     """Return the folders to look in, in order: the argument, GADGET_DATA, ../shared/data, the cache."""
     chosen = os.environ.get("GADGET_DATA") or None
     if chosen is not None and not Path(chosen).is_dir():
-        raise FileNotFoundError(
-            f"GADGET_DATA names the folder {chosen!r}, which does not exist: correct it or unset it"
-        )
+        raise FileNotFoundError(f"GADGET_DATA names the folder {chosen!r}, which does not exist: correct it")
     folders = [data_dir, chosen, Path("..", "shared", "data"), cache_folder()]
     return [Path(folder) for folder in folders if folder is not None]
 
@@ -179,8 +177,8 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "gadget-svm" / "data"
 
 
-def _location(name: str) -> Location:
-    """Return a URI or the path of a file; refuse anything else."""
+def file_location(name: str) -> Location:
+    """Return a URI or the path of a file. Refuse a path without a file, and an unknown name."""
     path = parse_location(name)
     if isinstance(path, Path) and not path.is_file():
         if path.suffix or os.sep in name:
@@ -235,9 +233,8 @@ def _obtain(
     except OSError as error:
         places = ", ".join(map(str, data_folders(data_dir)))
         raise FileNotFoundError(
-            f"the data set {name!r} is not here and could not be fetched ({error}). Looked in: {places}. "
-            f"Get {', '.join(entry.downloads)} from {entry.page} and put them into a folder {name!r} in one of these "
-            "places, or set GADGET_DATA to the folder that holds it."
+            f"the data set {name!r} is not here and could not be fetched ({error}). Looked in: {places}. Put "
+            f"{', '.join(entry.downloads)} from {entry.page} into a folder {name!r} there, or set GADGET_DATA."
         ) from error
     found = _locate(entry, folder.parent)
     assert found is not None, "the downloads of an entry make up one of its file sets"

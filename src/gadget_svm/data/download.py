@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from gadget_svm.core.state_file import write_atomically
 from gadget_svm.data.catalog import Mirror
 from gadget_svm.data.files import DataFileError
 from gadget_svm.data.uris import WEB
@@ -65,15 +66,15 @@ def download_file(
     if expected and path.exists() and checksum(path) == expected:
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = _unique_part(path)
+    # a name used by this call only: two processes that download the same file do not mix their bytes
+    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
     try:
         _fetch(url, part, progress, sleep)
         found = checksum(part)
         if expected and found != expected:
             raise DataFileError(
-                f"{url} delivered a file with the SHA-256 {found}, expected was {expected}: it is damaged or was "
-                "changed, and was not kept. Try again; if its publisher replaced it on purpose, remove the line of "
-                f"{path.name} from {path.with_name(CHECKSUM_FILE)}"
+                f"{url} delivered a file with the SHA-256 {found}, expected was {expected}: it is not kept. Try again; "
+                f"if its publisher has replaced it, remove the line of {path.name} from {path.with_name(CHECKSUM_FILE)}"
             )
         part.replace(path)
     finally:
@@ -131,10 +132,8 @@ def verify_checksum(path: Path) -> None:
     """Compare a file with the checksum recorded at its download. A file without a record passes."""
     expected = recorded_checksum(path)
     if expected and (found := checksum(path)) != expected:
-        raise DataFileError(
-            f"{path} has changed since it was fetched: its SHA-256 is {found}, recorded in {CHECKSUM_FILE} is "
-            f"{expected}. Delete the file to have it fetched again"
-        )
+        change = f"its SHA-256 is {found}, and {CHECKSUM_FILE} has {expected}"
+        raise DataFileError(f"{path} has changed since it was fetched: {change}. Delete it to have it fetched again")
 
 
 def checksum(path: Path) -> str:
@@ -152,20 +151,13 @@ def record_checksum(path: Path, sha256: str) -> None:
     """Write the SHA-256 of a file into the list beside it."""
     listing = path.with_name(CHECKSUM_FILE)
     sums = _read_checksums(listing) | {path.name: sha256}
-    part = _unique_part(listing)
-    part.write_text("".join(f"{value}  {name}\n" for name, value in sorted(sums.items())), encoding="utf-8")
-    part.replace(listing)
+    write_atomically(listing, "".join(f"{value}  {name}\n" for name, value in sorted(sums.items())).encode())
 
 
 def _read_checksums(listing: Path) -> dict[str, str]:
     lines = listing.read_text(encoding="utf-8").splitlines() if listing.exists() else []
     pairs = (line.split(maxsplit=1) for line in lines if line.strip())
     return {name.lstrip("*"): value.lower() for value, name in pairs}
-
-
-def _unique_part(path: Path) -> Path:
-    """Return a name used by this call only: two processes that download the same file do not mix their bytes."""
-    return path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
 
 
 def _may_pass(error: Exception) -> bool:

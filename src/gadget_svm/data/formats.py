@@ -215,10 +215,9 @@ def _recognise(path: Path, name: str | None) -> Format:
     if name is None:
         if looks_like_svmlight(path):
             return FORMATS["svmlight"]
-        raise DataFileError(
-            f"{path}: its format is unknown. Say format='csv' (or {', '.join(FORMATS)}), or give it one of the "
-            f"endings {' '.join(_BY_SUFFIX)} (text also with {' '.join(COMPRESSION_SUFFIXES[1:])})"
-        )
+        endings = f"{' '.join(_BY_SUFFIX)} (text also with {' '.join(COMPRESSION_SUFFIXES[1:])})"
+        fix = f"say format='csv' (or {', '.join(FORMATS)}), or use one of the endings {endings}"
+        raise DataFileError(f"{path}: its format is unknown: {fix}")
     format = FORMATS[name]
     if format.magic and without_compression_suffix(path) != path:
         raise DataFileError(f"{path} is compressed twice: unpack the {path.suffix} first")
@@ -244,7 +243,9 @@ def _number_from_zero(
     if zero_based is False and from_zero:
         name = next(name for name, raw in zip(names, raws, strict=True) if raw.has_id_zero())
         raise DataFileError(f"{name} has a feature id 0, ids from 1 were expected")
-    return raws if zero_based or from_zero else [_shifted(raw) if raw.sparse_text else raw for raw in raws]
+    if zero_based or from_zero:
+        return raws
+    return [replace(raw, X=raw.X[:, 1:]) if raw.sparse_text else raw for raw in raws]
 
 
 def ids_from_zero(raws: Sequence[RawTable]) -> bool | None:
@@ -252,25 +253,14 @@ def ids_from_zero(raws: Sequence[RawTable]) -> bool | None:
     return any(raw.has_id_zero() for raw in raws) if any(raw.sparse_text for raw in raws) else None
 
 
-def _shifted(raw: RawTable) -> RawTable:
-    from scipy.sparse import csr_matrix
-
-    shape = (raw.X.shape[0], max(0, raw.X.shape[1] - 1))
-    return replace(raw, X=csr_matrix((raw.X.data, raw.X.indices - 1, raw.X.indptr), shape=shape))
-
-
 def _common_width(names: Sequence[Location], raws: Sequence[RawTable]) -> int:
     """Return the width of the widest svmlight file (tests often lack the last ids); other tables must agree."""
     first = raws[0]
     for name, raw in zip(names[1:], raws[1:], strict=True):
         if not raw.sparse_text and raw.X.shape[1] != first.X.shape[1]:
-            raise DataFileError(
-                f"{name} has {raw.X.shape[1]} features and {names[0]} has {first.X.shape[1]}: "
-                "use the same columns in both"
-            )
+            widths = f"{name} has {raw.X.shape[1]} features and {names[0]} has {first.X.shape[1]}"
+            raise DataFileError(f"{widths}: use the same columns in both")
         if first.columns and raw.columns and first.columns != raw.columns:
             a, b = next((a, b) for a, b in zip(first.columns, raw.columns, strict=False) if a != b)
-            raise DataFileError(
-                f"column {a!r} of {names[0]} is in the place where {name} has {b!r}: use the same order in both"
-            )
+            raise DataFileError(f"{names[0]} has the column {a!r} where {name} has {b!r}: use the same order in both")
     return int(max(raw.X.shape[1] for raw in raws))

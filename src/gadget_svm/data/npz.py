@@ -25,10 +25,8 @@ def read_npz(path: Path, label: LabelColumn = None) -> RawTable:
     unlabelled = isinstance(label, NoLabel)
     y: NDArray[Any] | None = np.empty(0) if unlabelled else arrays.get("y" if label is None else str(label))
     if y is None or not ("X" in arrays or set(_CSR_ARRAYS) <= set(arrays)):
-        raise DataFileError(
-            f"{path} has the arrays {', '.join(sorted(arrays)) or 'none'}: save X and y, or the CSR parts "
-            f"{', '.join(_CSR_ARRAYS)} and y"
-        )
+        found = ", ".join(sorted(arrays)) or "none"
+        raise DataFileError(f"{path} has the arrays {found}: save y and X, or y and {', '.join(_CSR_ARRAYS)}")
     dense = arrays.get("X")
     if dense is not None and (dense.ndim != 2 or dense.dtype.kind not in "biuf"):
         raise DataFileError(f"{path}: X has the shape {dense.shape} and type {dense.dtype}; save rows x features")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gadget_svm.core.extras import require
 from gadget_svm.data.csv_table import label_column
 from gadget_svm.data.files import DataFileError, damage_reported, damaged
 from gadget_svm.data.tables import CELLS_PER_BLOCK, LabelColumn, Labels, RawTable, stack_blocks
@@ -18,15 +19,13 @@ _NUMBERS = ("int", "uint", "float", "double", "halffloat", "bool")
 
 def read_parquet(path: Path, label: LabelColumn = None) -> RawTable:
     """Read a Parquet file, batch by batch."""
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ImportError as error:
-        raise ImportError("reading Parquet needs pyarrow: pip install 'gadget-svm[parquet]'") from error
+    damage = require("pyarrow", "reading Parquet needs", "parquet").ArrowException
+    from pyarrow import parquet
+
     try:
         with damage_reported(path), parquet.ParquetFile(path) as file:
             return _read_batches(path, file, label)
-    except pa.ArrowException as error:
+    except damage as error:
         raise damaged(path, error) from error
 
 
@@ -43,10 +42,8 @@ def _read_batches(path: Path, file: Any, label: LabelColumn) -> RawTable:
     for name in columns:
         kind = str(file.schema_arrow.field(name).type)
         if not kind.startswith(_NUMBERS):
-            raise DataFileError(
-                f"{path}, column {name!r}: {kind} is not a number; encode the column as numbers, drop it, "
-                "or name it as the label"
-            )
+            fix = "encode the column as numbers, drop it, or name it as the label"
+            raise DataFileError(f"{path}, column {name!r}: {kind} is not a number; {fix}")
     labels: list[Labels] = []
 
     def blocks() -> Iterator[NDArray[Any]]:

@@ -154,15 +154,11 @@ def assign_sites(y: ArrayLike, n_nodes: int, scheme: str = "even", *, seed: int 
     """
     labels = np.asarray(y)
     if labels.ndim != 1 or np.ndim(n_nodes) != 0:
-        raise TypeError(
-            "assign_sites takes the labels of all rows first and the number of nodes second, assign_sites(y, n_nodes); "
-            f"got y of {labels.ndim} dimensions and n_nodes of type {type(n_nodes).__name__}"
-        )
+        got = f"y of {labels.ndim} dimensions and n_nodes of type {type(n_nodes).__name__}"
+        raise TypeError(f"write assign_sites(y, n_nodes), first the labels of all rows; got {got}")
     if ":" in str(scheme):
-        raise ValueError(
-            f"{scheme!r} is the form of the command line: in Python write scheme='label-skew', alpha=0.1 or "
-            "scheme='sizes', sizes=[1, 2, 3]"
-        )
+        python = "scheme='label-skew', alpha=0.1 or scheme='sizes', sizes=[1, 2, 3]"
+        raise ValueError(f"{scheme!r} is the form of the command line: in Python write {python}")
     given: Any = n_nodes
     if isinstance(given, bool) or not isinstance(given, numbers.Integral):
         raise TypeError(f"n_nodes must be a whole number of nodes, got {n_nodes!r}")

@@ -51,9 +51,8 @@ def parse_svmlight(path: Path, lines: Iterable[bytes]) -> RawTable:
         raise
     except (ValueError, OverflowError) as error:
         raise DataFileError(
-            f"{path}, line {lines_read.n}: {error}. Expected 'label id:value id:value ...' with ids ascending: for "
-            "a table say format='csv' (or tsv); if the file should be right, it looks truncated or damaged: fetch or "
-            "copy it again"
+            f"{path}, line {lines_read.n}: {error}. Expected 'label id:value id:value ...' with ids ascending: for a "
+            "table say format='csv' (or tsv); if the file looks truncated or damaged, fetch or copy it again"
         ) from error
     short = csr_matrix((X.data, X.indices, X.indptr), shape=X.shape)  # 32 bits per index where they are enough
     return RawTable(short, y, sparse_text=True)

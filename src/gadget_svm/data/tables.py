@@ -141,10 +141,8 @@ def checked_table(name: Path | str, X: Csr, y: Labels, n_features: int) -> tuple
     if n_features == 0:
         raise DataFileError(f"{name} has no features: every row is empty")
     if X.shape[1] > n_features:
-        raise DataFileError(
-            f"{name} has {X.shape[1]} features, {n_features} were expected: is it the right file, "
-            "or should n_features be larger?"
-        )
+        wrong = f"{name} has {X.shape[1]} features, {n_features} were expected"
+        raise DataFileError(f"{wrong}: is it the right file, or should n_features be larger?")
     if len(y) != X.shape[0]:
         raise DataFileError(f"{name} has {X.shape[0]} rows and {len(y)} labels: every row needs one label")
     data = X.data.astype(np.float64, copy=False)

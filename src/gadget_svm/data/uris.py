@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from gadget_svm.core.extras import require
 from gadget_svm.core.state_file import write_atomically
 from gadget_svm.core.temp_folders import Scratch
 from gadget_svm.data.files import DataFileError
@@ -75,10 +76,8 @@ def local_path(location: str) -> Path:
     parts = urlsplit(location)
     if parts.netloc not in ("", "localhost"):
         host = parts.netloc.rpartition("@")[2]
-        raise ValueError(
-            f"file://{host}{parts.path} is a file of the machine {host!r}, which other machines cannot read: write "
-            f"file://{parts.path} if all machines have it under that name"
-        )
+        remote = f"file://{host}{parts.path} is a file of the machine {host!r}"
+        raise ValueError(f"{remote}: write file://{parts.path} if this machine has it under that name")
     if parts.query or parts.fragment:
         raise ValueError(f"{location} has a '?' or '#', which end a URI's path: in a file's name write %3F and %23")
     return Path(unquote(parts.path))
@@ -88,10 +87,7 @@ def file_name(uri: str) -> str:
     """Return the last part of a URI's path. Its suffix gives the format."""
     name = PurePosixPath(unquote(urlsplit(uri).path)).name
     if not name:
-        raise ValueError(
-            f"{display_name(uri)} names no file, so its format is unknown: give a URI whose path ends in a file's "
-            "name, such as part-0.svm"
-        )
+        raise ValueError(f"{display_name(uri)} names no file, so its format is unknown: end the path in a file's name")
     return name
 
 
@@ -194,24 +190,20 @@ def _file_system(uri: str, name: str) -> tuple[Any, str]:
     A scheme that pyarrow does not know is fsspec's, in pyarrow's form.
     """
     scheme = scheme_of(uri)
-    try:
-        from pyarrow import ArrowException, fs
-    except ImportError as error:
-        raise ImportError(
-            f"{name}: {scheme}:// takes pyarrow: pip install 'gadget-svm[remote]', on Ray where the actors are"
-        ) from error
+    unknown = require("pyarrow", f"{name}: {scheme}:// (with Ray, on all machines) needs", "remote").ArrowException
+    from pyarrow import fs
+
     limit = ""
     if scheme in ("gs", "gcs") and "retry_limit_seconds" not in uri:
         limit = f"{'&' if '?' in uri else '?'}retry_limit_seconds={GS_RETRY_LIMIT_S}"
-    with suppress(ArrowException, ValueError):
+    with suppress(unknown, ValueError):
         system, path = fs.FileSystem.from_uri(uri + limit)
         return system, path
     try:
         system, path = import_module("fsspec.core").url_to_fs(uri)
     except (ValueError, ImportError) as error:  # an unknown scheme; a known one whose package is missing
         raise type(error)(
-            f"{name}: no installed package knows {scheme}:// ({error}): check the spelling, install fsspec "
-            "(gadget-svm[remote]) and its package for the scheme, or give a path, or a URI such as s3://bucket/name "
-            "(also gs, hdfs and https)"
+            f"{name}: no installed package knows {scheme}:// ({error}): check the spelling, install gadget-svm[remote] "
+            "and the package of fsspec for the scheme, or give a path, or a URI such as s3://bucket/name"
         ) from error
     return fs.PyFileSystem(fs.FSSpecHandler(system)), path

@@ -3,9 +3,12 @@
 Every figure carries all its horizontal axes in ``layout.meta``, so that the page can switch between them.
 """
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from gadget_svm.core.extras import require
 from gadget_svm.report.formatting import finite
 
 Record = dict[str, Any]
@@ -16,15 +19,13 @@ AXES = {"iteration": "iterations", "seconds": "seconds of training", "messages":
 LOG_AXIS_RATIO = 50.0
 """A quantity is drawn on a logarithmic axis if its largest value is at least this multiple of its smallest."""
 REFERENCE = "one machine"
+STYLE: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("figure.json").read_text(encoding="utf-8"))
+"""The style of figures and of the nodes of a network, as plotly names its properties."""
 
 
 def require_plotly() -> Any:
     """Return plotly's graph objects; if plotly is missing, the error says what to install."""
-    try:
-        import plotly.graph_objects as go
-    except ImportError as error:
-        raise ImportError("a report needs plotly, which is not installed: pip install 'gadget-svm[report]'") from error
-    return go
+    return require("plotly.graph_objects", "a report needs", "report")
 
 
 def column(history: Sequence[Record], name: str, factor: float = 1.0) -> Values:
@@ -40,19 +41,7 @@ def axis_type(*columns: Values) -> str:
 
 def styled_figure() -> Any:
     """Return an empty figure in the style of the page: transparent, a legend above, titles no larger than the text."""
-    axis = {"automargin": True, "gridcolor": "rgba(128,128,128,.25)", "zeroline": False, "exponentformat": "SI",
-            "title": {"font": {"size": 13}}}  # fmt: skip
-    return require_plotly().Figure().update_layout(
-        height=340,
-        margin={"l": 64, "r": 24, "t": 36, "b": 56},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"family": "system-ui, sans-serif", "size": 13, "color": "#6b7280"},
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
-        hovermode="closest",
-        xaxis=axis,
-        yaxis=axis,
-    )  # fmt: skip
+    return require_plotly().Figure(layout=STYLE["layout"])
 
 
 def curve_figure(history: Sequence[Record], curves: dict[str, tuple[Values, str]], title: str, suffix: str = "") -> Any:
@@ -102,6 +91,5 @@ def traffic_figure(history: Sequence[Record]) -> Any:
     nbytes = column(history, "bytes")
     line = {"color": ORANGE, "width": 2.5, "dash": "dot"}
     figure.add_scatter(x=column(history, "iteration"), y=nbytes, name="bytes", yaxis="y2", mode="lines", line=line)
-    right = {"overlaying": "y", "side": "right", "showgrid": False, "automargin": True, "exponentformat": "SI"}
-    title = {"text": "bytes", "font": {"size": 13}}
-    return figure.update_layout(yaxis2={**right, "tickmode": "auto", "title": title, "type": axis_type(nbytes)})
+    right = {"overlaying": "y", "side": "right", "showgrid": False, "type": axis_type(nbytes)}
+    return figure.update_layout(yaxis2=STYLE["layout"]["yaxis"] | right, yaxis2_title_text="bytes")

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from gadget_svm.core.network import Network
-from gadget_svm.report.curves import BLUE, styled_figure
+from gadget_svm.report.curves import BLUE, STYLE, styled_figure
 from gadget_svm.report.formatting import finite, number, percent
-from gadget_svm.report.lost_nodes import live_nodes, table_entry
+from gadget_svm.report.node_table import live_nodes, table_entry
 
 MAX_DRAWN_NODES = 300
 MAX_NAMED_NODES = 60
@@ -65,18 +65,14 @@ def _markers(name: str, values: list[float | None], n_nodes: int) -> dict[str, A
     known = [value for value in values if value is not None] or [0.0]
     least, most = min(known), max(known)
     room = max((most - least) * 0.05, abs(most) * 1e-3, 1e-9)  # equal nodes need a scale too
-    title = {"text": name, "side": "bottom", "font": {"size": 13}}
-    below = {"orientation": "h", "y": -0.02, "yanchor": "top", "x": 0.5, "len": 0.7}
-    return {
+    return STYLE["nodes"] | {
         "size": 30 if n_nodes <= 20 else 22 if n_nodes <= MAX_NAMED_NODES else 11,
         "color": np.array(values, dtype=float),  # None becomes NaN, which is drawn grey
         "cmin": least - room,
         "cmax": most + room,
-        "colorscale": [[0, "#b45309"], [0.5, "#7c3aed"], [1, "#1d4ed8"]],
         "reversescale": name == "objective",
         "showscale": name != "number of rows" or least < most,
-        "colorbar": {**below, "title": title, "thickness": 12, "outlinewidth": 0, "nticks": 5},
-        "line": {"width": 1.5, "color": "rgba(255,255,255,.8)"},
+        "colorbar_title_text": name,
     }
 
 

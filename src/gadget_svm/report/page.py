@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from html import escape
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from gadget_svm import __version__
@@ -11,8 +12,8 @@ from gadget_svm.core.network import Network
 from gadget_svm.data.uris import parse_location, write_file
 from gadget_svm.report import curves, graph
 from gadget_svm.report.formatting import at_most, count, describe_losses, number, percent, size
-from gadget_svm.report.lost_nodes import live_nodes, table_entry
 from gadget_svm.report.machine import machine
+from gadget_svm.report.node_table import NODE_COLUMNS, average_entry, live_nodes, table_cells, table_entry
 
 Summary = dict[str, Any]
 PLOTLY_CONFIG = {"displaylogo": False, "responsive": True, "displayModeBar": False}
@@ -26,12 +27,7 @@ PARAMETERS = "The same parameters give the same model, bit for bit."
 
 
 def write_report(
-    path: str | Path,
-    *,
-    summary: Summary,
-    history: Sequence[dict[str, Any]],
-    network: Network,
-    title: str | None = None,
+    path: str | Path, *, summary: Summary, history: Sequence[dict[str, Any]], network: Network, title: str | None = None
 ) -> Path | str:
     """Write the report of a run.
 
@@ -61,21 +57,12 @@ def write_report(
 
 def page(summary: Summary, history: Sequence[dict[str, Any]], network: Network, title: str) -> str:
     """Return the whole file as text."""
-    style, script = (Path(__file__).with_name(f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
-    head = (
-        '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta name="color-scheme" content="light dark"><title>{escape(title)}</title><style>\n{style}</style>'
+    template, style, script = (
+        Path(__file__).with_name(f"report.{kind}").read_text(encoding="utf-8") for kind in ("html", "css", "js")
     )
-    return f"""<!DOCTYPE html>
-<html lang="en"><head>{head}</head>
-<body><main><h1>{escape(title)}</h1>
-<p class="lead">{escape(introduction(summary, network, history))}</p>
-{tiles(summary)}
-{axis_switch()}
-<div class="cards">{cards(summary, history, network)}</div>
-<footer>{escape(origin())}</footer></main><script>
-{script}</script></body></html>
-"""
+    texts = {"title": title, "introduction": introduction(summary, network, history), "origin": origin()}
+    parts = {"style": style, "script": script, "tiles": tiles(summary), "cards": cards(summary, history, network)}
+    return Template(template).substitute(parts | {name: escape(text) for name, text in texts.items()})
 
 
 def introduction(summary: Summary, network: Network, history: Sequence[dict[str, Any]] = ()) -> str:
@@ -105,16 +92,6 @@ def tiles(summary: Summary) -> str:
         shown.insert(2, (at_most(summary["gap_bound"]), "above the optimum at most, certified"))
     parts = [f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>' for value, name in shown]
     return f'<div class="tiles">{"".join(parts)}</div>'
-
-
-def axis_switch() -> str:
-    """Return the choice of the horizontal axis, for all curves at once."""
-    inputs = [
-        f'<label><input type="radio" name="axis" value="{name}"{" checked" * (name == "iteration")}> '
-        f"{words.split()[0]}</label>"
-        for name, words in curves.AXES.items()
-    ]
-    return f"<fieldset><legend>Curves against</legend>{''.join(inputs)}</fieldset>"
 
 
 def cards(summary: Summary, history: Sequence[dict[str, Any]], network: Network) -> str:
@@ -180,26 +157,22 @@ def nodes_caption(summary: Summary) -> str:
 
 def nodes_table(summary: Summary) -> str:
     """Return one row per node, and the network average."""
-    rows = [_node_row(*table_entry(node)) for node in summary["nodes"]]
-    rows.append(_node_row("average", {"rows": summary["dataset"]["rows"], **summary["average"]}, ' class="total"'))
-    head = "".join(f"<th>{name}</th>" for name in ("node", "rows", "train accuracy", "test accuracy", "objective"))
+    rows = [_table_row(table_cells(*table_entry(node))) for node in summary["nodes"]]
+    rows.append(_table_row(table_cells(*average_entry(summary)), ' class="total"'))
+    head = "".join(f"<th>{name}</th>" for name in NODE_COLUMNS)
     table = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
     n_nodes = len(summary["nodes"])
     return table if n_nodes <= MAX_OPEN_ROWS else f"<details><summary>{n_nodes:,} nodes</summary>{table}</details>"
 
 
-def _node_row(name: str, node: dict[str, Any], kind: str = "") -> str:
-    accuracies = [percent(node.get(key)) for key in ("train_accuracy", "test_accuracy")]
-    cells = [name, count(node.get("rows")), *accuracies, number(node.get("train_objective"))]
+def _table_row(cells: Sequence[str], kind: str = "") -> str:
     return f"<tr{kind}>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
 
 
 def facts_table(facts: dict[str, Any]) -> str:
     """Return names and values, nested ones flattened."""
-    rows = [
-        f"<tr><td>{escape(name.replace('_', ' '))}</td><td>{escape(value)}</td></tr>" for name, value in _flat(facts)
-    ]
-    return f'<table class="facts"><tbody>{"".join(rows)}</tbody></table>'
+    rows = "".join(_table_row((name.replace("_", " "), value)) for name, value in _flat(facts))
+    return f'<table class="facts"><tbody>{rows}</tbody></table>'
 
 
 def _flat(facts: dict[str, Any]) -> list[tuple[str, str]]:

@@ -9,17 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from gadget_svm.core.extras import require
+
 COLOURS = {"gadget": "#0b62a4", "pegasos": "#c44e00"}
 TITLES = {"gadget": "GADGET (persistent mass), each node", "pegasos": "Pegasos, all rows"}
 
 
 def pyplot() -> Any:
     """Return matplotlib.pyplot without a display; if it is missing, the error says what to install."""
-    try:
-        import matplotlib
-    except ImportError as missing:
-        raise ImportError("figures need matplotlib: pip install 'gadget-svm[paper]'") from missing
-    matplotlib.use("Agg")
+    require("matplotlib", "figures need", "paper").use("Agg")
     import matplotlib.pyplot as plt
 
     plt.rcParams.update({"font.size": 9, "axes.grid": True, "grid.alpha": 0.3, "axes.spines.top": False,

@@ -21,12 +21,6 @@ from gadget_svm.reproduction.headings import TABLES, TEXTS
 from gadget_svm.reproduction.reproduce import Reproduction
 from gadget_svm.reproduction.tables import MAJORITY_NOTE, Row
 
-STYLE = (
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:1240px;margin:2rem auto;padding:0 16px;color:#1c2430;"
-    "background:#fff}table{border-collapse:collapse;font-size:11.5px;line-height:1.35;width:100%}"
-    "th,td{padding:.2rem .3rem;border-bottom:1px solid #d8dee6;vertical-align:top}td{white-space:nowrap}"
-    'td[style*="left"]{white-space:normal}img{max-width:100%;margin-top:1rem}'
-)
 Drawing = tuple[str, Path]  # caption, PNG
 
 
@@ -91,6 +85,6 @@ def html_page(markdown: Path) -> str:
         return f'src="data:image/png;base64,{base64.b64encode(data).decode()}"'
 
     body = MarkdownIt("commonmark", {"html": False}).enable("table").render(markdown.read_text(encoding="utf-8"))
-    title = html.escape(TEXTS["page"]["title"])
-    head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
+    title, style = html.escape(TEXTS["page"]["title"]), Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
+    head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{style}</style>'
     return head + re.sub(r'src="([^"]+)"', embedded, body) + "</html>\n"

@@ -19,17 +19,10 @@ class Figure(NamedTuple):
     accuracy_sd: float | None = None
 
 
-def _read(path: Path) -> dict[tuple[str, str, str], Figure]:
-    with path.open(encoding="utf-8") as file:
-        return {
-            (table, name, system): Figure(*map(float, rest))
-            for table, name, system, *rest in list(csv.reader(file))[1:]
-        }
-
-
+_LINES = csv.reader(Path(__file__).with_suffix(".csv").read_text(encoding="utf-8").splitlines()[1:])
 SETS = ("adult", "ccat", "mnist", "reuters", "usps", "webspam")
 """The data sets of Section 4, in the paper's order."""
-PUBLISHED = _read(Path(__file__).with_suffix(".csv"))
+PUBLISHED = {(table, name, system): Figure(*map(float, rest)) for table, name, system, *rest in _LINES}
 """The printed figures, by table ("table2", "table3" or "table4"), data set and system."""
 SPEEDUP = {"adult": 0.72, "ccat": 0.94, "mnist": 0.84, "reuters": 1.39, "usps": 0.65, "webspam": 1.10, "gisette": 2.86}
 """The speed-up factors of Appendix B: distributed time over centralised time."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gadget_svm.report.machine import machine
-from gadget_svm.reproduction.headings import AS_PRINTED, PERSISTENT, READINGS
+from gadget_svm.reproduction.headings import READINGS, TEXTS
 from gadget_svm.reproduction.methods import METHODS, Budget
 from gadget_svm.reproduction.network_study import Setup, run_setup, setups, study_row, trials_of
 from gadget_svm.reproduction.published_numbers import GISETTE_LAMBDA, PUBLISHED, SETS, SPEEDUP, Figure
@@ -33,32 +33,13 @@ class Line(NamedTuple):
     last: bool = False  # whether the last iterates are evaluated, not the averaged ones
 
 
-TABLE2 = (
-    Line(AS_PRINTED, "gadget-as-printed", "gadget"),
-    Line("gadget (as printed, last iterate)", "gadget-as-printed", "gadget", last=True),
-    Line(PERSISTENT, "gadget", "gadget"),
-    Line("gadget (persistent mass, last iterate)", "gadget", "gadget", last=True),
-    Line("pegasos", "pegasos", "pegasos"),
-    Line("pegasos (as many examples)", "pegasos-equal", "pegasos"),
-    Line("pegasos (last iterate)", "pegasos-last", "pegasos"),
-    Line("authors' program", "authors-program", "gadget"),
-    Line("svm-perf (all rows)", "svm-perf-all"),
-    Line("liblinear", "liblinear"),
-)
-TABLE3 = (
-    Line(PERSISTENT, "gadget", "gadget"),
-    *(Line(name, name, name) for name in ("svm-perf", "svm-sgd", "mom-dsvm", "gadget-2ps", "local-only")),
-)
-TABLE4 = (Line(PERSISTENT, "gadget", "gadget"), Line("pegasos", "pegasos", "pegasos"))
+PARTS = ("table1", "table2", "table3", "table4", "figures", "network")
+LINES = {part: [Line(**line) for line in TEXTS[part].get("lines", [])] for part in PARTS}
 METHODS_OF = {
-    "table2": (*dict.fromkeys(line.method for line in TABLE2), "optimum"),
-    "table3": (*(line.method for line in TABLE3), "optimum"),
-    "table4": (*(line.method for line in TABLE4), "loading"),
-    "figures": ("gadget-trace", "pegasos-trace", "liblinear"),
+    part: [*dict.fromkeys(line.method for line in LINES[part]), *TEXTS[part].get("methods", [])] for part in PARTS
 }
 ONCE = ("liblinear", "optimum", "svm-perf-all", "gadget-trace", "pegasos-trace", "loading")
 """Methods with one trial: they draw nothing, or a figure shows the first trial only."""
-PARTS = ("table1", "table2", "table3", "table4", "figures", "network")
 FEWER_ITERATIONS = {"ccat": 3000}
 """Iterations of GADGET on vectors so long that 10,000 would take minutes per trial; it hardly changes after that."""
 LEAST_ROWS = 1000
@@ -140,11 +121,11 @@ class Reproduction:
 
     def steps(self, parts: Sequence[str]) -> Iterator[Callable[[], Result]]:
         """Yield every piece of work that the parts need, once."""
-        methods = dict.fromkeys(method for part in parts for method in METHODS_OF.get(part, ()))
+        methods = dict.fromkeys(method for part in parts for method in METHODS_OF[part])
         for name in self.sets:
             yield from (partial(self.result, name, method, i) for method in methods for i in self._trials(method))
         if "network" in parts:
-            yield from (partial(self._network, setup, i) for setup in self._setups for i in self._repeats(setup))
+            yield from (partial(self._network, setup, i) for setup, each in self._studied.items() for i in each)
 
     def _trials(self, method: str) -> range:
         return range(1 if method in ONCE else self.trials)
@@ -163,7 +144,7 @@ class Reproduction:
         )  # fmt: skip
 
     def _network(self, setup: Setup, trial: int) -> Result:
-        name = self._studied
+        name = self._study_set
         label = (
             f"network: {setup.study}, {setup.topology}, {setup.nodes} nodes, {setup.gossip}, {setup.level:g}, "
             f"trial {trial + 1}"
@@ -207,7 +188,7 @@ class Reproduction:
 
     def _table2(self, name: str) -> list[Row]:
         """Compare GADGET in both readings with centralised Pegasos; "wins" is the paper's lexicographic comparison."""
-        rows = {line.label: self._row(name, line, "table2") for line in TABLE2}
+        rows = {line.label: self._row(name, line, "table2") for line in LINES["table2"]}
         for label, row in rows.items():
             row["promise"] = self._promise(name, row)
             for column, rival in (("wins", "pegasos"), ("wins_equal", "pegasos (as many examples)")):
@@ -227,7 +208,7 @@ class Reproduction:
     def _table3(self, name: str) -> list[Row]:
         """Compare GADGET with the others, each on every node's shard, or over the same network."""
         rows = []
-        for line in TABLE3:
+        for line in LINES["table3"]:
             results = self.results(name, line.method)
             row = self._row(name, line, "table3")
             worst = max(max(result["objective"]) for result in results)
@@ -245,17 +226,15 @@ class Reproduction:
     def _summary(self, name: str, line: Line, table: str) -> Row:
         """Return a line of a table: our figures, the paper's, and the share of the majority class."""
         ours = summarise(self.results(name, line.method), line.last)
-        printed = {
-            f"paper_{key}": value
-            for key, value in PUBLISHED.get((table, name, line.published), Figure())._asdict().items()
-        }
+        paper = PUBLISHED.get((table, name, line.published), Figure())
+        printed = {f"paper_{key}": value for key, value in paper._asdict().items()}
         return {"dataset": self.label(name), "method": line.label, **ours, **printed,
                 "majority": majority_percent(self.sets[name])}  # fmt: skip
 
     def _table4(self, name: str) -> list[Row]:
         """Add the time to load (every node reads its own file, the centre all rows) and the paper's speed-up factor."""
         load = self.result(name, "loading")
-        mine, central = (self._summary(name, line, "table4") for line in TABLE4)
+        mine, central = (self._summary(name, line, "table4") for line in LINES["table4"])
         for row, place in ((mine, "nodes"), (central, "central")):
             row |= {"load_seconds": load[place], "total_seconds": load[place] + row["seconds_mean"]}
         factor = mine["total_seconds"] / central["total_seconds"]
@@ -266,18 +245,16 @@ class Reproduction:
 
     def _network_rows(self) -> list[Row]:
         """Study networks on Adult if it is on this machine, else on the first data set found."""
-        fixed = {"dataset": self.label(self._studied), "majority": majority_percent(self.sets[self._studied])}
-        return [
-            fixed | study_row(setup, [self._network(setup, i) for i in self._repeats(setup)]) for setup in self._setups
-        ]
+        name = self._study_set
+        fixed = {"dataset": self.label(name), "majority": majority_percent(self.sets[name])}
+        trials = self._studied.items()
+        return [fixed | study_row(setup, [self._network(setup, i) for i in each]) for setup, each in trials]
 
     @property
-    def _studied(self) -> str:
+    def _study_set(self) -> str:
         return "adult" if "adult" in self.sets else next(iter(self.sets))
 
     @property
-    def _setups(self) -> Iterator[Setup]:
-        return setups(self.quick, self.nodes)
-
-    def _repeats(self, setup: Setup) -> range:
-        return range(trials_of(setup, self.trials))
+    def _studied(self) -> dict[Setup, range]:
+        """The networks that are studied, and the trials of each."""
+        return {setup: range(trials_of(setup, self.trials)) for setup in setups(self.quick, self.nodes)}

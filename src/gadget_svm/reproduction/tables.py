@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 Row = dict[str, Any]
+LATEX = str.maketrans({"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "±": r"$\pm$", "*": r"$^*$"})
 MAJORITY_NOTE = (
     "The share of the majority class of the test rows: a model that answers this class for every row has this accuracy "
     "too."
@@ -54,8 +55,8 @@ class Table:
 
     def latex(self, rows: Sequence[Row]) -> str:
         """Return a ``tabular`` with the rules of booktabs, to be read with ``\\input``."""
-        lines = [" & ".join(_latex(text) for text in texts) + r" \\" for texts in self.cells(rows)]
-        head = " & ".join(_latex(column.heading) for column in self.columns) + r" \\"
+        lines = [" & ".join(text.translate(LATEX) for text in texts) + r" \\" for texts in self.cells(rows)]
+        head = " & ".join(column.heading.translate(LATEX) for column in self.columns) + r" \\"
         alignment = "".join("l" if column.is_text else "r" for column in self.columns)
         note = rf"\multicolumn{{{len(self.columns)}}}{{l}}{{$^*$ {MAJORITY_NOTE}}}"
         return "\n".join(
@@ -71,13 +72,6 @@ class Table:
             writer = csv.DictWriter(file, fieldnames=list(rows[0]) if rows else ["dataset"])
             writer.writeheader()
             writer.writerows(rows)
-
-
-LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "±": r"$\pm$", "*": r"$^*$"}
-
-
-def _latex(text: str) -> str:
-    return "".join(LATEX.get(character, character) for character in text)
 
 
 def text(heading: str, key: str) -> Column:

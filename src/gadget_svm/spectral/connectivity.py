@@ -1,7 +1,9 @@
 """Connectivity, period and diameter: whether mass reaches every node, and in how many hops."""
 
+from functools import reduce
+from operator import or_
+
 import numpy as np
-from numpy.typing import NDArray
 
 from gadget_svm.core.network import Network
 
@@ -58,10 +60,8 @@ def check_diffusion(network: Network) -> None:
 def diameter(network: Network) -> int:
     """Return the longest of all shortest paths, exactly; raises `TooLargeError` above 4,000 nodes."""
     if network.n > DIAMETER_MAX_NODES:
-        raise TooLargeError(
-            f"the exact diameter is computed up to {DIAMETER_MAX_NODES:,} nodes and {network.name!r} has "
-            f"{network.n:,}: use diameter_bound"
-        )
+        limit = f"the exact diameter is computed up to {DIAMETER_MAX_NODES:,} nodes"
+        raise TooLargeError(f"{limit} and {network.name!r} has {network.n:,}: use diameter_bound")
     check_connected(network)
     if network.n_edges == network.n * (network.n - 1):
         return min(network.n - 1, 1)
@@ -90,22 +90,10 @@ def swept_bound(network: Network) -> int:
 
 
 def _flooding_rounds(network: Network) -> int:
-    """Return the rounds until a message from every node has reached all nodes; a node keeps one bit per sender."""
-    n, width = network.n, -(-network.n // 64) * 64
-    reached = np.packbits(np.eye(n, width, dtype=bool), axis=1).view(np.uint64)
-    full = np.packbits(np.arange(width) < n).view(np.uint64)
-    rounds = 0
-    while not np.array_equal(np.broadcast_to(full, reached.shape), reached):
-        reached, rounds = reached | _reached_next(reached, network), rounds + 1
+    """Return the rounds until a message from every node has reached all nodes; a node keeps one bit per node."""
+    neighbours = [near.tolist() for near in np.split(network.indices, network.indptr[1:-1])]
+    reached, rounds = [1 << node for node in range(network.n)], 0
+    while any(bits.bit_count() < network.n for bits in reached):
+        reached = [reduce(or_, map(reached.__getitem__, near), reached[i]) for i, near in enumerate(neighbours)]
+        rounds += 1
     return rounds
-
-
-def _reached_next(reached: NDArray[np.uint64], network: Network) -> NDArray[np.uint64]:
-    """Return the union of the neighbours' rows, some nodes at a time so that dense graphs fit in memory."""
-    union = np.empty_like(reached)
-    block = max(1, 2**24 // (int(network.degree.max()) * reached.shape[1]))
-    for first in range(0, network.n, block):
-        ptr = network.indptr[first : first + block + 1]
-        rows = reached[network.indices[ptr[0] : ptr[-1]]]
-        union[first : first + block] = np.bitwise_or.reduceat(rows, ptr[:-1] - ptr[0], axis=0)
-    return union

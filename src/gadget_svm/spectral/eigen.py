@@ -14,6 +14,8 @@ from gadget_svm.spectral.connectivity import TooLargeError, check_connected, per
 EIGEN_MAX_NODES = 100_000
 DENSE_MAX_NODES = 300  # up to this a dense eigensolver is faster, and never fails to converge
 THIN_MIN_DIAMETER = 200  # above this the gap is tiny, and separators are small enough for a sparse LU
+ALTERNATIVE = "give the number of rounds, or measure a smaller network of the same kind"
+TOO_CLOSE = f"the largest eigenvalues of {{!r}} are too close to separate at {{:,}} nodes: {ALTERNATIVE}"
 SHIFT = 1e-12  # keeps 1 - B invertible; far below the gap of any graph of EIGEN_MAX_NODES nodes
 
 
@@ -70,16 +72,9 @@ def contraction(network: Network) -> float:
     if beta_squared is None:  # a tiny gap; the inverse has a large one
         found = _lanczos(_inverse(S, symmetric=network.reversible), root)
         if found is None:
-            raise TooLargeError(_too_close(network))
+            raise TooLargeError(TOO_CLOSE.format(network.name, network.n))
         beta_squared = (1 + SHIFT) ** 2 - 1 / found
     return math.sqrt(beta_squared)
-
-
-def _too_close(network: Network) -> str:
-    return (
-        f"the largest eigenvalues of {network.name!r} are too close to separate at {network.n:,} nodes: "
-        "give the number of rounds, or measure a smaller network of the same kind"
-    )
 
 
 def _splits(network: Network) -> bool:
@@ -110,10 +105,8 @@ def tau_mix(network: Network) -> float:
 def _trivial(network: Network) -> bool:
     """Return whether there is only one node. Raises ValueError if the network is too large or not connected."""
     if network.n > EIGEN_MAX_NODES:
-        raise TooLargeError(
-            f"eigenvalues are not computed above {EIGEN_MAX_NODES:,} nodes and {network.name!r} has "
-            f"{network.n:,}: give the number of rounds, or measure a smaller network of the same kind"
-        )
+        limit = f"eigenvalues are computed up to {EIGEN_MAX_NODES:,} nodes and {network.name!r} has {network.n:,}"
+        raise TooLargeError(f"{limit}: {ALTERNATIVE}")
     check_connected(network)
     return network.n == 1
 
@@ -127,32 +120,28 @@ def _symmetrised(network: Network) -> tuple[sp.csr_array, Floats]:
 Apply = Callable[[Floats], Floats]
 
 
-def _deflated(apply: Apply, root: Floats) -> "sp.linalg.LinearOperator":
-    """Return the operator with its known eigenvector projected out before and after."""
+def _deflated(apply: Apply, root: Floats) -> "tuple[sp.linalg.LinearOperator, Floats]":
+    """Return the operator with its known eigenvector projected out, and a start: ARPACK's own is random."""
     from scipy.sparse.linalg import LinearOperator
 
     def matvec(x: Floats) -> Floats:
         y = apply(x - root * (root @ x))
         return np.asarray(y - root * (root @ y), dtype=np.float64)
 
-    return LinearOperator((len(root), len(root)), matvec=matvec, dtype=np.float64)
+    operator = LinearOperator((len(root), len(root)), matvec=matvec, dtype=np.float64)
+    return operator, np.random.default_rng(0).standard_normal(len(root))
 
 
 def _lanczos(apply: Apply, root: Floats) -> float | None:
     """Return the largest eigenvalue, besides the known one, of a positive operator; None without convergence."""
     from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
-    matrix, v0 = _deflated(apply, root), _start(len(root))
+    matrix, v0 = _deflated(apply, root)
     try:
         found = eigsh(matrix, k=1, v0=v0, ncv=60, maxiter=40, tol=1e-11, return_eigenvectors=False)
     except ArpackNoConvergence:
         return None
     return max(float(found[0]), 0.0)
-
-
-def _start(n: int) -> Floats:
-    """Return a start for ARPACK, whose own differs from run to run."""
-    return np.random.default_rng(0).standard_normal(n)
 
 
 def _inverse(S: sp.csr_array, symmetric: bool) -> Apply:
@@ -178,10 +167,10 @@ def _largest_modulus(network: Network) -> float:
     S, root = _symmetrised(network)
     thin = swept_bound(network) > THIN_MIN_DIAMETER  # large moduli are close to 1: use the inverse
     apply = _factor(sp.eye_array(network.n) * (1 + SHIFT) - S) if thin else lambda x: S @ x
-    matrix, v0 = _deflated(apply, root), _start(network.n)
+    matrix, v0 = _deflated(apply, root)
     try:
         steps = max(10, 1_000_000 // network.n)  # about ten seconds at any size
         found = eigs(matrix, 4 if thin else 2, v0=v0, ncv=80, maxiter=steps, tol=1e-7, return_eigenvectors=False)
     except ArpackNoConvergence as error:
-        raise TooLargeError(_too_close(network)) from error
+        raise TooLargeError(TOO_CLOSE.format(network.name, network.n)) from error
     return float(np.abs(1 + SHIFT - 1 / found if thin else found).max())

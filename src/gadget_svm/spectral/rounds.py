@@ -38,10 +38,8 @@ def rounds_to(network: Network, gamma: float = 0.01) -> int:
     check_diffusion(network)
     beta, pi_min = contraction(network), float(stationary(network).min())
     if beta >= 1:
-        raise ValueError(
-            f"there is no bound on the rounds of {network.name!r} with transition {network.transition!r}: "
-            "use transition='lazy'"
-        )
+        unbounded = f"there is no bound on the rounds of {network.name!r} with transition {network.transition!r}"
+        raise ValueError(f"{unbounded}: use transition='lazy'")
     if pi_min == 1.0:
         return 0
     t = 1 if beta == 0 else max(1, math.ceil(math.log(pi_min * gamma / (2 + gamma)) / math.log(beta)))

@@ -52,10 +52,8 @@ def random_regular(n: int, text: str | None, rng: Rng) -> Graph:
     if n <= degree + 1:
         return complete(n)
     if n * degree % 2:
-        raise ValueError(
-            f"no graph gives each of {n} nodes {degree} neighbours, since {n} x {degree} is odd: "
-            f"use 'random-regular:{degree + 1}' or {n + 1} nodes"
-        )
+        odd = f"no graph gives each of {n} nodes {degree} neighbours, since {n} x {degree} is odd"
+        raise ValueError(f"{odd}: use 'random-regular:{degree + 1}' or {n + 1} nodes")
     if degree == 2 or n > NETWORKX_MAX_NODES:
         return from_keys(n, _regular_keys(n, degree, rng))
     import networkx as nx

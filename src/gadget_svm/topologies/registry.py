@@ -119,10 +119,8 @@ def build(topology: object, n: int, *, seed: int = 0, transition: str = "lazy") 
     else:
         network = _network(topology, "custom", transition)
     if network.n != n:
-        raise ValueError(
-            f"the graph has {network.n} nodes and {n} are asked for: give n_nodes={network.n}"
-            f", or {network.n} different sites"
-        )
+        fix = f"give n_nodes={network.n}, or {network.n} different sites"
+        raise ValueError(f"the graph has {network.n} nodes and {n} are asked for: {fix}")
     return network
 
 
@@ -171,10 +169,8 @@ def _built(topology: Topology, n: int, seed: int, transition: str) -> Network:
         network = _network(graph, topology.name, transition)
         if not topology.drawn or network.components[0] == 1:
             return replace(network, labels=None, schedule=topology.active if topology.time_varying else None)
-    raise ValueError(
-        f"{MAX_DRAWS} draws of {topology.name!r} on {n} nodes were all unconnected: raise its parameter "
-        "so that each node has more neighbours, or choose 'random-regular'"
-    )
+    drawn = f"{MAX_DRAWS} draws of {topology.name!r} on {n} nodes were all unconnected"
+    raise ValueError(f"{drawn}: raise its parameter for more neighbours, or choose 'random-regular'")
 
 
 def _network(topology: Any, name: str, transition: str) -> Network:
@@ -197,9 +193,8 @@ def _network(topology: Any, name: str, transition: str) -> Network:
         topology = nx.to_scipy_sparse_array(topology, labels, weight="weight" if weighted else None, format="csr")
     if not sp.issparse(topology):
         raise TypeError(
-            "a topology is a name such as 'ring', a networkx graph, a numpy array, a scipy sparse matrix, or an "
-            f"instance of a class that derives from gadget_svm.topologies.Topology, not {type(topology).__name__}: "
-            "use np.asarray(...) for a table or a list of rows"
+            "a topology is a name such as 'ring', a networkx graph, a numpy array, a scipy sparse matrix, or an object "
+            f"of a subclass of gadget_svm.topologies.Topology, not {type(topology).__name__}: use np.asarray(...)"
         )
     matrix: Any = topology
     data = matrix.tocsr().data

@@ -12,10 +12,8 @@ COMPLETE_MAX_NODES = 20_000
 def refuse_dense(n: int, edges: float, name: str) -> None:
     """Raise ValueError for a graph with more edges than fit into memory."""
     if edges > COMPLETE_MAX_NODES * (COMPLETE_MAX_NODES - 1) / 2:
-        raise ValueError(
-            f"{name!r} on {n:,} nodes has {edges:,.0f} edges, too many to hold: 'k-out' mixes nearly as fast "
-            f"with {20 * n:,}"
-        )
+        fewer = f"'k-out' mixes nearly as fast with {20 * n:,}"
+        raise ValueError(f"{name!r} on {n:,} nodes has {edges:,.0f} edges, too many to hold: {fewer}")
 
 
 def complete(n: int) -> Graph:

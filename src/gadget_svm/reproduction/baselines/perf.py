@@ -5,7 +5,6 @@ and clarabel solves the QP over it.
 """
 
 import time
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from gadget_svm.core.extras import require
 from gadget_svm.core.types import Floats
 from gadget_svm.reproduction.baselines.base import Fit
 
@@ -90,15 +90,11 @@ def solve(gram: Floats, b: Floats, lam: float, epsilon: float) -> Solution:
             f"svm-perf: the QP of {m} planes with lam {lam:g} ended as {answer.status}, {gap:.2g} from its optimum "
             f"where {0.1 * epsilon:.2g} is needed: raise epsilon, or scale the rows to a length of about one"
         )
-    active = beta > xi - (
-        b - pull
-    )  # at the optimum, weight or slack is zero; an interior-point solver leaves both above zero
+    # At the optimum, the weight or the slack of a plane is zero. An interior-point solver leaves both above zero.
+    active = beta > xi - (b - pull)
     return Solution(beta, active, float(b @ beta) - ridge)
 
 
 def load_solver() -> Any:
     """Return the QP solver's module; the error of a missing one says what to install."""
-    try:
-        return import_module("clarabel")
-    except ImportError as missing:
-        raise ImportError("svm-perf needs a QP solver, clarabel: pip install 'gadget-svm[paper]'") from missing
+    return require("clarabel", "SVM-Perf needs the QP solver", "paper")

@@ -1,4 +1,4 @@
-"""Nodes that are lost at the end of a run: which they are, and how they are shown.
+"""The table of nodes, the same on the page and in the terminal, and the nodes that are lost at the end of a run.
 
 The table names a lost node without figures: no average includes its last known model.
 """
@@ -6,7 +6,10 @@ The table names a lost node without figures: no average includes its last known 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from gadget_svm.report.formatting import count, number, percent
+
 Node = dict[str, Any]
+NODE_COLUMNS = ("node", "rows", "train accuracy", "test accuracy", "objective")
 FIGURES = ("train_objective", "train_accuracy", "test_accuracy")
 
 
@@ -46,3 +49,14 @@ def table_entry(node: Node) -> tuple[str, Node]:
     if node.get("lost") is None:
         return str(node["node"]), node
     return f"{node['node']}, lost at iteration {node['lost']:,}", node | dict.fromkeys(FIGURES)
+
+
+def average_entry(summary: Mapping[str, Any]) -> tuple[str, Node]:
+    """Return the name and the record of the network average, which has all rows unless nodes are lost."""
+    return "average", {"rows": summary["dataset"]["rows"], **summary["average"]}
+
+
+def table_cells(name: str, node: Node) -> list[str]:
+    """Return the cells of a node, or of an average of nodes, in the order of `NODE_COLUMNS`."""
+    accuracies = (percent(node.get(key)) for key in ("train_accuracy", "test_accuracy"))
+    return [name, count(node.get("rows")), *accuracies, number(node.get("train_objective"))]
