@@ -273,7 +273,7 @@ def main(quick: bool = False) -> None:
             round(peer_cpu), peer / stream, peer / unary,
         )  # fmt: skip
     notes = [
-        f"Two processes on one machine, {IN_FLIGHT} messages under way, median of {ROUNDS} turns of {seconds:g} s each. "
+        f"Two processes of one machine, {IN_FLIGHT} under way, median of {ROUNDS} turns of {seconds:g} s each. "
         "CPU is that of both ends. A push is encoded, checked, handled by a real node and acknowledged; bare calls and "
         "bare messages of a stream carry the same bytes and are answered with 20.",
     ]

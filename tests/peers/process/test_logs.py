@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from gadget_svm.peers.process.logs import (
-    MAX_TEXT,
     MAX_ENTRIES,
+    MAX_TEXT,
     JsonFormatter,
     TextFormatter,
     fields,
