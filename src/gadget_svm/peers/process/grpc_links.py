@@ -3,28 +3,24 @@
 Each end first sends a `Challenge`; the node's `Hello` then travels with a signature (see `security.handshake`). A link
 is closed if its other end does not prove its certificate, sends what is malformed, or does not take what is sent to it.
 When to dial, and which links to keep, is the node's business.
-
-Small frames that wait for the same link travel as one message of gRPC, one after the other: a call of gRPC costs more
-than all else that happens to a small frame.
 """
 
 import asyncio
 import logging
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from gadget_svm.peers.events import Dial, DialFailed, Event, Hangup, LinkDown, LinkUp, Received, Rejected, Send
 from gadget_svm.peers.process.credential_files import CredentialFiles
 from gadget_svm.peers.process.handshakes import HandshakeCounter
+from gadget_svm.peers.process.open_link import Link, split_frames
 from gadget_svm.peers.process.rate_limits import RateLimits
 from gadget_svm.peers.process.transport import ClientStream, ServerStream, Stream, StreamError
 from gadget_svm.peers.security.errors import UntrustedError
-from gadget_svm.peers.security.handshake import Handshake
 from gadget_svm.peers.wire.codec import decode, encode
-from gadget_svm.peers.wire.fields import walk
-from gadget_svm.peers.wire.limits import FIELDS, Limits, MalformedError, printable
+from gadget_svm.peers.wire.limits import Limits, MalformedError, printable
 from gadget_svm.peers.wire.messages import Challenge, Hello, Message, SignedHello
 
 DIAL_TIMEOUT_S = 5.0  # until both ends have sent their challenges
@@ -32,8 +28,6 @@ HELLO_TIMEOUT_S = 10.0  # from then until the hello
 FLUSH_TIMEOUT_S = 2.0  # for what was sent before a hangup
 THROTTLE_S = 0.1  # pause of a sender that exceeds its rate
 MAX_LINKS_PER_PEER = 4
-MAX_QUEUED_MESSAGES = 1024
-BATCH_FRAMES, BATCH_BYTES = FIELDS, 64 << 10
 MIN_QUEUED_BYTES = 8 << 20  # or four of the largest frames
 log = logging.getLogger(__name__)
 
@@ -46,58 +40,6 @@ class LinkSettings:
     message_rate: float = 200.0
     burst: float = 400.0
     max_members: int = 10_000
-
-
-class Link:
-    """One open stream to a peer that was identified. Owns the queue of messages to send."""
-
-    def __init__(
-        self, number: int, stream: Stream, name: str, certificates: tuple[bytes, bytes], handshake: Handshake,
-        max_bytes: int,
-    ) -> None:  # fmt: skip
-        self.number, self.stream, self.name, self.handshake = number, stream, name, handshake
-        self.certificates = certificates  # of the other end, and our own at the time
-        self.greeted = False  # whether the other end has proved its certificate
-        self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._queue: deque[bytes] = deque()
-        self._queued_bytes, self._max_bytes = 0, max_bytes
-        self._filled = asyncio.Event()
-
-    def push(self, data: bytes) -> bool:
-        """Queue a message; False if there is no room."""
-        if len(self._queue) >= MAX_QUEUED_MESSAGES or self._queued_bytes + len(data) > self._max_bytes:
-            return False
-        self._queue.append(data)
-        self._queued_bytes += len(data)
-        self._filled.set()
-        return True
-
-    def close(self, error: str = "") -> None:
-        """Close after what is queued; with an error, at once. Idempotent."""
-        if not self.closed.done():
-            self.closed.set_result(error)
-            self._filled.set()
-
-    async def write_queue(self) -> None:
-        """Write what is queued, until the link is closed and the queue is empty."""
-        while True:
-            while self._queue:
-                data = self._take_batch()
-                await self.stream.write(data)
-                self._queued_bytes -= len(data)
-            if self.closed.done():
-                return
-            self._filled.clear()
-            await self._filled.wait()
-
-    def _take_batch(self) -> bytes:
-        """Take the first frame from the queue, and those after it that fit into the same batch."""
-        batch = [self._queue.popleft()]
-        size = len(batch[0])
-        while self._queue and len(batch) < BATCH_FRAMES and size + len(self._queue[0]) <= BATCH_BYTES:
-            batch.append(self._queue.popleft())
-            size += len(batch[-1])
-        return b"".join(batch)
 
 
 class Links:
@@ -264,7 +206,7 @@ class Links:
             async with asyncio.timeout(HELLO_TIMEOUT_S):
                 data = await link.stream.read()
             while data is not None:
-                for frame in _frames(data):
+                for frame in split_frames(data):
                     while not self._rates.take(link.name):
                         self.reject("rate", f"{link.name} sends more messages per second than it may")
                         await asyncio.sleep(THROTTLE_S)
@@ -307,13 +249,3 @@ class Links:
         link.close(printable(tell))
         if self._links.pop(link.number, None) is not None:
             self._deliver(LinkDown(link.number, printable(reason)))
-
-
-def _frames(data: bytes) -> list[bytes]:
-    """Return the frames in a message of gRPC; one that is larger than a batch may be is a single frame."""
-    if len(data) > BATCH_BYTES:
-        return [data]
-    frames = [data[field.tag : field.end] for field in walk(data, 0, len(data))]
-    if not frames or sum(map(len, frames)) != len(data):
-        raise MalformedError("garbage", "a message without a frame, or with more than frames")
-    return frames
