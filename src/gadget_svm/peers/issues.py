@@ -1,8 +1,8 @@
-"""What is wrong at the moment, by topic. Owns the sentences; each is reported once in a while, not at every event."""
+"""What is wrong at the moment, by topic. Owns the sentences; each is logged once in a while, not at every event."""
 
 from math import inf
 
-from gadget_svm.peers.events import Report
+from gadget_svm.peers.outbox import Outbox
 
 REPEAT_INTERVAL_S = 60.0
 
@@ -10,20 +10,20 @@ REPEAT_INTERVAL_S = 60.0
 class IssueTable:
     """The open issues of a node."""
 
-    def __init__(self) -> None:
+    def __init__(self, out: Outbox) -> None:
         self.open: dict[str, str] = {}
-        self._reported: dict[str, tuple[str, float]] = {}
+        self._out = out
+        self._logged: dict[str, tuple[str, float]] = {}
 
-    def report(self, topic: str, text: str, now: float) -> list[Report]:
-        """Open an issue, or replace its text; return what to log."""
-        before, when = self._reported.get(topic, ("", -inf))
-        is_new = self.open.get(topic) != text
+    def report(self, topic: str, text: str, now: float) -> None:
+        """Open an issue, or replace its text."""
         self.open[topic] = text
-        if (is_new and text != before) or now - when > REPEAT_INTERVAL_S:
-            self._reported[topic] = (text, now)
-            return [Report("warning", text, {"topic": topic})]
-        return []
+        before, when = self._logged.get(topic, ("", -inf))
+        if text != before or now - when > REPEAT_INTERVAL_S:
+            self._logged[topic] = (text, now)
+            self._out.log("warning", text, topic=topic)
 
-    def resolve(self, topic: str) -> None:
-        """Close an issue, if it is open."""
-        self.open.pop(topic, None)
+    def resolve(self, *topics: str) -> None:
+        """Close issues, if they are open."""
+        for topic in topics:
+            self.open.pop(topic, None)

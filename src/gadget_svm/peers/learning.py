@@ -93,7 +93,7 @@ class Learning:
         self.step, self._failures = "", 0
         outcome = self.session.finish(result)
         if outcome.failed:
-            self.out.add(*self.issues.report("weights", outcome.failed, now))
+            self.issues.report("weights", outcome.failed, now)
         for name, seq, vector, weight, note in outcome.outgoing:
             link = self.links.ready(name)
             if link is None or link.hello is None or name not in self.edges.up():
@@ -110,7 +110,7 @@ class Learning:
         """Go back to an earlier state after a step failed; return why the node has to give up, or an empty text."""
         self.step, self._failures = "", self._failures + 1
         outcome = self.session.abort(f"a training step failed ({reason})")
-        self.out.add(*self.issues.report("weights", outcome.failed, now))
+        self.issues.report("weights", outcome.failed, now)
         return outcome.failed if self._failures > MAX_STEP_FAILURES else ""
 
     # Messages
@@ -130,7 +130,7 @@ class Learning:
             is_new = self.session.hear_statistics(message)
             self.issues.resolve("scaling")
         except ScalingError as error:
-            self.out.add(*self.issues.report("scaling", f"from {link.name}: {error}", now))
+            self.issues.report("scaling", f"from {link.name}: {error}", now)
             return
         if is_new:
             self._share_statistics()
@@ -156,13 +156,13 @@ class Learning:
         clashes, blocked = self.session.name_clashes, self.session.blocked
         if clashes:
             text = f"no edge to {', '.join(clashes)}: another peer has the same number; rename one"
-            self.out.add(*self.issues.report("names", text, now))
+            self.issues.report("names", text, now)
         if blocked:
             text = (
                 f"nothing was sent to {', '.join(blocked)}, because it would give a row away: are the rows nearly "
                 "alike? Take the mean off features that vary little beside it, or leave them out"
             )
-            self.out.add(*self.issues.report("release", text, now))
+            self.issues.report("release", text, now)
         else:
             self.issues.resolve("release")
 

@@ -48,9 +48,7 @@ class Neighbourhood:
         self.settings, self.study, self.rng, self.out, self.issues = settings, study, rng, out, issues
         self.name = settings.name
         beat = settings.heartbeat
-        self.detector = FailureDetector(
-            me, suspect=settings.suspect, dead=settings.dead, limit=settings.max_members
-        )  # fmt: skip
+        self.detector = FailureDetector(me, suspect=settings.suspect, dead=settings.dead, limit=settings.max_members)
         self.table = self.detector.table
         self.discovery = Discovery(settings.join, settings.address)
         self.links = LinkTable(self.name)
@@ -58,7 +56,7 @@ class Neighbourhood:
         self.edges = EdgeTable(study.degree, detection, settings.suspect + settings.dead + 3 * beat)
         self.restarted: set[str] = set()  # neighbours with a new incarnation that the learner does not know about
         self.agreed = False  # whether any peer had the same study
-        self.study_refused = ""  # the differences, if a peer had another study before any had the same
+        self.study_refused = ""  # the differences to the study of a peer that was refused, or that refused this one
         self.at_rest = False
         self.refused: dict[str, int] = {}
         self.last_refusals: list[str] = []
@@ -66,7 +64,6 @@ class Neighbourhood:
         self._heartbeats = 0
         self._last_beat = -inf
         self._tested: dict[str, bool] = {}  # peers whose address was dialled back, and whether that worked
-        self._incarnations: dict[str, int] = {}
         self._computed: _Overlay | None = None
 
     def begin(self, incarnation: int) -> None:
@@ -109,27 +106,19 @@ class Neighbourhood:
                 self._tested[name] = False
         if not self.links.names:
             text = f"cannot reach {address}: {reason}. Check the address, the firewall and whether that peer runs"
-            self.out.add(*self.issues.report("join", text, now))
+            self.issues.report("join", text, now)
 
     def hello(self, link: Link, hello: Hello, now: float) -> bool:
         """Handle the first message of the other end; return whether the link is ready now."""
-        if hello.name == self.name:
+        if hello.name == link.name == self.name:
             if hello.incarnation != self.detector.me.incarnation:
-                for line in hello.members[:1]:
-                    self.detector.hear(line, direct=True)
+                self._learn(hello.members[:1], self.name)
             self.discovery.connected(link.dialled or "", self.name, now)
             self._close(link, "this is the same peer")
             return False
-        if hello.name != link.name:
-            self._refuse(link, RefusalReason.NAME, f"the certificate is for {link.name}, the hello says {hello.name}")
-            return False
-        if hello.digest != self._digest:
-            self._refuse(link, RefusalReason.STUDY, self._differences(hello), now)
-            return False
-        if not self.detector.accept(hello.name, hello.incarnation):
-            known = self.table.known(hello.name)
-            text = f"incarnation {hello.incarnation} of {hello.name} is over"
-            self._refuse(link, RefusalReason.INCARNATION, text, members=() if known is None else (known,))
+        if (refusal := self._judge(link, hello)) is not None:
+            self.out.send(link.number, refusal)
+            self._refused(link, refusal, f"refused {link.name}", refusal.reason.name.lower(), now)
             return False
         self.agreed = True
         if (second := self.links.accept(link, hello)) is not None:
@@ -140,9 +129,8 @@ class Neighbourhood:
         if link.dialled is not None:
             self._tested[link.name] = True
             self.discovery.connected(link.dialled, link.name, now)
-        for topic in ("join", "study"):
-            self.issues.resolve(topic)
-        self._spoke(link.name, hello.incarnation)
+        self.issues.resolve("join", "study")
+        self.detector.spoke(link.name, hello.incarnation)
         self._learn(hello.members, link.name)
         self._choose()
         self.heartbeat(link)
@@ -150,15 +138,9 @@ class Neighbourhood:
 
     def refused_by(self, link: Link, refusal: Refusal, now: float) -> None:
         """Handle the other end's refusal of this node's hello."""
-        self.count_refusal(f"by-peer-{refusal.reason.name.lower()}", f"refused by {link.name}: {refusal.text}")
-        if refusal.reason == RefusalReason.STUDY:
-            self._other_study(refusal.text, now)
-        elif refusal.reason == RefusalReason.INCARNATION:
-            for line in refusal.members:
-                self.detector.hear(line, direct=line.name == link.name)
-        if link.dialled is not None:
-            self.discovery.failed(link.dialled, link.name, now)
-        self._close(link, "refused")
+        if refusal.reason == RefusalReason.INCARNATION:
+            self._learn(refusal.members, link.name)
+        self._refused(link, refusal, f"refused by {link.name}", f"by-peer-{refusal.reason.name.lower()}", now)
 
     def left(self, link: Link, leave: Leave) -> None:
         """Handle the goodbye of the other end."""
@@ -188,7 +170,7 @@ class Neighbourhood:
         if beat.number <= link.last_heartbeat or not self.detector.accept(link.name, beat.incarnation):
             return
         link.last_heartbeat = beat.number
-        self._spoke(link.name, beat.incarnation)
+        self.detector.spoke(link.name, beat.incarnation)
         self._learn(beat.members, link.name)
         names_me = beat.receiver_incarnation == self.detector.me.incarnation
         if beat.dial_failed and names_me:
@@ -211,7 +193,9 @@ class Neighbourhood:
             self.edges.forget(name)
             if (link := self.links.ready(name)) is not None:
                 self._close(link, "the peer is gone")
-        self.restarted.update(changes.renewed)
+        for name in changes.renewed:
+            self.restarted.add(name)
+            self._tested.pop(name, None)
         if changes.impostor is not None and changes.impostor.address not in ("", self.settings.address):
             self.out.dial(changes.impostor.address, None)
         if changes.joined or changes.left:
@@ -239,7 +223,7 @@ class Neighbourhood:
                     self.out.dial(line.address, link.name)
         if not overlay.any_reachable:
             text = "no site accepts connections: open the port of [peer] listen at one site at least"
-            self.out.add(*self.issues.report("reachability", text, now))
+            self.issues.report("reachability", text, now)
 
     def leave(self, reason: str) -> None:
         """Say goodbye and close all links."""
@@ -312,13 +296,6 @@ class Neighbourhood:
 
     # Inside
 
-    def _spoke(self, name: str, incarnation: int) -> None:
-        if self._incarnations.get(name, incarnation) < incarnation:
-            self.restarted.add(name)
-            self._tested.pop(name, None)
-        self._incarnations[name] = max(incarnation, self._incarnations.get(name, 0))
-        self.detector.spoke(name, incarnation)
-
     def _learn(self, members: tuple[Member, ...], speaker: str) -> None:
         for line in members:
             self.detector.hear(line, direct=line.name == speaker)
@@ -356,29 +333,32 @@ class Neighbourhood:
         self.links.close(link.number)
         self.out.hang_up(link.number, reason)
 
-    def _refuse(
-        self, link: Link, reason: RefusalReason, text: str, now: float = 0.0, members: tuple[Member, ...] = ()
-    ) -> None:
-        self.out.send(link.number, Refusal(reason, printable(text), members))
-        self.count_refusal(reason.name.lower(), f"refused {link.name}: {text}")
-        if reason == RefusalReason.STUDY:
-            self._other_study(text, now)
+    def _judge(self, link: Link, hello: Hello) -> Refusal | None:
+        """Return why a hello is refused, if it is."""
+        if hello.name != link.name:
+            text = f"the certificate is for {link.name}, the hello says {hello.name}"
+            return Refusal(RefusalReason.NAME, text)
+        if hello.digest != self._digest:
+            try:
+                found = differences(self.study, Study.parse(hello.study), self.name, hello.name)
+            except ValueError as error:
+                found = [str(error)]
+            return Refusal(RefusalReason.STUDY, printable("; ".join(found) or "the digests of the studies differ"))
+        if not self.detector.accept(hello.name, hello.incarnation):
+            known = self.table.known(hello.name)
+            text = f"incarnation {hello.incarnation} of {hello.name} is over"
+            return Refusal(RefusalReason.INCARNATION, text, () if known is None else (known,))
+        return None
+
+    def _refused(self, link: Link, refusal: Refusal, who: str, reason: str, now: float) -> None:
+        """Note a refusal by either end, and close the link."""
+        self.count_refusal(reason, f"{who}: {refusal.text}")
+        if refusal.reason == RefusalReason.STUDY:
+            self.study_refused = refusal.text
+            self.issues.report("study", refusal.text, now)
         if link.dialled is not None:
             self.discovery.failed(link.dialled, link.name, now)
         self._close(link, "refused")
-
-    def _other_study(self, text: str, now: float) -> None:
-        if not self.agreed:
-            self.study_refused = text
-        self.out.add(*self.issues.report("study", text, now))
-
-    def _differences(self, hello: Hello) -> str:
-        try:
-            theirs = Study.parse(hello.study)
-        except ValueError as error:
-            return str(error)
-        found = differences(self.study, theirs, self.name, hello.name)
-        return "; ".join(found) or "the digests of the studies differ"
 
     def _set_reachable(self, works: bool, by: str, now: float = 0.0) -> None:
         if works == self.detector.me.reachable or not self.settings.address or self.settings.reachable is False:
@@ -388,10 +368,9 @@ class Neighbourhood:
         self.detector.beat(reachable=works)
         if works:
             self.issues.resolve("reachability")
-            return
-        text = f"{by} cannot connect to {self.settings.address}: this site dials out only, until that port is open"
-        self.out.add(*self.issues.report("reachability", text, now))
-        self.out.log("info", text)
+        else:
+            text = f"{by} cannot connect to {self.settings.address}: this site dials out only, until that port is open"
+            self.issues.report("reachability", text, now)
 
 
 def _opener(link: Link) -> str:

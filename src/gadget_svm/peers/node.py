@@ -52,7 +52,8 @@ class Node:
         if settings.until == "certified" and study.algorithm != "pdmm":
             raise ValueError(f"{study.algorithm} keeps no dual variables, so that no model is certified: use pdmm")
         self.settings, self.study, self.site = settings, study, site
-        self.out, self.issues = Outbox(), IssueTable()
+        self.out = Outbox()
+        self.issues = IssueTable(self.out)
         me = Member(settings.name, settings.address, 1, 1, rows=float(site.X.shape[0]), slack=-1.0)
         self.neighbourhood = Neighbourhood(settings, study, me, rng, self.out, self.issues)
         self.links, self.edges = self.neighbourhood.links, self.neighbourhood.edges
@@ -199,9 +200,9 @@ class Node:
             self._leave("enough ticks")
             return
         self.learning.set_edges(self.neighbourhood.restarted, self._now)
-        wanted = self.conclusion.take_sums()
-        if wanted is not None and self.learning.run(self.session.sums_step(*wanted[1:]), "sums"):
-            self._sums_for = wanted[0]
+        due = self.conclusion.take_sums()
+        if due is not None and self.learning.run(self.session.sums_step(due.model, due.scale), "sums"):
+            self._sums_for = due.id
             return
         self.learning.tick(self.at_rest, self.found.gap, self._now)
 
@@ -224,7 +225,7 @@ class Node:
         self.learning.beat(self._now)
         if self._wall_time > self._expires:
             text = "this peer's certificate has expired: issue a new one, and start the peer again"
-            self.out.add(*self.issues.report("certificate", text, self._now))
+            self.issues.report("certificate", text, self._now)
         self._write_what_is_due()
         end = self.settings.stop_after_seconds
         if end is not None and self._now - self._started >= end:
@@ -280,8 +281,9 @@ class Node:
     def _write_what_is_due(self) -> None:
         """Once per heartbeat. A snapshot waits while a step changes the learner."""
         conclusion, writer, ticks = self.conclusion, self.writer, self.session.ticks
-        if conclusion.export_due and self.session.scale is not None:
-            conclusion.exporting(writer.export(conclusion.document(self.session.scale), ticks, self._now))
+        scale = self.session.scale
+        if conclusion.exports_due and scale is not None:
+            writer.export(lambda number: conclusion.take_export(number, scale), ticks, self._now)
         if (conclusion.snapshot_due or writer.snapshot_is_due(self._now, ticks)) and not self.learning.step:
             self._save("snapshot")
         if writer.export_is_due(self._now, ticks):
@@ -300,7 +302,7 @@ class Node:
             "study_digest": self.study.digest.hex(), "time": self._wall_time,
         }  # fmt: skip
         document = ModelDocument("current", model.copy(), scale.divisor, scale.shift, metadata)
-        self.writer.export(document, self.session.ticks, self._now)
+        self.writer.export(lambda _: document, self.session.ticks, self._now)
 
     def _saved(self, event: ev.Saved) -> None:
         label = self.writer.saved(event.number, self._now)
@@ -312,7 +314,7 @@ class Node:
 
     def _save_failed(self, event: ev.SaveFailed) -> None:
         label = self.writer.failed(event.number)
-        self.out.add(*self.issues.report("model" if label == "model" else "snapshot", event.reason, self._now))
+        self.issues.report("model" if label == "model" else "snapshot", event.reason, self._now)
         self.conclusion.save_failed(event.number)
         if self.phase == "starting":
             self._error, self._reason, self.phase = event.reason, "cannot save", "leaving"
@@ -329,7 +331,7 @@ class Node:
         self.neighbourhood.restore(snapshot.about, self._now)
         for warning in self.session.restore(*parts["session"]):
             self.out.log("warning", warning)
-        self.conclusion.restore(*parts["conclusion"], self._now)
+        self.conclusion.restore(parts["conclusion"], self._now)
         return int(snapshot.about["incarnation"])
 
     # Helpers

@@ -46,12 +46,11 @@ class Writer:
         self._out.add(Save(number, make()))
         return number
 
-    def export(self, document: ModelDocument, ticks: int, now: float) -> int:
-        """Write a model; return its number."""
+    def export(self, make: Callable[[int], ModelDocument], ticks: int, now: float) -> None:
+        """Write the model that ``make`` returns for the number of the write."""
         self._export_at, self._export_ticks = now + self._export_interval, ticks
         number = self._next("model")
-        self._out.add(Export(number, document))
-        return number
+        self._out.add(Export(number, make(number)))
 
     def saved(self, number: int, now: float) -> str:
         """Note that a write is on disk; return its label."""

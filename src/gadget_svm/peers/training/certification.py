@@ -294,6 +294,12 @@ def label(certified: Certified) -> str:
     return f"{certified.id.number}-{digest.hexdigest()[:8]}"
 
 
+def number_of(text: str) -> int:
+    """Return the number in a label; 0 for an empty one."""
+    head = text.partition("-")[0]
+    return int(head) if head.isdecimal() else 0
+
+
 def _without_model(attempt: _Attempt) -> CertificateProbe:
     probe = attempt.probe
     return CertificateProbe(probe.id, probe.time, probe.scale, NO_MODEL, probe.parent)

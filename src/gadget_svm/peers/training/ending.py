@@ -25,7 +25,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from gadget_svm.peers.membership.member import Member
-from gadget_svm.peers.training.certification import label
+from gadget_svm.peers.training.certification import label, number_of
 from gadget_svm.peers.wire.messages import Certified
 from gadget_svm.study.study import Study
 
@@ -124,7 +124,7 @@ class EndOfStudy:
             if member.name in covered and member.certified == self._label:
                 self._confirmed.add(member.name)
             elif member.certified and member.certified != self._label:
-                number = _number(member.certified)
+                number = number_of(member.certified)
                 self.conflict |= number == self.latest.id.number
                 self._is_old |= number > self.latest.id.number
 
@@ -143,8 +143,3 @@ class EndOfStudy:
 
 def _is_for(certified: Certified, members: Mapping[str, Member]) -> bool:
     return {site.name: site.rows for site in certified.sites} == {m.name: m.rows for m in members.values()}
-
-
-def _number(text: str) -> int:
-    head = text.partition("-")[0]
-    return int(head) if head.isdecimal() else 0
