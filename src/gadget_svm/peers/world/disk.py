@@ -72,12 +72,16 @@ class Disk:
                 self._keep(content, digest_of(content))
         self._waiting.clear()
 
-    def restore(self) -> Snapshot | None:
+    def stored(self) -> Snapshot | None:
         """Return the newest snapshot that is whole; None if there is none."""
-        self.generations = [file for file in self.generations if file.whole]
-        if not self.generations:
+        return next((file.snapshot for file in reversed(self.generations) if file.whole), None)
+
+    def restore(self) -> Snapshot | None:
+        """Return a copy of the newest snapshot that is whole, as a process reads it; None if there is none."""
+        stored = self.stored()
+        if stored is None:
             return None
-        stored = self.generations[-1].snapshot
+        self.generations = [file for file in self.generations if file.whole]
         about = json.loads(json.dumps(stored.about, allow_nan=False))
         return Snapshot({name: np.array(array) for name, array in stored.arrays.items()}, about)
 

@@ -17,6 +17,7 @@ from gadget_svm.peers.wire.messages import Certified, Heartbeat, Hello, Leave, P
 from gadget_svm.peers.world.learner_inputs import LearnerInputs
 from gadget_svm.peers.world.machine import Machine
 from gadget_svm.peers.world.shards import Optima
+from gadget_svm.study.study import Study
 
 MAX_TIMERS_AT_ONCE = 200
 """More timers than this at one time mean that a node is in an endless loop."""
@@ -32,6 +33,7 @@ class InvariantError(AssertionError):
 class Invariants:
     """The observer of a run. ``members`` are the peers whose rows may count; others must not have any effect."""
 
+    study: Study
     optima: Optima
     members: Collection[str]
     strangers: Collection[str]  # machines that are refused from the beginning
@@ -40,6 +42,7 @@ class Invariants:
     _incarnations: dict[str, tuple[int, int]] = field(default_factory=dict)  # life and incarnation by name
     _timers: dict[str, tuple[float, int]] = field(default_factory=dict)
     _inputs: dict[str, LearnerInputs] = field(default_factory=dict)
+    _confirmed: dict[str, str] = field(default_factory=dict)  # certificates by name
     _seen: dict[Any, str] = field(default_factory=dict)
 
     # What machines do
@@ -117,19 +120,27 @@ class Invariants:
             raise InvariantError(
                 f"{machine.name} speaks as incarnation {incarnation}, after {known} in life {life} (now {machine.life})"
             )
+        if machine.life != life or incarnation != known:
+            stored = machine.disk.stored()
+            if stored is None or stored.about.get("incarnation", 0) < incarnation:
+                raise InvariantError(f"{machine.name} speaks as incarnation {incarnation} before that is on its disk")
         self._incarnations[machine.name] = machine.life, incarnation
         self._inputs[machine.name].incarnation = incarnation
 
     def _check_confirmed(self, machine: Machine, beat: Heartbeat) -> None:
-        """What a peer says it has certified is synced at its site."""
-        for line in beat.members:
-            if line.name == machine.name and line.certified:
-                stored = machine.disk.models.get("model")
-                if stored is None or not stored.metadata.get("certificate"):
-                    raise InvariantError(
-                        f"{machine.name} confirms certificate {line.certified}, and has no certified model on its disk"
-                    )
-                return
+        """What a peer says it has certified is synced at its site, and never replaced by an earlier one."""
+        line = beat.members[0] if beat.members else None
+        if line is None or line.name != machine.name or not line.certified:
+            return
+        stored = machine.disk.models.get("model")
+        if stored is None or not stored.metadata.get("certificate"):
+            raise InvariantError(
+                f"{machine.name} confirms certificate {line.certified}, and has no certified model on its disk"
+            )
+        before = self._confirmed.get(machine.name, line.certified)
+        if before != line.certified and _number(line.certified) <= _number(before):
+            raise InvariantError(f"{machine.name} confirms certificate {line.certified} after {before}")
+        self._confirmed[machine.name] = line.certified
 
     # Certificates
 
@@ -165,8 +176,19 @@ class Invariants:
         if model.kind != "certified":
             return
         name, found = model.metadata["certificate"], document_digest(model)
+        sites, least = {site[0] for site in model.metadata["sites"]}, set(self.study.sites)
+        if not least <= sites or len(sites) < self.study.min_sites:
+            raise InvariantError(f"{machine.name} takes certificate {name} of {len(sites)} sites for a full one")
+        if model.metadata["gap_bound"] > self.study.gap:
+            raise InvariantError(
+                f"{machine.name} takes certificate {name} with bound {model.metadata['gap_bound']:.2%}"
+            )
         if self.certificates.setdefault(name, found) != found:
             raise InvariantError(f"the model of certificate {name} is another one at {machine.name}")
+
+
+def _number(certificate: str) -> int:
+    return int(certificate.partition("-")[0])
 
 
 def document_digest(model: ModelDocument) -> str:

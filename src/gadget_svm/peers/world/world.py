@@ -55,7 +55,7 @@ class World:
         self.optima = Optima(self.shards, self.study.lam, self.study.intercept)
         strangers = [f"{plan.kind}-{i}" for i, (plan, _) in enumerate(targets) if plan.kind in STRANGERS]
         self.network.hostile = frozenset(strangers)
-        self.invariants = Invariants(self.optima, names, strangers, say)
+        self.invariants = Invariants(self.study, self.optima, names, strangers, say)
         self.machines: dict[str, Machine] = {}
         addresses = self._addresses(names)
         for name in names:

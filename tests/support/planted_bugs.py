@@ -1,0 +1,298 @@
+"""Bugs for the simulated world to find: each changes one rule of a node or its host, and nothing else."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gadget_svm.algorithms.pdmm import EPOCH_SHIFT
+from gadget_svm.peers import conclusion
+from gadget_svm.peers.conclusion import Conclusion
+from gadget_svm.peers.edges import EdgeTable
+from gadget_svm.peers.links import Link
+from gadget_svm.peers.membership.discovery import Discovery
+from gadget_svm.peers.membership.failure_detector import FailureDetector
+from gadget_svm.peers.neighbourhood import Neighbourhood
+from gadget_svm.peers.node import Node
+from gadget_svm.peers.training.certification import Certification
+from gadget_svm.peers.training.ending import EndOfStudy
+from gadget_svm.peers.training.inbox import Heard, Inbox
+from gadget_svm.peers.training.learner import Learner, NodeMessage
+from gadget_svm.peers.training.session import TrainingSession
+from gadget_svm.peers.wire.messages import EdgeState
+from gadget_svm.peers.world.disk import Disk
+
+Patch = Callable[[object, str, object], None]
+
+
+@dataclass(frozen=True)
+class PlantedBug:
+    """A bug, and the scenarios in which it should show."""
+
+    name: str
+    plant: Callable[[Patch], None]
+    scenarios: tuple[str, ...]
+
+
+def _old_sequence_numbers(patch: Patch) -> None:
+    def put(self, number, push):
+        if not self.is_usable(push) or push.incarnation < self.incarnations.get(number, 0):
+            return False
+        heard = self.heard.get(number)
+        self.incarnations[number] = push.incarnation
+        message = NodeMessage(number, push.seq, push.vector, push.weight, push.note)
+        self.heard[number] = Heard(message, None if heard is None else heard.last)
+        self._waiting[number] = message
+        return True
+
+    patch(Inbox, "put", put)
+
+
+def _restarted_sender_is_not_reset(patch: Patch) -> None:
+    patch(Inbox, "restart", lambda self, number: None)
+
+    def put(self, number, push, original=Inbox.put):
+        self.incarnations.pop(number, None)
+        return original(self, number, push)
+
+    patch(Inbox, "put", put)
+
+
+def _epochs_do_not_matter(patch: Patch) -> None:
+    original = Learner._batch
+
+    def batch(self, messages):
+        found = original(self, messages)
+        epochs = dict(zip(self.block.links.target.tolist(), self.block.edge.get("epoch", ()), strict=False))
+        own = np.array([int(epochs.get(other, 0)) for other in found.sender.tolist()], dtype=np.int64)
+        return found._replace(seq=(found.seq & ((1 << EPOCH_SHIFT) - 1)) + (own << EPOCH_SHIFT))
+
+    patch(Learner, "_batch", batch)
+
+
+def _saved_before_synced(patch: Patch) -> None:
+    original = Disk.write
+
+    def write(self, number, content, answer):
+        original(self, number, content, lambda *_: None)
+        self.queue.after(0.0, answer, number, "")
+
+    patch(Disk, "write", write)
+
+
+def _speaks_before_saved(patch: Patch) -> None:
+    original = Node._start
+
+    def start(self, event):
+        original(self, event)
+        if self.phase == "starting":
+            self._go_live()
+
+    patch(Node, "_start", start)
+
+
+def _same_incarnation(patch: Patch) -> None:
+    original = Neighbourhood.begin
+
+    def begin(self, incarnation):
+        original(self, 1_800_000_000)
+
+    patch(Neighbourhood, "begin", begin)
+
+
+def _counts_before_acknowledged(patch: Patch) -> None:
+    def counted(self, now):
+        return frozenset(
+            name
+            for name, edge in self._edges.items()
+            if edge.state != EdgeState.ADMIN_DOWN or edge.retained_until > now
+        )
+
+    patch(EdgeTable, "counted", counted)
+
+
+def _counts_for_ever(patch: Patch) -> None:
+    def counted(self, now):
+        return frozenset(
+            name for name, e in self._edges.items() if e.state == EdgeState.UP or e.retained_until > -np.inf
+        )
+
+    patch(EdgeTable, "counted", counted)
+    patch(EdgeTable, "forget", lambda self, name: False)
+
+
+def _dropped_at_one_end(patch: Patch) -> None:
+    original = EdgeTable.counted
+
+    def counted(self, now):
+        first = min(self._edges, default="")
+        return frozenset(name for name in original(self, now) if name != first or len(self._edges) < 3)
+
+    patch(EdgeTable, "counted", counted)
+
+
+def _forgotten_tombstone(patch: Patch) -> None:
+    def tick(self, now, original=FailureDetector.tick):
+        changes = original(self, now)
+        for name in list(self.table.gone):
+            self._revive(self.table.records[name])
+        return changes
+
+    patch(FailureDetector, "tick", tick)
+
+
+def _never_dead(patch: Patch) -> None:
+    patch(FailureDetector, "_watch", lambda self: None)
+
+
+def _any_study(patch: Patch) -> None:
+    original = Neighbourhood.hello
+
+    def hello(self, link, hello, now):
+        return original(self, link, replace(hello, digest=self._digest), now)
+
+    patch(Neighbourhood, "hello", hello)
+
+
+def _no_hello_needed(patch: Patch) -> None:
+    patch(Link, "ready", property(lambda self: True))
+
+
+def _sums_counted_twice(patch: Patch) -> None:
+    original = Certification._summed
+
+    def summed(self, attempt, name, message, now):
+        return original(self, attempt, name, replace(message, sums=2.0 * message.sums), now)
+
+    patch(Certification, "_summed", summed)
+
+
+def _any_bound(patch: Patch) -> None:
+    patch(conclusion, "relative_bound", lambda certified: 0.0)
+    patch(EndOfStudy, "_is_small", lambda self, certified: True)
+    patch(EndOfStudy, "should_begin", lambda self, now, lowest, *_: lowest and self.latest is None)
+
+
+def _optimistic_duals(patch: Patch) -> None:
+    original = Learner.sums
+
+    def sums(self, w):
+        found = original(self, w).copy()
+        found[self.study.dimension : self.study.dimension + 1] *= 0.9
+        return found
+
+    patch(Learner, "sums", sums)
+
+
+def _confirms_before_saved(patch: Patch) -> None:
+    original = Conclusion.exporting
+
+    def exporting(self, number):
+        original(self, number)
+        self.confirmed = self.label
+
+    patch(Conclusion, "exporting", exporting)
+
+
+def _exports_over_the_certificate(patch: Patch) -> None:
+    original = Node._export_current
+
+    def export(self):
+        label, self.conclusion.label = self.conclusion.label, ""
+        original(self)
+        self.conclusion.label = label
+
+    patch(Node, "_export_current", export)
+
+
+def _partition_counts_as_all(patch: Patch) -> None:
+    patch(EndOfStudy, "_enough", lambda self, names: True)
+
+
+def _exits_without_the_others(patch: Patch) -> None:
+    patch(EndOfStudy, "finished", lambda self, now, members, linger: self.latest is not None)
+
+
+def _timer_lost(patch: Patch) -> None:
+    original = Node._set_timer
+
+    def set_timer(self):
+        if not self.at_rest:
+            original(self)
+
+    patch(Node, "_set_timer", set_timer)
+
+
+def _dials_once(patch: Patch) -> None:
+    original = Discovery.failed
+
+    def failed(self, address, name, now):
+        original(self, address, name, now)
+        self._attempt(address).next = np.inf
+
+    patch(Discovery, "failed", failed)
+
+
+def _credit_never_returns(patch: Patch) -> None:
+    patch(Link, "has_credit", lambda self, now, heartbeat: len(self.in_flight) < 2)
+
+
+def _snapshot_shares_memory(patch: Patch) -> None:
+    original = TrainingSession.snapshot
+
+    def snapshot(self):
+        arrays, about = original(self)
+        if self._parts is not None and arrays and not self._is_stepping:
+            arrays = arrays | {"learner.w": self._parts.learner.block.w}
+        return arrays, about
+
+    patch(TrainingSession, "snapshot", snapshot)
+
+
+def _snapshot_forgets_the_certificate(patch: Patch) -> None:
+    patch(Conclusion, "snapshot", lambda self: ({}, {}))
+
+
+def _one_step_too_many(patch: Patch) -> None:
+    original = Node._received
+
+    def received(self, event):
+        original(self, event)
+        self.learning.step = ""
+
+    patch(Node, "_received", received)
+
+
+def _failed_save_forgotten(patch: Patch) -> None:
+    patch(Conclusion, "save_failed", lambda self, number: self._numbers.discard(number))
+
+
+BUGS = (
+    PlantedBug("an old sequence number is accepted", _old_sequence_numbers, ("reordered", "chaos")),
+    PlantedBug("a restarted sender is not counted anew", _restarted_sender_is_not_reset, ("crash-restart",)),
+    PlantedBug("an epoch check is removed", _epochs_do_not_matter, ("partition", "crash-restart", "chaos")),
+    PlantedBug("a save is acknowledged before it is synced", _saved_before_synced, ("torn-disk", "clock-jumps")),
+    PlantedBug("a node speaks before its incarnation is saved", _speaks_before_saved, ("torn-disk", "clock-jumps")),
+    PlantedBug("an incarnation is used twice", _same_incarnation, ("crash-restart",)),
+    PlantedBug("an edge counts before it is acknowledged", _counts_before_acknowledged, ("one-way-cut", "lossy")),
+    PlantedBug("an edge to a dead peer counts for ever", _counts_for_ever, ("crash-for-ever",)),
+    PlantedBug("an edge is dropped at one end only", _dropped_at_one_end, ("crash-restart", "calm")),
+    PlantedBug("a tombstone is forgotten", _forgotten_tombstone, ("crash-for-ever", "stop-and-return")),
+    PlantedBug("nobody is ever dead", _never_dead, ("crash-for-ever",)),
+    PlantedBug("a peer of another study is accepted", _any_study, ("revocation",)),
+    PlantedBug("messages before the hello are accepted", _no_hello_needed, ("revocation", "lossy")),
+    PlantedBug("sums are counted twice", _sums_counted_twice, ("calm", "lossy")),
+    PlantedBug("sums of a certificate are too small", _optimistic_duals, ("calm",)),
+    PlantedBug("a certificate is confirmed before it is saved", _confirms_before_saved, ("calm", "full-disk")),
+    PlantedBug("a present model replaces a certified one", _exports_over_the_certificate, ("calm", "late-join")),
+    PlantedBug("a partition's certificate counts as full", _partition_counts_as_all, ("partition", "late-join")),
+    PlantedBug("a peer exits before others have the model", _exits_without_the_others, ("finish-with-faults",)),
+    PlantedBug("a timer is lost", _timer_lost, ("calm",)),
+    PlantedBug("an address is dialled once", _dials_once, ("calm", "resets")),
+    PlantedBug("lost acknowledgements block an edge", _credit_never_returns, ("lossy",)),
+    PlantedBug("a certificate with any bound counts", _any_bound, ("calm",)),
+    PlantedBug("a snapshot shares the learner's memory", _snapshot_shares_memory, ("torn-disk", "full-disk")),
+    PlantedBug("a second step is started", _one_step_too_many, ("calm", "slow-peers")),
+    PlantedBug("a model that could not be saved is forgotten", _failed_save_forgotten, ("full-disk",)),
+    PlantedBug("a restart forgets the certificate", _snapshot_forgets_the_certificate, ("finish-with-faults",)),
+)
