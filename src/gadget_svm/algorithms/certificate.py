@@ -137,8 +137,8 @@ class CertificateSession:
         self.nodes = EchoNodes(self.block, self.participates, widths, self.empty, self.serial)
         self._computed, i = False, self.owner - self.block.first
         self._added: list[tuple[int, int]] = []
-        self._owner = i if 0 <= i < self.block.k else None
-        if self._owner is not None:
+        self.place = i if 0 <= i < self.block.k else None  # the owner's, if it is here
+        if self.place is not None:
             self.nodes.parent[i], self.nodes.has[i, MODEL] = self.owner, True
             if not self.empty:
                 self.nodes.model[i] = models(self.run, self.block)[i].ravel()
@@ -188,13 +188,13 @@ class CertificateSession:
             times = block.once("times", lambda: multiplicity(block.rows.mass, rows.start))
             w = self.nodes.model[holders[0]].reshape(block.w.shape[1:])
             kernels.own_sums(rows, ascending, times, w, self.run.duals(block), self.nodes.total)
-        if self._owner is not None and not self.nodes.has[self._owner, BOUND] and self.nodes.complete()[self._owner]:
-            self.nodes.has[self._owner] = True
+        if self.place is not None and not self.nodes.has[self.place, BOUND] and self.nodes.complete()[self.place]:
+            self.nodes.has[self.place] = True
             if not self.empty:
                 self._conclude()
 
     def _conclude(self) -> None:
-        i, nodes = self._owner, self.nodes
+        i, nodes = self.place, self.nodes
         nodes.bound[i] = kernels.bound(nodes.model[i], nodes.total[i], self.lam, *self.block.w.shape[1:])
 
 
@@ -208,16 +208,15 @@ def gather(sessions: Sequence[CertificateSession]) -> Certificate:
     first, (_, K, F) = sessions[0], sessions[0].block.w.shape
     messages, nbytes, vectors = np.sum([(part.messages, part.nbytes, part.vectors) for part in sessions], axis=0)
     cost = first.exchanges, int(messages), int(nbytes), int(vectors)
-    model, bound = (
-        np.concatenate([part.nodes.model for part in sessions])[first.owner],
-        np.concatenate([part.nodes.bound for part in sessions])[first.owner],
+    model, bound = next(
+        (part.nodes.model[part.place], part.nodes.bound[part.place]) for part in sessions if part.place is not None
     )
     failure = _failure(sessions, bound)
     if failure:
         return failed(first.block, failure, first.owner, cost)
     rows, nodes = bound[2 * K :].tolist()
     return Certificate(
-        model.reshape(K, F), first.owner, bound[:K].copy(), bound[K : 2 * K].copy(), rows, int(nodes), *cost,
+        model.reshape(K, F).copy(), first.owner, bound[:K].copy(), bound[K : 2 * K].copy(), rows, int(nodes), *cost,
         nodes=np.flatnonzero(first.participates),
     )  # fmt: skip
 

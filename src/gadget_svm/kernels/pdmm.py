@@ -103,6 +103,16 @@ def open_edges(edges: Edges, i: int) -> tuple[float, int]:
 
 
 @allocation_free
+def updated(
+    z: float, w: float, y: float, rise: float, mismatch: float, theta: float, per_kappa: float
+) -> tuple[float, float]:
+    """One feature's z and w after `update_edge`."""
+    before = z - rise * w
+    after = (1.0 - theta) * before + theta * (y + mismatch * w)
+    return after, w - (after - before) * per_kappa
+
+
+@allocation_free
 def update_edge(
     w: Floats, z: Floats, y: Floats, adopted: float, mismatch: float, theta: float, A: float, kappa: float,
     adapted: float,
@@ -111,14 +121,16 @@ def update_edge(
 
     rho has risen by ``adopted`` before that and rises by ``adapted`` after it; then z <- z - (rise) A w, and w stays.
     """
-    keep, per_kappa, rise = 1.0 - theta, A / kappa, adopted * A
+    rise, per_kappa = adopted * A, A / kappa
     for q in range(len(w)):
-        old = z[q] - rise * w[q]
-        new = keep * old + theta * (y[q] + mismatch * w[q])
-        w[q] -= (new - old) * per_kappa
-        z[q] = new
-    if adapted != 0.0:
-        rise = adapted * A
+        z[q], w[q] = updated(z[q], w[q], y[q], rise, mismatch, theta, per_kappa)
+    raise_penalty(w, z, adapted * A)
+
+
+@allocation_free
+def raise_penalty(w: Floats, z: Floats, rise: float) -> None:
+    """z <- z - rise w."""
+    if rise != 0.0:
         for q in range(len(w)):
             z[q] -= rise * w[q]
 

@@ -17,11 +17,12 @@ from gadget_svm.kernels.pdmm import (
     PushMessages,
     edge_sign,
     push,
+    raise_penalty,
     receive_message,
     segments,
     solve,
-    update_edge,
     update_penalty,
+    updated,
 )  # fmt: skip
 
 CHUNK_NUMBERS = 8192
@@ -74,7 +75,7 @@ def broadcast_ticks(
     begin, end = width * group.number // group.size, width * (group.number + 1) // group.size
     near = CHUNK_NUMBERS // max(len(nodes.w), 1)
     chunk = min(MAX_CHUNK, near) if near >= MIN_CHUNK else LARGE_CHUNK
-    before, y = np.empty((len(nodes.w), chunk)), np.empty((2, chunk))
+    before = np.empty((len(nodes.w), chunk))
     for step in range(count):
         solve(lo, hi, nodes, edges, w, dual, skip, perm, rows, passes, seed, clock + step)
         for e in range(edges.ptr[lo], edges.ptr[hi]):  # one by one: numba takes a second to compile a slice's errors
@@ -91,39 +92,35 @@ def broadcast_ticks(
                 edges.last_seq[e] = clock + step
         wait_at_barrier(group, 3 * step + 2)
         for first in range(begin, end, chunk):
-            receive_features(first, min(first + chunk, end), nodes, edges, reverse, rho_sent, updates, before, y)
+            receive_features(first, min(first + chunk, end), nodes, edges, reverse, rho_sent, updates, before)
         wait_at_barrier(group, 3 * step + 3)
 
 
 @allocation_free
 def receive_features(
-    first: int, last: int, nodes: Nodes, edges: Edges, reverse: Ints, rho_sent: Floats, updates: Floats, before: Floats,
-    y: Floats,
-) -> None:  # fmt: skip
-    """Apply what all nodes send to all neighbours about the features first:last.
+    first: int, last: int, nodes: Nodes, edges: Edges, reverse: Ints, rho_sent: Floats, updates: Floats, before: Floats
+) -> None:
+    """Apply what all nodes send to all neighbours about the features first:last; ``before`` is room for their w.
 
-    Edges are taken by their lower end, in order, so every node receives from its neighbours in ascending order.
+    Edges are taken by their lower end, in order, so every node receives from its neighbours in ascending order. One
+    loop is `update_edge` at both ends: node i's end e, and the other end m of node j.
     """
-    size = last - first
     for i in range(len(nodes.w)):
-        for q in range(size):
+        for q in range(last - first):
             before[i, q] = nodes.w[i, first + q]
     for i in range(len(nodes.w)):
         for e in range(edges.ptr[i], edges.ptr[i + 1]):
             j, m = edges.target[e], reverse[e]
             if j < i:
                 continue
-            A = edge_sign(i, j)
-            mine, theirs = edges.z[e, first:last], edges.z[m, first:last]
-            from_i, from_j = A * rho_sent[e], -A * rho_sent[m]
-            for q in range(size):
-                y[0, q] = theirs[q] + 2.0 * from_j * before[j, q]
-                y[1, q] = mine[q] + 2.0 * from_i * before[i, q]
-            apply_update(nodes.w[i, first:last], mine, y[0], updates[e], A)
-            apply_update(nodes.w[j, first:last], theirs, y[1], updates[m], -A)
-
-
-@allocation_free
-def apply_update(w: Floats, z: Floats, y: Floats, update: Floats, A: float) -> None:
-    """`update_edge` with stored arguments."""
-    update_edge(w, z, y, update[0], update[1], update[2], A, update[3], update[4])
+            A, B = edge_sign(i, j), edge_sign(j, i)
+            w_i, z_i, old_i, pull_i = nodes.w[i, first:last], edges.z[e, first:last], before[i], 2.0 * A * rho_sent[e]
+            w_j, z_j, old_j, pull_j = nodes.w[j, first:last], edges.z[m, first:last], before[j], 2.0 * B * rho_sent[m]
+            rise_i, mismatch_i, theta_i, step_i = updates[e, 0] * A, updates[e, 1], updates[e, 2], A / updates[e, 3]
+            rise_j, mismatch_j, theta_j, step_j = updates[m, 0] * B, updates[m, 1], updates[m, 2], B / updates[m, 3]
+            for q in range(len(w_i)):
+                y_i, y_j = z_i[q] + pull_i * old_i[q], z_j[q] + pull_j * old_j[q]
+                z_i[q], w_i[q] = updated(z_i[q], w_i[q], y_j, rise_i, mismatch_i, theta_i, step_i)
+                z_j[q], w_j[q] = updated(z_j[q], w_j[q], y_i, rise_j, mismatch_j, theta_j, step_j)
+            raise_penalty(w_i, z_i, updates[e, 4] * A)
+            raise_penalty(w_j, z_j, updates[m, 4] * B)
