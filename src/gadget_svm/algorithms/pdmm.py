@@ -315,6 +315,7 @@ def _move_proximal_centre(block: Block, nodes: kernels.Nodes) -> None:
     nodes.w[:] += (R / (nodes.n_lam + nodes.R))[:, None] * step
 
 
+@dataclass(repr=False, eq=False)
 class Pdmm(BaseAlgorithm):
     """The primal-dual method of multipliers by gossip push: every node reaches the optimum of the pooled rows.
 
@@ -344,17 +345,10 @@ class Pdmm(BaseAlgorithm):
     certifies = True  # runs keep dual variables
     omits_unused_columns = True  # features that occur in no row change no bit
 
-    def __init__(
-        self,
-        penalty: float | str = "auto",
-        passes: int | None = None,
-        neighbours: int | str = 1,
-        theta: float | None = None,
-    ) -> None:
-        self.penalty = penalty
-        self.passes = passes
-        self.neighbours = neighbours
-        self.theta = theta
+    penalty: float | str = "auto"
+    passes: int | None = None
+    neighbours: int | str = 1
+    theta: float | None = None
 
     def bind(
         self, network: Network, lam: float, radius: float, lossy: bool = False, sizes: Floats | None = None  # noqa: ARG002

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm.algorithms.base import Run
-from gadget_svm.algorithms.certificate import Certificate
+from gadget_svm.algorithms.certificate import Certificate, CertificateState
 from gadget_svm.cluster.actor import ActorSpec, Group, Question
 from gadget_svm.cluster.actor_pool import ActorPool, AllLostError
 from gadget_svm.cluster.checkpoints import Checkpoints, SaveFailedError, changed_nodes, describe_nodes, set_aside
 from gadget_svm.cluster.connection import Cluster, ClusterError
-from gadget_svm.cluster.worker import CertificatePart, certify_together, failed_certificate
+from gadget_svm.cluster.worker import certify_together
 from gadget_svm.core.block import Links
 from gadget_svm.core.network import Network
 from gadget_svm.core.objective import BATCH, Scores
@@ -141,10 +141,10 @@ class RayRuntime:
         live_mask = self.live_mask()
         for index, since in self._lost_since.items():
             if self.t - since < REJOIN_GRACE_ITERATIONS:
-                return failed_certificate(self.shape, f"node {self.bounds[index]} left a moment ago and may return")
+                return Certificate.failed(self.shape, f"node {self.bounds[index]} left a moment ago and may return")
         owner = int(np.argmax(live_mask))
 
-        def ask() -> list[list[CertificatePart]]:
+        def ask() -> list[list[CertificateState]]:
             return list(self._ask_all("certify", owner, live_mask, self.certificates).values())
 
         certificate = certify_together(ask, self.shape, owner, live_mask)

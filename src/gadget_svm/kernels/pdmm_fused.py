@@ -8,22 +8,11 @@ of one feature does not depend on the others, so both ends of an edge are update
 import numpy as np
 
 from gadget_svm.core.types import Bytes, Floats, Ints
+from gadget_svm.kernels import pdmm
 from gadget_svm.kernels.barrier import BarrierGroup, wait_at_barrier
 from gadget_svm.kernels.compiler import allocation_free, compiled
 from gadget_svm.kernels.dual import DualRows
-from gadget_svm.kernels.pdmm import (
-    Edges,
-    Nodes,
-    PushMessages,
-    edge_sign,
-    push,
-    raise_penalty,
-    receive_message,
-    segments,
-    solve,
-    update_penalty,
-    updated,
-)  # fmt: skip
+from gadget_svm.kernels.pdmm import Edges, Nodes, PushMessages
 
 CHUNK_NUMBERS = 8192
 """Numbers of all nodes' w in a chunk of features: they and the messages made of them stay in a near cache."""
@@ -36,7 +25,7 @@ LARGE_CHUNK = 2048
 def reverse_edges(ptr: Ints, target: Ints) -> Ints:
     """The other end of every edge of a block that holds all nodes: sorted by target, they are the edges in order."""
     reverse = np.empty(len(target), dtype=np.int64)
-    reverse[np.lexsort((segments(ptr), target))] = np.arange(len(target))
+    reverse[np.lexsort((pdmm.segments(ptr), target))] = np.arange(len(target))
     return reverse
 
 
@@ -49,15 +38,15 @@ def push_ticks(
     """``count`` ticks with one neighbour each: all solve and push, then all receive, by ascending sender."""
     for step in range(count):
         for i in range(lo, hi):
-            solve(i, i + 1, nodes, edges, w, dual, skip, perm, rows, passes, seed, clock + step)
-            push(i, i + 1, nodes, edges, False, seed, clock + step, messages)
+            pdmm.solve(i, i + 1, nodes, edges, w, dual, skip, perm, rows, passes, seed, clock + step)
+            pdmm.push(i, i + 1, nodes, edges, False, seed, clock + step, messages)
         wait_at_barrier(group, 2 * step + 1)
         for i in range(lo, hi):
             for e in range(edges.ptr[i], edges.ptr[i + 1]):
                 m = edges.target[e]
                 if messages.edge[m] == reverse[e]:
                     y, rho, tau = messages.vector[m], messages.rho[m], messages.tau[m]
-                    receive_message(nodes, edges, i, e, clock + step, y, rho, tau, theta, theta_repeat, adapt)
+                    pdmm.receive_message(nodes, edges, i, e, clock + step, y, rho, tau, theta, theta_repeat, adapt)
         wait_at_barrier(group, 2 * step + 2)
 
 
@@ -77,13 +66,13 @@ def broadcast_ticks(
     chunk = min(MAX_CHUNK, near) if near >= MIN_CHUNK else LARGE_CHUNK
     before = np.empty((len(nodes.w), chunk))
     for step in range(count):
-        solve(lo, hi, nodes, edges, w, dual, skip, perm, rows, passes, seed, clock + step)
+        pdmm.solve(lo, hi, nodes, edges, w, dual, skip, perm, rows, passes, seed, clock + step)
         for e in range(edges.ptr[lo], edges.ptr[hi]):  # one by one: numba takes a second to compile a slice's errors
             rho_sent[e] = edges.rho[e]
         wait_at_barrier(group, 3 * step + 1)
         for i in range(lo, hi):
             for e in range(edges.ptr[i], edges.ptr[i + 1]):
-                adopted, mismatch, kappa, adapted = update_penalty(
+                adopted, mismatch, kappa, adapted = pdmm.update_penalty(
                     nodes, edges, i, e, rho_sent[reverse[e]], nodes.tau[edges.target[e]], adapt
                 )
                 damped = theta if clock + step > edges.last_seq[e] + 1 else theta_repeat
@@ -113,14 +102,14 @@ def receive_features(
             j, m = edges.target[e], reverse[e]
             if j < i:
                 continue
-            A, B = edge_sign(i, j), edge_sign(j, i)
+            A, B = pdmm.edge_sign(i, j), pdmm.edge_sign(j, i)
             w_i, z_i, old_i, pull_i = nodes.w[i, first:last], edges.z[e, first:last], before[i], 2.0 * A * rho_sent[e]
             w_j, z_j, old_j, pull_j = nodes.w[j, first:last], edges.z[m, first:last], before[j], 2.0 * B * rho_sent[m]
             rise_i, mismatch_i, theta_i, step_i = updates[e, 0] * A, updates[e, 1], updates[e, 2], A / updates[e, 3]
             rise_j, mismatch_j, theta_j, step_j = updates[m, 0] * B, updates[m, 1], updates[m, 2], B / updates[m, 3]
             for q in range(len(w_i)):
                 y_i, y_j = z_i[q] + pull_i * old_i[q], z_j[q] + pull_j * old_j[q]
-                z_i[q], w_i[q] = updated(z_i[q], w_i[q], y_j, rise_i, mismatch_i, theta_i, step_i)
-                z_j[q], w_j[q] = updated(z_j[q], w_j[q], y_i, rise_j, mismatch_j, theta_j, step_j)
-            raise_penalty(w_i, z_i, updates[e, 4] * A)
-            raise_penalty(w_j, z_j, updates[m, 4] * B)
+                z_i[q], w_i[q] = pdmm.updated(z_i[q], w_i[q], y_j, rise_i, mismatch_i, theta_i, step_i)
+                z_j[q], w_j[q] = pdmm.updated(z_j[q], w_j[q], y_i, rise_j, mismatch_j, theta_j, step_j)
+            pdmm.raise_penalty(w_i, z_i, updates[e, 4] * A)
+            pdmm.raise_penalty(w_j, z_j, updates[m, 4] * B)
