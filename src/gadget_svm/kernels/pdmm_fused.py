@@ -7,12 +7,11 @@ of one feature does not depend on the others, so both ends of an edge are update
 
 import numpy as np
 
-from gadget_svm.core.types import Bytes, Floats, Ints
+from gadget_svm.core.types import Floats, Ints
 from gadget_svm.kernels import pdmm
 from gadget_svm.kernels.barrier import BarrierGroup, wait_at_barrier
 from gadget_svm.kernels.compiler import allocation_free, compiled
-from gadget_svm.kernels.dual import DualRows
-from gadget_svm.kernels.pdmm import Edges, Nodes, PushMessages
+from gadget_svm.kernels.pdmm import Edges, LocalProblems, Nodes, PushMessages, Steps
 
 CHUNK_NUMBERS = 8192
 """Numbers of all nodes' w in a chunk of features: they and the messages made of them stay in a near cache."""
@@ -31,30 +30,28 @@ def reverse_edges(ptr: Ints, target: Ints) -> Ints:
 
 @allocation_free
 def push_ticks(
-    lo: int, hi: int, group: BarrierGroup, nodes: Nodes, edges: Edges, w: Floats, dual: Floats, skip: Bytes, perm: Ints,
-    rows: DualRows, passes: int, seed: int, reverse: Ints, theta: float, theta_repeat: float, adapt: bool, clock: int,
-    messages: PushMessages, count: int,
+    lo: int, hi: int, group: BarrierGroup, nodes: Nodes, edges: Edges, local: LocalProblems, reverse: Ints,
+    steps: Steps, clock: int, messages: PushMessages, count: int,
 ) -> None:  # fmt: skip
     """``count`` ticks with one neighbour each: all solve and push, then all receive, by ascending sender."""
     for step in range(count):
         for i in range(lo, hi):
-            pdmm.solve(i, i + 1, nodes, edges, w, dual, skip, perm, rows, passes, seed, clock + step)
-            pdmm.push(i, i + 1, nodes, edges, False, seed, clock + step, messages)
+            pdmm.solve(i, i + 1, nodes, edges, local, clock + step)
+            pdmm.push(i, i + 1, nodes, edges, False, local.seed, clock + step, messages)
         wait_at_barrier(group, 2 * step + 1)
         for i in range(lo, hi):
             for e in range(edges.ptr[i], edges.ptr[i + 1]):
                 m = edges.target[e]
                 if messages.edge[m] == reverse[e]:
                     y, rho, tau = messages.vector[m], messages.rho[m], messages.tau[m]
-                    pdmm.receive_message(nodes, edges, i, e, clock + step, y, rho, tau, theta, theta_repeat, adapt)
+                    pdmm.receive_message(nodes, edges, i, e, clock + step, y, rho, tau, steps)
         wait_at_barrier(group, 2 * step + 2)
 
 
 @compiled
 def broadcast_ticks(
-    lo: int, hi: int, group: BarrierGroup, nodes: Nodes, edges: Edges, w: Floats, dual: Floats, skip: Bytes, perm: Ints,
-    rows: DualRows, passes: int, seed: int, reverse: Ints, theta: float, theta_repeat: float, adapt: bool, clock: int,
-    rho_sent: Floats, updates: Floats, count: int,
+    lo: int, hi: int, group: BarrierGroup, nodes: Nodes, edges: Edges, local: LocalProblems, reverse: Ints,
+    steps: Steps, clock: int, rho_sent: Floats, updates: Floats, count: int,
 ) -> None:  # fmt: skip
     """``count`` ticks with all neighbours: all solve, update penalties, and receive.
 
@@ -66,17 +63,17 @@ def broadcast_ticks(
     chunk = min(MAX_CHUNK, near) if near >= MIN_CHUNK else LARGE_CHUNK
     before = np.empty((len(nodes.w), chunk))
     for step in range(count):
-        pdmm.solve(lo, hi, nodes, edges, w, dual, skip, perm, rows, passes, seed, clock + step)
+        pdmm.solve(lo, hi, nodes, edges, local, clock + step)
         for e in range(edges.ptr[lo], edges.ptr[hi]):  # one by one: numba takes a second to compile a slice's errors
             rho_sent[e] = edges.rho[e]
         wait_at_barrier(group, 3 * step + 1)
         for i in range(lo, hi):
             for e in range(edges.ptr[i], edges.ptr[i + 1]):
                 adopted, mismatch, kappa, adapted = pdmm.update_penalty(
-                    nodes, edges, i, e, rho_sent[reverse[e]], nodes.tau[edges.target[e]], adapt
+                    nodes, edges, i, e, rho_sent[reverse[e]], nodes.tau[edges.target[e]], steps.adapt
                 )
-                damped = theta if clock + step > edges.last_seq[e] + 1 else theta_repeat
-                updates[e, 0], updates[e, 1], updates[e, 2] = adopted, mismatch, damped
+                theta = steps.theta if clock + step > edges.last_seq[e] + 1 else steps.theta_repeat
+                updates[e, 0], updates[e, 1], updates[e, 2] = adopted, mismatch, theta
                 updates[e, 3], updates[e, 4] = kappa, adapted
                 edges.last_seq[e] = clock + step
         wait_at_barrier(group, 3 * step + 2)
