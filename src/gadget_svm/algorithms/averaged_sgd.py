@@ -269,13 +269,9 @@ class AveragedSgd(BaseAlgorithm):
             raise ValueError(f"recency is 0, 1 or 2, got {self.recency!r}")
         eta0 = positive_or_auto(self.eta0, "eta0")
         steps = max(1, round(checked_positive(self.passes, "passes") * float(np.mean(sizes))))
-        gadget = self._gadget(steps).bind(network, lam, radius, lossy, sizes)
         power = checked_positive(self.power, "power")
-        return AveragedSgdRun(**vars(gadget), eta0=eta0, power=power, recency=int(self.recency))
-
-    def _gadget(self, steps: int) -> Gadget:
-        """GADGET with the same parameters."""
-        return Gadget(
-            gossip=self.gossip, gossip_rounds=self.gossip_rounds, transition=self.transition, local_steps=steps,
-            project=False, average=self.average,
-        )  # fmt: skip
+        gadget = Gadget(
+            gossip=self.gossip, gossip_rounds=self.gossip_rounds, local_steps=steps, project=False, average=self.average
+        )
+        run = gadget.bind(network, lam, radius, lossy, sizes)
+        return AveragedSgdRun(**vars(run), eta0=eta0, power=power, recency=int(self.recency))

@@ -176,14 +176,9 @@ def row_weights(
 
 
 def share_rows(
-    X: sp.csr_matrix,
-    label: NDArray[np.int32],
-    n_nodes: int | None,
-    seed: int,
-    times: Floats | None,
-    sites: ArrayLike | None,
-    labels: list[Hashable] | None = None,
-) -> tuple[Shares, list[Hashable]]:
+    X: sp.csr_matrix, label: NDArray[np.int32], n_nodes: int | None, seed: int, times: Floats | None,
+    sites: ArrayLike | None, labels: list[Hashable] | None = None,
+) -> tuple[Shares, list[Hashable]]:  # fmt: skip
     """Assign rows to nodes: by ``sites``, else evenly over ``n_nodes``; every node gets at least one row.
 
     Returns the shares and the nodes' labels. Where the graph's nodes have ``labels``, sites are matched to them.
@@ -205,13 +200,9 @@ def share_rows(
 
 
 def share_batch(
-    X: sp.csr_matrix,
-    label: NDArray[np.int32],
-    nodes: list[Hashable],
-    seed: int,
-    times: Floats | None,
+    X: sp.csr_matrix, label: NDArray[np.int32], nodes: list[Hashable], seed: int, times: Floats | None,
     sites: ArrayLike | None,
-) -> Shares:
+) -> Shares:  # fmt: skip
     """Assign the rows of a further batch to the existing ``nodes``; some may get none."""
     if sites is not None:
         return partition_by_site(one_per_row(sites, label), times, nodes)[0]

@@ -273,13 +273,9 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def partial_fit(
-        self,
-        X: Any,
-        y: ArrayLike,
-        classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
+        self, X: Any, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
         sites: ArrayLike | None = None,
-    ) -> Self:
+    ) -> Self:  # fmt: skip
         """Continue training, for one pass over these rows.
 
         Parameters
@@ -312,15 +308,10 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def fit_shards(
-        self,
-        shards: Iterable[Any],
-        *,
-        label: str | None = None,
-        positive: str | None = None,
-        sites: Sequence[Hashable] | None = None,
-        format: str | None = None,
+        self, shards: Iterable[Any], *, label: str | None = None, positive: str | None = None,
+        sites: Sequence[Hashable] | None = None, format: str | None = None,
         on_summary: Callable[[DataSummary], None] | None = None,
-    ) -> Self:
+    ) -> Self:  # fmt: skip
         """Train from one (X, y) pair, or one data file, per node.
 
         With engine="ray" the actors read files and URIs (s3://, https://, ...), and no row passes through this process.

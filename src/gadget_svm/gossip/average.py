@@ -48,15 +48,9 @@ def rounds(gossip: Gossip, block: Block, exchange: Exchange = Delivery) -> Itera
 
 
 def average(
-    values: ArrayLike,
-    network: Network,
-    gossip: Gossip | str,
-    n_rounds: int | str,
-    *,
-    weights: ArrayLike | None = None,
-    seed: int = 0,
-    n_jobs: int | None = None,
-) -> Floats:
+    values: ArrayLike, network: Network, gossip: Gossip | str, n_rounds: int | str, *,
+    weights: ArrayLike | None = None, seed: int = 0, n_jobs: int | None = None,
+) -> Floats:  # fmt: skip
     """Return every node's estimate of the (weighted) average of ``values`` after some rounds of gossip.
 
     Parameters

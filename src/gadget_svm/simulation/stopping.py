@@ -124,7 +124,19 @@ class WeightsStill(BaseStoppingRule):
 
 
 @dataclass
-class AverageStill(BaseStoppingRule):
+class _GeometricChecks(BaseStoppingRule):
+    """A rule whose checks are ever further apart."""
+
+    tol: float = 0.01
+    first_check: int = 100
+
+    def next_check(self, t: int) -> int:
+        """In geometric steps."""
+        return max(geometric(t), self.first_check)
+
+
+@dataclass
+class AverageStill(_GeometricChecks):
     """No averaged iterate moved by more than tol since the last check, relative to its length.
 
     The iterations between checks grow by a fixed factor, so a long average does not pass only because one more iterate
@@ -133,11 +145,6 @@ class AverageStill(BaseStoppingRule):
 
     tol: float = 0.05
     before: Floats | None = None
-    first_check: int = 100
-
-    def next_check(self, t: int) -> int:
-        """In geometric steps."""
-        return max(geometric(t), self.first_check)
 
     def fires(self, runtime: Runtime, objective: float) -> bool:  # noqa: ARG002
         """Whether every node's average moved by at most tol of its length."""
@@ -150,18 +157,12 @@ class AverageStill(BaseStoppingRule):
 
 
 @dataclass
-class ObjectiveStill(BaseStoppingRule):
+class ObjectiveStill(_GeometricChecks):
     """The objective of the average model no longer changes by more than tol, relatively, at three checks in a row."""
 
-    tol: float = 0.01
     before: float | None = None
     quiet_checks: int = 0
-    first_check: int = 100
     needs_objective: bool = True
-
-    def next_check(self, t: int) -> int:
-        """In geometric steps."""
-        return max(geometric(t), self.first_check)
 
     def fires(self, runtime: Runtime, objective: float) -> bool:  # noqa: ARG002
         """Whether the objective changed by at most tol at each of the last checks."""
