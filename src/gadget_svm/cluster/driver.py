@@ -27,6 +27,7 @@ from gadget_svm.core.network import Network
 from gadget_svm.core.objective import BATCH, Scores
 from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.simulation.engine import REJOIN_GRACE_ITERATIONS, UNCERTIFIABLE
+from gadget_svm.simulation.runtime import Runtime
 
 MAX_RESTORES = 3
 """How often in a row the group is restored; then actors that are lost again are left out."""
@@ -34,7 +35,7 @@ MAX_REASON_LENGTH = 300
 """Characters of a reason that the history keeps."""
 
 
-class RayRuntime:
+class RayRuntime(Runtime):
     """A runtime over actors: the interface of `LocalRuntime`.
 
     Parameters
@@ -107,9 +108,6 @@ class RayRuntime:
             return group
         return group._replace(t=self.checkpoints.last, checkpoint=str(self.checkpoints.folder))
 
-    def warm_up(self) -> None:
-        """Do nothing: `begin` has compiled everything."""
-
     # learning
 
     def advance(self, count: int) -> None:
@@ -130,7 +128,7 @@ class RayRuntime:
 
     def _note_iterations(self, sent: dict[int, Any], count: int) -> None:
         self.t += count
-        self._count(sum(part[0] for part in sent.values()), sum(part[1] for part in sent.values()))
+        self.count(sum(part[0] for part in sent.values()), sum(part[1] for part in sent.values()))
         self._consistent = True
 
     def certify(self) -> Certificate:
@@ -148,7 +146,7 @@ class RayRuntime:
             return list(self._ask_all("certify", owner, live_mask, self.certificates).values())
 
         certificate = certify_together(ask, self.shape, owner, live_mask)
-        self._count(certificate.messages, certificate.nbytes, certificate.vectors)
+        self.count(certificate.messages, certificate.nbytes, certificate.vectors)
         return certificate
 
     def models(self) -> Floats:
@@ -174,10 +172,6 @@ class RayRuntime:
     def sizes(self) -> Floats:
         """Return n_i of every node."""
         return self._sizes
-
-    def live_row_weights(self) -> Floats:
-        """Return n_i of the live nodes, 0 for lost ones."""
-        return self._sizes * self.live_mask()
 
     def live_mask(self) -> Flags:
         """Return which nodes are not lost."""
@@ -341,12 +335,6 @@ class RayRuntime:
             "checkpoint_dir keeps what was learned": self.checkpoints.enabled,
         }
         return "; ".join([text, *(hint for hint, used in hints.items() if not used)])
-
-    def _count(self, messages: int, nbytes: int, vectors: int | None = None) -> None:
-        """Count messages and bytes. ``vectors``: how many messages carry a vector, with its omitted columns; None:
-        all."""
-        self.messages += messages
-        self.nbytes += nbytes + 8 * self.omitted_columns * (messages if vectors is None else vectors)
 
 
 def even_bounds(nodes: int, parts: int) -> Ints:

@@ -15,6 +15,7 @@ from gadget_svm.core.types import Flags, Floats
 from gadget_svm.faults import ActiveEdges
 from gadget_svm.gossip import Round
 from gadget_svm.simulation.channel import Channel, padded
+from gadget_svm.simulation.runtime import Runtime
 
 REJOIN_GRACE_ITERATIONS = 10
 """A node that is away for fewer iterations may return soon: a certificate waits for it."""
@@ -25,7 +26,7 @@ UNCERTIFIABLE = (
 
 
 @dataclass
-class LocalRuntime:
+class LocalRuntime(Runtime):
     """Drives every block through each iteration in lock step.
 
     Parameters
@@ -65,7 +66,7 @@ class LocalRuntime:
     def advance(self, count: int) -> None:
         """Do ``count`` iterations: in one compiled call where nothing can happen in between, else one by one."""
         if self._fused:
-            self._count(*self.run.advance_fused(self.blocks[0], count))
+            self.count(*self.run.advance_fused(self.blocks[0], count))
             self.t += count
             return
         for _ in range(count):
@@ -90,9 +91,9 @@ class LocalRuntime:
             if self.active_edges is not None:
                 messages = self.active_edges.readdress(messages)
                 sent = messages.select(messages.receiver != messages.sender)
-                self._count(sent.n_messages, sent.nbytes)
+                self.count(sent.n_messages, sent.nbytes)
             else:
-                self._count(messages.n_messages, messages.nbytes)
+                self.count(messages.n_messages, messages.nbytes)
             delivery = exchange(messages)
             self._track_presence(delivery)
             outgoing = [
@@ -131,7 +132,7 @@ class LocalRuntime:
             CertificateSession(self.run, block, lam, owner, counted, self.certificates, self.t) for block in self.blocks
         ]
         certificate = Certificate.of(self._run_sessions(sessions, counted), shape, owner, counted)
-        self._count(certificate.messages, certificate.nbytes, certificate.vectors)
+        self.count(certificate.messages, certificate.nbytes, certificate.vectors)
         return certificate
 
     def _counted(self, live: Flags) -> Flags:
@@ -172,12 +173,6 @@ class LocalRuntime:
             delivery = exchange(padded(outgoing))
             outgoing = [each.send(delivery) for each in rounds]
 
-    def _count(self, messages: int, nbytes: int, vectors: int | None = None) -> None:
-        """Count messages and bytes. ``vectors``: how many messages carry a vector, with its omitted columns; None:
-        all."""
-        self.messages += messages
-        self.nbytes += nbytes + 8 * self.omitted_columns * (messages if vectors is None else vectors)
-
     def models(self) -> Floats:
         """Every node's model, nodes x outputs x features."""
         return _joined([models(self.run, block) for block in self.blocks])
@@ -198,26 +193,9 @@ class LocalRuntime:
         """n_i of every node."""
         return self.gather("n")
 
-    def live_row_weights(self) -> Floats:
-        """n_i of the live nodes, 0 for those that are away: the weights of the network average."""
-        live = self.live_mask()
-        return self.sizes() * live if live.any() else self.sizes()
-
     def live_mask(self) -> Flags:
         """Which nodes are live."""
         return self.gather("live_mask")
-
-    def lost_mask(self) -> Flags:
-        """None: nodes that are away keep their state."""
-        return np.zeros(sum(block.k for block in self.blocks), dtype=np.bool_)
-
-    def unseen(self, name: str) -> Flags:  # noqa: ARG002
-        """None: every node's state is here."""
-        return self.lost_mask()
-
-    def events(self) -> list[dict[str, Any]]:
-        """None: faults are part of the run."""
-        return []
 
     def close(self) -> None:
         """Release the blocks' threads."""
