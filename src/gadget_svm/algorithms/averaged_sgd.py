@@ -14,7 +14,6 @@ All nodes take the same number of steps: Push-Sum weighs a node's step by n_i al
 n_i^2. For the same reason they agree on eta0, which is sent with the messages.
 """
 
-from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +25,6 @@ from gadget_svm.algorithms.gadget import GadgetRun, pick
 from gadget_svm.algorithms.gadget_params import Gadget
 from gadget_svm.algorithms.params import checked_positive, positive_or_auto
 from gadget_svm.core.block import Block
-from gadget_svm.core.messages import Delivery, MessageBatch
 from gadget_svm.core.network import Network
 from gadget_svm.core.rows import Rows
 from gadget_svm.core.types import Flags, Floats, Ints
@@ -191,17 +189,14 @@ class AveragedSgdRun(GadgetRun):
         if self.eta0 is not None:
             yield from self._push_sum(block, t)
             return
-        rounds: Generator[MessageBatch, Delivery, None] = self._push_sum(block, t)
+        rounds = self._push_sum(block, t)
         messages, eta0 = next(rounds, None), block.edge["eta0"]
         while messages is not None:
             delivery = yield messages._replace(note=eta0[messages.sender - block.first])
             received = delivery.messages
             if received.note is not None:
                 average_step_sizes(0, block.k, *message_order(block, received), received.note, eta0)
-            try:
-                messages = rounds.send(delivery._replace(messages=received._replace(note=None)))
-            except StopIteration:
-                messages = None
+            messages = gossip.resume(rounds, delivery._replace(messages=received._replace(note=None)))
 
     def _start(self, block: Block) -> None:
         eta0 = np.full(block.k, self.eta0 or 0.0)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gadget_svm.algorithms.base import Run
@@ -157,8 +156,7 @@ class Worker:
     def losses(self, models: Floats) -> tuple[Floats, Floats, float]:
         """Return, per model, the sum of hinges and the weight of wrong answers on this block's rows; and all weight."""
         rows, times = self.block.rows, multiplicity(self.block.rows.mass, self.block.rows.start)
-        X = sp.csr_matrix((rows.data, rows.indices, rows.indptr), shape=(len(rows.label), models.shape[2]))
-        label, cost = rows.label, rows.cost
+        X, label, cost = rows.matrix(models.shape[2]), rows.label, rows.cost
         if not np.array_equal(rows.order, np.arange(len(label))):  # a worker's own rows are in order: no copy
             X, label, cost = X[rows.order], label[rows.order], cost[rows.order]
         scores: Scores = Objective(X, label, cost, times, 0.0, models.shape[1], self.block.team, rows.pairs)(models)

@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import scipy.sparse as sp
 
 from gadget_svm.algorithms import Algorithm, Run
 from gadget_svm.core.block import Block
@@ -223,8 +222,7 @@ RUNTIMES: dict[str, Any] = {"local": _local_runtime, "ray": _ray_runtime}
 def gathered(rows: Rows, first: int, last: int) -> Rows:
     """The rows of the nodes first:last only, node after node."""
     own = rows.of_nodes(first, last)
-    X = sp.csr_matrix((rows.data, rows.indices, rows.indptr), (len(rows.label), int(rows.indices.max(initial=0)) + 1))
-    X = X[own.order]
+    X = rows.matrix()[own.order]
     return Rows(
         X.indptr.astype(rows.indptr.dtype), X.indices.astype(rows.indices.dtype), X.data, rows.label[own.order],
         rows.cost[own.order], np.arange(len(own.order)), own.start, own.mass, rows.pairs, rows.intercept_unit,

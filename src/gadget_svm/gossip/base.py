@@ -22,6 +22,14 @@ Round = Generator[MessageBatch, Delivery, None]
 times."""
 
 
+def resume(iteration: Round, delivery: Delivery) -> MessageBatch | None:
+    """Hand an iteration what arrived; return what it sends next, or None at its end."""
+    try:
+        return iteration.send(delivery)
+    except StopIteration:
+        return None
+
+
 @runtime_checkable
 class Gossip(Protocol):
     """A gossip protocol. Derive from this class, write `round`, and declare what differs from the defaults.

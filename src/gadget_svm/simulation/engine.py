@@ -13,7 +13,7 @@ from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, Exchange, MessageBatch
 from gadget_svm.core.types import Flags, Floats
 from gadget_svm.faults import ActiveEdges
-from gadget_svm.gossip import Round
+from gadget_svm.gossip import resume
 from gadget_svm.simulation.channel import Channel, padded
 from gadget_svm.simulation.runtime import Runtime
 
@@ -205,11 +205,3 @@ class LocalRuntime(Runtime):
 
 def _joined(parts: list[Floats]) -> Floats:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-def resume(iteration: Round, delivery: Delivery) -> MessageBatch | None:
-    """Hand an iteration what arrived; return what it sends next, or None at its end."""
-    try:
-        return iteration.send(delivery)
-    except StopIteration:
-        return None
