@@ -29,7 +29,7 @@ from gadget_svm.core.network import Network
 from gadget_svm.core.rows import Rows
 from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.gossip import Gossip
-from gadget_svm.gossip.base import message_order
+from gadget_svm.gossip.base import message_order, resume
 from gadget_svm.kernels import add_row, compiled, dot_row, draw, scale, sq_norm, sq_norm_row
 from gadget_svm.kernels.counter_rng import EXAMPLE
 from gadget_svm.kernels.rows import side
@@ -196,7 +196,7 @@ class AveragedSgdRun(GadgetRun):
             received = delivery.messages
             if received.note is not None:
                 average_step_sizes(0, block.k, *message_order(block, received), received.note, eta0)
-            messages = gossip.resume(rounds, delivery._replace(messages=received._replace(note=None)))
+            messages = resume(rounds, delivery._replace(messages=received._replace(note=None)))
 
     def _start(self, block: Block) -> None:
         eta0 = np.full(block.k, self.eta0 or 0.0)

@@ -13,7 +13,7 @@ from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, Exchange, MessageBatch
 from gadget_svm.core.types import Flags, Floats
 from gadget_svm.faults import ActiveEdges
-from gadget_svm.gossip import resume
+from gadget_svm.gossip.base import resume
 from gadget_svm.simulation.channel import Channel, padded
 from gadget_svm.simulation.runtime import Runtime
 
