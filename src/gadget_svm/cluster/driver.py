@@ -42,16 +42,27 @@ class RayRuntime(Runtime):
     ----------
     cluster : Cluster
         The connection to Ray; closed with the runtime.
-    bounds : ndarray
-        Actor ``i`` has the nodes ``bounds[i] : bounds[i + 1]``.
-    sources : sequence of Source
-        Where each actor gets its rows.
+    nodes : int
+        How many nodes the actors share: actor ``i`` has the nodes ``bounds[i] : bounds[i + 1]``.
+    source_of : callable
+        ``source_of(first, last)`` returns the `Source` of the rows of the nodes first:last.
+
+    Raises
+    ------
+    Exception
+        The actors could not be made. The connection is closed then.
     """
 
-    def __init__(self, cluster: Cluster, bounds: Ints, sources: Sequence[Any]) -> None:
-        self.cluster, self.ray, self.options, self.bounds = cluster, cluster.ray, cluster.options, bounds
+    def __init__(self, cluster: Cluster, nodes: int, source_of: Callable[[int, int], Any]) -> None:
+        self.cluster, self.ray, self.options = cluster, cluster.ray, cluster.options
         self.checkpoints = Checkpoints(self.options.checkpoint_dir, self.options.checkpoint_every)
-        self.pool = ActorPool(cluster, sources, self._on_loss)
+        try:
+            parts = cluster.actors(nodes)
+            self.bounds: Ints = np.array([nodes * part // parts for part in range(parts + 1)])  # as in the simulator
+            self.pool = ActorPool(cluster, [source_of(*pair) for pair in pairwise(self.bounds.tolist())], self._on_loss)
+        except BaseException:
+            cluster.close()
+            raise
         self.t = self.messages = self.nbytes = self.omitted_columns = self.certificates = 0
         self.names: list[str] = []  # the shards that the actors read
         self._questions: list[Question] = []  # asked again after an actor is restarted
@@ -335,11 +346,6 @@ class RayRuntime(Runtime):
             "checkpoint_dir keeps what was learned": self.checkpoints.enabled,
         }
         return "; ".join([text, *(hint for hint, used in hints.items() if not used)])
-
-
-def even_bounds(nodes: int, parts: int) -> Ints:
-    """Return where blocks of consecutive nodes begin and end, as in the simulator."""
-    return np.array([nodes * part // parts for part in range(parts + 1)], dtype=np.int64)
 
 
 def _fingerprint(run: Run, network: Network, seed: int, sizes: Floats, shape: tuple[int, int], bounds: Ints) -> str:

@@ -190,14 +190,8 @@ def _ray_runtime(problem: Any, plan: Plan, run: Run, team: ThreadTeam, state: No
 
     runtime = problem.runtime
     if runtime is None:
-        cluster = connection.Cluster(options.RayOptions.of(plan.engine_options))
-        try:
-            bounds = driver.even_bounds(plan.network.n, cluster.actors(plan.network.n))
-            sources = [actor.Given(gathered(problem.rows, *pair)) for pair in pairwise(bounds.tolist())]
-            runtime = driver.RayRuntime(cluster, bounds, sources)
-        except BaseException:
-            cluster.close()
-            raise
+        rows, cluster = problem.rows, connection.Cluster(options.RayOptions.of(plan.engine_options))
+        runtime = driver.RayRuntime(cluster, plan.network.n, lambda *pair: actor.Given(gathered(rows, *pair)))
     sizes, state_of = problem.shares.sizes, None
     if state is not None:
         runtime.t, runtime.messages, runtime.nbytes = state.t, state.messages, state.nbytes

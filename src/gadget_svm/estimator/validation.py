@@ -9,7 +9,7 @@ import numpy as np
 from gadget_svm import algorithms
 from gadget_svm.algorithms import Algorithm
 from gadget_svm.algorithms.params import checked_count, checked_positive
-from gadget_svm.core.lookup import lookup
+from gadget_svm.core.lookup import lookup, require_instance
 from gadget_svm.simulation.observers import Observer
 
 
@@ -144,10 +144,5 @@ def _check_observers(observers: Any) -> None:
     if not isinstance(observers, list | tuple):
         raise TypeError(f"observers must be a list, such as [NodeRecords()], or None; got {observers!r}")
     for observer in observers:
-        if isinstance(observer, type):
-            raise TypeError(f"{observer.__name__} is a class: give an instance of it, such as {observer.__name__}()")
-        if not isinstance(observer, Observer):
-            raise TypeError(
-                "an observer is an instance of a class that derives from gadget_svm.Observer, such as NodeRecords(); "
-                f"got {observer!r}"
-            )
+        expected = "an observer is an instance of a class that derives from gadget_svm.Observer"
+        require_instance(observer, Observer, expected, "NodeRecords()")

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gadget_svm.algorithms.certificate import Certificate
-from gadget_svm.core.lookup import lookup
+from gadget_svm.core.lookup import lookup, require_instance
 from gadget_svm.core.registry import Registry
 from gadget_svm.core.types import Floats
 from gadget_svm.simulation.distances import distances
@@ -236,13 +236,9 @@ def stopping_rule(rule: Any, tol: float | None) -> StoppingRule | None:
     if isinstance(rule, str):
         make = lookup("stopping rule", rule, RULES)
         return make() if tol is None else make(tol=tol)
-    if isinstance(rule, type):
-        raise TypeError(f"{rule.__name__} is a class: give an instance of it, such as stopping={rule.__name__}()")
-    if not isinstance(rule, BaseStoppingRule):
-        raise TypeError(
-            f"stopping is a name ({', '.join(RULES)}), an instance of a class that derives from "
-            f"gadget_svm.BaseStoppingRule, or None; got {rule!r}"
-        )
+    kind = "an instance of a class that derives from gadget_svm.BaseStoppingRule"
+    expected = f"stopping is None, a name ({', '.join(RULES)}) or {kind}"
+    require_instance(rule, BaseStoppingRule, expected, "GapBelow()")
     if tol is not None:
         raise ValueError(
             f"tol={tol!r} is for rules by name: set the tolerance on the stopping object, and leave out tol"
