@@ -185,7 +185,6 @@ class CertificateSession:
     nbytes: int = 0
     vectors: int = 0
     exchanges: int = 0
-    failure: str = ""
 
     def __post_init__(self) -> None:
         widths = kernels.widths(self.block.w.shape[2], self.block.w.shape[1])
