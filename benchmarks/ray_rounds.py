@@ -2,7 +2,6 @@
 
 import tempfile
 import time
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +62,8 @@ def on_ray(
 ) -> tuple[float, float]:
     """Seconds a round and the part of the mail that leaves its actor; ``weights`` are those after three rounds."""
     cluster = connection.Cluster(options.RayOptions(actors=actors, num_cpus=0.5))
-    bounds = engine.even_bounds(network.n, actors)
-    sources = [actor.Given(gathered(problem.rows, *pair)) for pair in pairwise(bounds.tolist())]
-    runtime = engine.RayRuntime(cluster, bounds, sources)
+    runtime = engine.RayRuntime(cluster, network.n, lambda *pair: actor.Given(gathered(problem.rows, *pair)))
+    bounds = runtime.bounds
     try:
         shape = (1, problem.X.shape[1])
         runtime.begin(run, network, 0, problem.shares.sizes, shape, None)

@@ -14,7 +14,7 @@ from sklearn.svm import LinearSVC
 
 from gadget_svm import Gadget, GadgetSVC, load_model, save_model
 from gadget_svm.algorithms import MomDsvm, Pdmm, edge_liveness
-from gadget_svm.algorithms.certificate import Certificate
+from gadget_svm.algorithms.certificate import MAX_IDLE_EXCHANGES, Certificate
 from gadget_svm.core.messages import HEADER_BYTES, Delivery, MessageBatch
 from gadget_svm.core.rows import Shares
 from gadget_svm.estimator.fitting import make_blocks
@@ -24,7 +24,7 @@ from gadget_svm.kernels import ThreadTeam
 from gadget_svm.report.formatting import at_most
 from gadget_svm.simulation import LocalRuntime, engine
 from gadget_svm.simulation.channel import Channel
-from gadget_svm.simulation.engine import MAX_IDLE_EXCHANGES, REJOIN_GRACE_ITERATIONS
+from gadget_svm.simulation.engine import REJOIN_GRACE_ITERATIONS
 from gadget_svm.simulation.stopping import GapBelow
 from gadget_svm.topologies import build
 from support.strategies import networks
@@ -172,7 +172,8 @@ def test_it_goes_to_zero_as_the_nodes_learn(problem, algorithm):
 @pytest.mark.parametrize("topology", ["ring", "star", "complete", "line", "random-regular:3"])
 def test_every_node_ends_with_the_same_model_and_the_same_bound(problem, topology, wrong, monkeypatch):
     seen = []
-    monkeypatch.setattr(engine, "gather", lambda parts, gather=engine.gather: seen.extend(parts) or gather(parts))
+    run = engine.LocalRuntime._run_sessions
+    monkeypatch.setattr(engine.LocalRuntime, "_run_sessions", lambda *args: seen.extend(args[1]) or run(*args))
     exchange = wrap_all(make_faults(wrong or None), FaultContext(6, 0))
     runtime = make_runtime(problem, network=build(topology, 6, seed=1), exchange=exchange, parts=3)
     runtime.advance(20)

@@ -190,7 +190,7 @@ def test_faults_by_name_by_value_and_as_instances():
         ("slow=0", ValueError, "n >= 1"),
         ({"crash": {"nodes": [99]}}, ValueError, "there is no node 99"),
         ([Partition(groups=[[0], [77]])], ValueError, "there is no node 77"),
-        ([3], TypeError, "not 3"),
+        ([3], TypeError, "got 3"),
     ],
 )
 def test_a_wrong_fault_says_what_is_wrong(toy, spec, error, sentence):

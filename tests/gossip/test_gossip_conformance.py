@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from gadget_svm import Gadget
 from gadget_svm.core.messages import Delivery, MessageBatch, message_bytes
 from gadget_svm.core.transitions import DOUBLY_STOCHASTIC, TRANSITIONS
-from gadget_svm.gossip import PROTOCOLS, Gossip, average, resolve, until_converged
+from gadget_svm.gossip import PROTOCOLS, Gossip, average, resolve
+from gadget_svm.gossip.base import until_converged
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.kernels.gossip import MIN_MASS
 from gadget_svm.spectral import diameter

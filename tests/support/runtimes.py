@@ -4,7 +4,6 @@ A new runtime joins with a line in `RUNTIMES`. Each entry takes a `Setup` and re
 nodes of the setup.
 """
 
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ import scipy.sparse as sp
 from gadget_svm.algorithms import ALGORITHMS, Gadget, Pdmm
 from gadget_svm.cluster.actor import Given
 from gadget_svm.cluster.connection import Cluster
-from gadget_svm.cluster.driver import RayRuntime, even_bounds
+from gadget_svm.cluster.driver import RayRuntime
 from gadget_svm.cluster.options import RayOptions
 from gadget_svm.core.messages import Delivery
 from gadget_svm.core.network import Network
@@ -79,9 +78,8 @@ def in_actors(parts, cluster):
     """The cluster's runtime, with so many actors."""
 
     def make(setup):
-        problem, bounds = setup.problem, even_bounds(N, parts)
-        sources = [Given(gathered(problem.rows, *pair)) for pair in pairwise(bounds.tolist())]
-        runtime = RayRuntime(cluster(RayOptions(actors=parts)), bounds, sources)
+        problem, place = setup.problem, cluster(RayOptions(actors=parts))
+        runtime = RayRuntime(place, N, lambda *pair: Given(gathered(problem.rows, *pair)))
         shape = problem.n_outputs, problem.X.shape[1]
         runtime.begin(setup.run, setup.network, SEED, problem.shares.sizes, shape, LAM)
         return runtime

@@ -14,7 +14,6 @@ All nodes take the same number of steps: Push-Sum weighs a node's step by n_i al
 n_i^2. For the same reason they agree on eta0, which is sent with the messages.
 """
 
-from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,12 +25,11 @@ from gadget_svm.algorithms.gadget import GadgetRun, pick
 from gadget_svm.algorithms.gadget_params import Gadget
 from gadget_svm.algorithms.params import checked_positive, positive_or_auto
 from gadget_svm.core.block import Block
-from gadget_svm.core.messages import Delivery, MessageBatch
 from gadget_svm.core.network import Network
 from gadget_svm.core.rows import Rows
 from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.gossip import Gossip
-from gadget_svm.gossip.base import message_order
+from gadget_svm.gossip.base import message_order, resume
 from gadget_svm.kernels import add_row, compiled, dot_row, draw, scale, sq_norm, sq_norm_row
 from gadget_svm.kernels.counter_rng import EXAMPLE
 from gadget_svm.kernels.rows import side
@@ -191,17 +189,14 @@ class AveragedSgdRun(GadgetRun):
         if self.eta0 is not None:
             yield from self._push_sum(block, t)
             return
-        rounds: Generator[MessageBatch, Delivery, None] = self._push_sum(block, t)
+        rounds = self._push_sum(block, t)
         messages, eta0 = next(rounds, None), block.edge["eta0"]
         while messages is not None:
             delivery = yield messages._replace(note=eta0[messages.sender - block.first])
             received = delivery.messages
             if received.note is not None:
                 average_step_sizes(0, block.k, *message_order(block, received), received.note, eta0)
-            try:
-                messages = rounds.send(delivery._replace(messages=received._replace(note=None)))
-            except StopIteration:
-                messages = None
+            messages = resume(rounds, delivery._replace(messages=received._replace(note=None)))
 
     def _start(self, block: Block) -> None:
         eta0 = np.full(block.k, self.eta0 or 0.0)
@@ -269,13 +264,9 @@ class AveragedSgd(BaseAlgorithm):
             raise ValueError(f"recency is 0, 1 or 2, got {self.recency!r}")
         eta0 = positive_or_auto(self.eta0, "eta0")
         steps = max(1, round(checked_positive(self.passes, "passes") * float(np.mean(sizes))))
-        gadget = self._gadget(steps).bind(network, lam, radius, lossy, sizes)
         power = checked_positive(self.power, "power")
-        return AveragedSgdRun(**vars(gadget), eta0=eta0, power=power, recency=int(self.recency))
-
-    def _gadget(self, steps: int) -> Gadget:
-        """GADGET with the same parameters."""
-        return Gadget(
-            gossip=self.gossip, gossip_rounds=self.gossip_rounds, transition=self.transition, local_steps=steps,
-            project=False, average=self.average,
-        )  # fmt: skip
+        gadget = Gadget(
+            gossip=self.gossip, gossip_rounds=self.gossip_rounds, local_steps=steps, project=False, average=self.average
+        )
+        run = gadget.bind(network, lam, radius, lossy, sizes)
+        return AveragedSgdRun(**vars(run), eta0=eta0, power=power, recency=int(self.recency))

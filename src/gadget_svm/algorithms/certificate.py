@@ -30,7 +30,7 @@ It costs one vector down and one up for every node but the owner. Push-Sum of th
 node (the bound is convex), would do as well, at a vector per edge and round, and give a larger bound.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -47,6 +47,8 @@ from gadget_svm.kernels.dual import dual_rows, multiplicity
 Cost = tuple[int, int, int, int]
 """Exchanges, messages, bytes, and messages with a vector."""
 FREE = (0, 0, 0, 0)
+MAX_IDLE_EXCHANGES = 200
+"""A certificate fails after this many exchanges in a row in which no node learned anything new."""
 
 
 class Echo(NamedTuple):
@@ -57,6 +59,29 @@ class Echo(NamedTuple):
 
     added: list[tuple[int, int]]  # parent and child, as numbers in the block
     cost: Cost
+
+
+class CertificateState(NamedTuple):
+    """What the nodes of one block know of a certificate after an exchange."""
+
+    uninformed: Ints  # the nodes that take part and do not have the bound yet
+    n_present: int  # how many take part
+    progress: int  # how many facts they have received; it does not grow if no message arrives
+    cost: Cost  # so far
+    result: tuple[Floats, Floats] | None = None  # the model and its bound, if the owner is here and has both
+
+    @staticmethod
+    def final(exchanges: Iterator[Sequence["CertificateState"]]) -> Sequence["CertificateState"]:
+        """Return the states of all blocks after the exchange at which all nodes have the bound, or learn nothing new.
+
+        ``exchanges`` yields the states at the beginning, and after each exchange.
+        """
+        states, known, idle = next(exchanges), 0, 0
+        while idle < MAX_IDLE_EXCHANGES and any(len(state.uninformed) for state in states):
+            states = next(exchanges)
+            progress = sum(state.progress for state in states)
+            known, idle = progress, idle + 1 if progress == known else 0
+        return states
 
 
 @dataclass(frozen=True)
@@ -96,6 +121,36 @@ class Certificate:
     failure: str = ""
     nodes: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
+    @classmethod
+    def of(
+        cls, states: Sequence[CertificateState], shape: tuple[int, int], owner: int, participates: Flags
+    ) -> "Certificate":
+        """Return the certificate that follows from the final states of all blocks, for models of ``shape``."""
+        (K, _), (exchanges, *_) = shape, states[0].cost
+        messages, nbytes, vectors = np.sum([state.cost[1:] for state in states], axis=0).tolist()
+        cost = exchanges, messages, nbytes, vectors
+        uninformed = np.concatenate([state.uninformed for state in states])
+        if len(uninformed) == sum(state.n_present for state in states):
+            return cls.failed(shape, "some nodes are cut off from the others", owner, cost)
+        if len(uninformed):
+            some = f"{len(uninformed)} nodes, the first of them node {uninformed[0]},"
+            return cls.failed(shape, f"{some} are cut off from the others", owner, cost)
+        model, bound = next(state.result for state in states if state.result is not None)
+        if not np.isfinite(bound).all():
+            return cls.failed(shape, "its model or its dual variables are not finite", owner, cost)
+        rows, nodes = bound[2 * K :].tolist()
+        return cls(
+            model.reshape(shape), owner, bound[:K], bound[K : 2 * K], rows, int(nodes), *cost,
+            nodes=np.flatnonzero(participates),
+        )  # fmt: skip
+
+    @classmethod
+    def failed(cls, shape: tuple[int, int], failure: str, owner: int = -1, cost: Cost = FREE) -> "Certificate":
+        """Return a certificate without a bound, and why."""
+        K, _ = shape
+        nothing = np.full(shape, np.nan), owner, np.full(K, np.inf), np.full(K, -np.inf)
+        return cls(*nothing, 0.0, 0, *cost, failure)
+
     @property
     def bound(self) -> float:
         """The upper bound of F(model) - F*; F is summed over the outputs."""
@@ -130,28 +185,28 @@ class CertificateSession:
     nbytes: int = 0
     vectors: int = 0
     exchanges: int = 0
-    failure: str = ""
 
     def __post_init__(self) -> None:
         widths = kernels.widths(self.block.w.shape[2], self.block.w.shape[1])
         self.nodes = EchoNodes(self.block, self.participates, widths, self.empty, self.serial)
         self._computed, i = False, self.owner - self.block.first
         self._added: list[tuple[int, int]] = []
-        self._owner = i if 0 <= i < self.block.k else None
-        if self._owner is not None:
+        self._result: tuple[Floats, Floats] | None = None
+        self.place = i if 0 <= i < self.block.k else None  # the owner's, if it is here
+        if self.place is not None:
             self.nodes.parent[i], self.nodes.has[i, MODEL] = self.owner, True
             if not self.empty:
                 self.nodes.model[i] = models(self.run, self.block)[i].ravel()
 
     @property
-    def holds_bound(self) -> Flags:
-        """Which nodes hold the model and its bound."""
-        return self.nodes.has[:, BOUND]
-
-    @property
-    def progress(self) -> int:
-        """How many new facts the block's nodes have received; it does not grow if no message arrives."""
-        return self.nodes.progress
+    def state(self) -> CertificateState:
+        """What the block's nodes know now."""
+        nodes, i = self.nodes, self.place
+        if self._result is None and i is not None and nodes.has[i, BOUND]:
+            self._result = nodes.model[i].copy(), nodes.bound[i].copy()
+        uninformed = self.block.first + np.flatnonzero(nodes.alive & ~nodes.has[:, BOUND])
+        cost = self.exchanges, self.messages, self.nbytes, self.vectors
+        return CertificateState(uninformed, int(nodes.alive.sum()), nodes.progress, cost, self._result)
 
     def steps(self) -> Round:
         """An endless generator: each step yields what the block's nodes send, and reads what arrives."""
@@ -167,7 +222,7 @@ class CertificateSession:
 
     def course(self) -> Echo:
         """Return the course so far, of a block that holds all nodes."""
-        return Echo(self._added, (self.exchanges, self.messages, self.nbytes, self.vectors))
+        return Echo(self._added, self.state.cost)
 
     def replay(self, echo: Echo) -> None:
         """Compute the result of a session with this course without messages, bit for bit the same."""
@@ -185,13 +240,13 @@ class CertificateSession:
             self._computed = True
             w = self.nodes.model[holders[0]].reshape(self.block.w.shape[1:])
             _write_own_sums(self.run, self.block, w, self.nodes.total)
-        if self._owner is not None and not self.nodes.has[self._owner, BOUND] and self.nodes.complete()[self._owner]:
-            self.nodes.has[self._owner] = True
+        if self.place is not None and not self.nodes.has[self.place, BOUND] and self.nodes.complete()[self.place]:
+            self.nodes.has[self.place] = True
             if not self.empty:
                 self._conclude()
 
     def _conclude(self) -> None:
-        i, nodes = self._owner, self.nodes
+        i, nodes = self.place, self.nodes
         nodes.bound[i] = kernels.bound(nodes.model[i], nodes.total[i], self.lam, *self.block.w.shape[1:])
 
 
@@ -230,40 +285,3 @@ def _write_own_sums(run: Run, block: Block, w: Floats, total: Floats) -> None:
 def longest(block: Block) -> int:
     """Return how many numbers the longest message of a certificate holds; messages of learning are never longer."""
     return max(kernels.widths(block.w.shape[2], block.w.shape[1]))
-
-
-def gather(sessions: Sequence[CertificateSession]) -> Certificate:
-    """Return what the nodes of all blocks hold at the end, as one value."""
-    first, (_, K, F) = sessions[0], sessions[0].block.w.shape
-    messages, nbytes, vectors = np.sum([(part.messages, part.nbytes, part.vectors) for part in sessions], axis=0)
-    cost = first.exchanges, int(messages), int(nbytes), int(vectors)
-    model, bound = (
-        np.concatenate([part.nodes.model for part in sessions])[first.owner],
-        np.concatenate([part.nodes.bound for part in sessions])[first.owner],
-    )
-    failure = _failure(sessions, bound)
-    if failure:
-        return failed(first.block, failure, first.owner, cost)
-    rows, nodes = bound[2 * K :].tolist()
-    return Certificate(
-        model.reshape(K, F), first.owner, bound[:K].copy(), bound[K : 2 * K].copy(), rows, int(nodes), *cost,
-        nodes=np.flatnonzero(first.participates),
-    )  # fmt: skip
-
-
-def _failure(sessions: Sequence[CertificateSession], bound: Floats) -> str:
-    without = [part.block.first + np.flatnonzero(part.nodes.alive & ~part.holds_bound) for part in sessions]
-    out = np.concatenate(without)
-    if len(out) == sum(part.nodes.alive.sum() for part in sessions):
-        return "some nodes are cut off from the others"
-    if len(out):
-        return f"{len(out)} nodes, the first of them node {out[0]}, are cut off from the others"
-    return "" if np.isfinite(bound).all() else "its model or its dual variables are not finite"
-
-
-def failed(block: Block, failure: str, owner: int = -1, cost: Cost = FREE) -> Certificate:
-    """Return a certificate without a bound, and why."""
-    _, K, F = block.w.shape
-    return Certificate(
-        np.full((K, F), np.nan), owner, np.full(K, np.inf), np.full(K, -np.inf), 0.0, 0, *cost, failure
-    )  # fmt: skip

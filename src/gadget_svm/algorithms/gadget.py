@@ -15,6 +15,7 @@ from gadget_svm.core.block import Block
 from gadget_svm.core.messages import message_bytes
 from gadget_svm.core.rows import Rows
 from gadget_svm.core.types import Flags, Floats, Ints
+from gadget_svm.gossip.base import until_converged
 from gadget_svm.kernels import add_row, compiled, dot_row, draw, scale, sq_norm, sq_norm_row
 from gadget_svm.kernels import gossip as kernels
 from gadget_svm.kernels.counter_rng import EXAMPLE
@@ -179,7 +180,7 @@ class GadgetRun(BaseRun):
 
     @property
     def refuses_faults(self) -> str:
-        """Why `gossip.until_converged` cannot be combined with faults."""
+        """Why `until_converged` cannot be combined with faults."""
         if self.until_converged is None:
             return ""
         return (
@@ -241,7 +242,7 @@ class GadgetRun(BaseRun):
     def _push_sum(self, block: Block, t: int) -> gossip.Round:
         if self.until_converged is not None:
             diameter, gamma = self.until_converged
-            yield from gossip.until_converged(self.protocol, block, t, diameter, gamma, self.rounds)
+            yield from until_converged(self.protocol, block, t, diameter, gamma, self.rounds)
             return
         since = 0 if self.persist else block.exchanges
         for _ in range(self.rounds):

@@ -83,13 +83,8 @@ class Gadget(BaseAlgorithm):
     window: int | None = None
 
     def bind(
-        self,
-        network: Network,
-        lam: float,
-        radius: float,
-        lossy: bool = False,
-        sizes: Floats | None = None,  # noqa: ARG002
-    ) -> GadgetRun:
+        self, network: Network, lam: float, radius: float, lossy: bool = False, sizes: Floats | None = None  # noqa: ARG002
+    ) -> GadgetRun:  # fmt: skip
         """Return the algorithm on this network, with every parameter checked."""
         implicit = lookup("solver", self.solver, SOLVERS)
         protocol = self._protocol(network, lossy)

@@ -51,17 +51,17 @@ def _same(value: Any, default: Any) -> bool:
     return value is default or (type(value) is type(default) and bool(value == default))
 
 
-def checked_count(value: Any, name: str) -> int:
-    """Return a whole number of at least 1, or raise ValueError."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+def checked_count(value: Any, name: str, least: int = 1) -> int:
+    """Return a whole number of at least ``least``, or raise ValueError."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
     return int(value)
 
 
 def checked_positive(value: Any, name: str, alternative: str = "") -> float:
-    """Return a positive finite number, or raise ValueError."""
+    """Return a positive finite number, or raise ValueError, with what else the value may be or what it means."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) < float("inf"):
-        raise ValueError(f"{name} is a positive number{alternative}, got {value!r}")
+        raise ValueError(f"{name} must be a positive number{alternative}, got {value!r}")
     return float(value)
 
 

@@ -104,16 +104,13 @@ class PdmmRun(BaseRun):
         self._start(block)
         self._solve(block)  # (a, b)
         delivery = yield self._push(block, t)  # (c)
-        self._receive(block, delivery.messages, self.theta, self.theta_repeat)  # (d)
+        self._receive(block, delivery.messages, self._steps)  # (d)
         edge_liveness.update(block, delivery, _nodes(block), _edges(block))
         block.iterates[block.alive] += 1
 
     def _solve(self, block: Block) -> None:
-        rows, nodes = _rows(block), _nodes(block)
-        block.team.run(
-            kernels.solve, block.k, _work(block), nodes, _edges(block), block.w, block.edge["dual"],
-            block.edge["skip"], _perm(block), rows, self.passes, block.seed, block.exchanges,
-        )  # fmt: skip
+        nodes, local = _nodes(block), self._local(block)
+        block.team.run(kernels.solve, block.k, _work(block), nodes, _edges(block), local, block.exchanges)
         if self.single:
             _move_proximal_centre(block, nodes)
 
@@ -130,16 +127,24 @@ class PdmmRun(BaseRun):
         )  # fmt: skip
         return messages._replace(seq=messages.seq + (edges.epoch[pushed.edge[pushed.edge >= 0]] << EPOCH_SHIFT))
 
-    def _receive(self, block: Block, messages: MessageBatch, theta: float, theta_repeat: float) -> None:
+    def _local(self, block: Block) -> kernels.LocalProblems:
+        own, perm = block.edge, block.once("perm", lambda: np.zeros(len(block.rows.order), dtype=np.int64))
+        return kernels.LocalProblems(block.w, own["dual"], own["skip"], perm, _rows(block), self.passes, block.seed)
+
+    @property
+    def _steps(self) -> kernels.Steps:
+        return kernels.Steps(self.theta, self.theta_repeat, self.rho is None)
+
+    def _receive(self, block: Block, messages: MessageBatch, steps: kernels.Steps) -> None:
         tau = messages.weight if messages.note is None else messages.note
         block.team.run(
             kernels.receive, block.k, block.s.shape[1], _nodes(block), _edges(block), *message_order(block, messages),
-            messages.sender, messages.seq, messages.vector, messages.weight, tau, theta, theta_repeat, self.rho is None,
+            messages.sender, messages.seq, messages.vector, messages.weight, tau, steps,
         )  # fmt: skip
 
     def apply_undamped(self, block: Block, messages: MessageBatch) -> None:
         """Apply messages with theta = 1. They are the last messages of nodes that leave."""
-        self._receive(block, messages, 1.0, 1.0)
+        self._receive(block, messages, self._steps._replace(theta=1.0, theta_repeat=1.0))
 
     def supports_fused(self, block: Block) -> bool:
         """Whether no node is away or idle and no edge was ever dropped."""
@@ -154,20 +159,16 @@ class PdmmRun(BaseRun):
                 self._solve(block)
                 block.exchanges += 1
             return 0, 0
-        nodes, edges, rows = _nodes(block), _edges(block), _rows(block)
-        state = block.w, block.edge["dual"], block.edge["skip"], _perm(block), rows, self.passes, block.seed
+        nodes, edges, ends = _nodes(block), _edges(block), len(block.links.target)
         reverse = block.once("reverse", lambda: fused.reverse_edges(edges.ptr, edges.target))
-        parameters = reverse, self.theta, self.theta_repeat, self.rho is None
-        ends = len(edges.target)
+        state = nodes, edges, self._local(block), reverse, self._steps
         kernel: Callable[..., None] = fused.broadcast_ticks if self.to_all else fused.push_ticks
         room = (np.empty(ends), np.empty((ends, 5))) if self.to_all else (self._message_arrays(block),)
         work = _work(block)
         width, most = work if self._is_shared(block) else 0, max(1, MAX_CALL_NUMBERS // max(block.k * work, 1))
         for done in range(0, count, most):
             some = min(most, count - done)
-            block.team.run_in_rounds(
-                kernel, block.k, width, nodes, edges, *state, *parameters, block.exchanges, *room, some
-            )  # fmt: skip
+            block.team.run_in_rounds(kernel, block.k, width, *state, block.exchanges, *room, some)
             block.exchanges += some
         sent = count * (ends if self.to_all else int((np.diff(edges.ptr) > 0).sum()))
         return sent, sent * message_bytes(block.s.shape[1], 2)
@@ -295,10 +296,6 @@ def _rows(block: Block) -> DualRows:
     return block.once("rows", lambda: (dual_rows(block).with_constant(unit) if unit else dual_rows(block)).grouped())
 
 
-def _perm(block: Block) -> Ints:
-    return block.once("perm", lambda: np.zeros(len(block.rows.order), dtype=np.int64))
-
-
 def _move_proximal_centre(block: Block, nodes: kernels.Nodes) -> None:
     """Move the centre of the proximal point method to w: a single node solves f(w) + R/2 |w - centre|^2.
 
@@ -315,6 +312,7 @@ def _move_proximal_centre(block: Block, nodes: kernels.Nodes) -> None:
     nodes.w[:] += (R / (nodes.n_lam + nodes.R))[:, None] * step
 
 
+@dataclass(repr=False, eq=False)
 class Pdmm(BaseAlgorithm):
     """The primal-dual method of multipliers by gossip push: every node reaches the optimum of the pooled rows.
 
@@ -344,17 +342,10 @@ class Pdmm(BaseAlgorithm):
     certifies = True  # runs keep dual variables
     omits_unused_columns = True  # features that occur in no row change no bit
 
-    def __init__(
-        self,
-        penalty: float | str = "auto",
-        passes: int | None = None,
-        neighbours: int | str = 1,
-        theta: float | None = None,
-    ) -> None:
-        self.penalty = penalty
-        self.passes = passes
-        self.neighbours = neighbours
-        self.theta = theta
+    penalty: float | str = "auto"
+    passes: int | None = None
+    neighbours: int | str = 1
+    theta: float | None = None
 
     def bind(
         self, network: Network, lam: float, radius: float, lossy: bool = False, sizes: Floats | None = None  # noqa: ARG002

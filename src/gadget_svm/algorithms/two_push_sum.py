@@ -122,16 +122,12 @@ class TwoPushSum(BaseAlgorithm):
                 f"gadget-2ps restarts its mass in every call, which gossip={protocol.name!r} does not: "
                 "use gossip='push-sum' or 'diffusion'"
             )
-        return TwoPushSumRun(**vars(self._gadget().bind(network, lam, radius, lossy, sizes)))
+        gadget = Gadget(
+            gossip=self.gossip, gossip_rounds=self.gossip_rounds, mass="restarted", gamma=self.gamma,
+            batch_size=self.batch_size, project="mixed" if self.project else False, average=self.average,
+        )  # fmt: skip
+        return TwoPushSumRun(**vars(gadget.bind(network, lam, radius, lossy, sizes)))
 
     def iterations_per_pass(self, rows: int) -> int:
         """Return how many iterations draw that many examples."""
         return max(1, -(-rows // self.batch_size))
-
-    def _gadget(self) -> Gadget:
-        """GADGET with the same parameters."""
-        return Gadget(
-            gossip=self.gossip, gossip_rounds=self.gossip_rounds, mass="restarted", gamma=self.gamma,
-            transition=self.transition, batch_size=self.batch_size, project="mixed" if self.project else False,
-            average=self.average,
-        )  # fmt: skip

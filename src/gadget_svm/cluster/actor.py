@@ -15,9 +15,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from gadget_svm.algorithms.base import Run
+from gadget_svm.algorithms.certificate import CertificateState
 from gadget_svm.cluster.checkpoints import SaveFailedError, load_block, row_digests, save_block
 from gadget_svm.cluster.telemetry import RayTelemetry, Telemetry
-from gadget_svm.cluster.worker import CertificatePart, Worker
+from gadget_svm.cluster.worker import Worker
 from gadget_svm.core.block import Block, Links
 from gadget_svm.core.messages import MessageBatch
 from gadget_svm.core.rows import Rows
@@ -208,7 +209,7 @@ class Host:
         self.telemetry.count("gadget_bytes", sent[1])
         return sent
 
-    def certify(self, owner: int, live: Flags, serial: int) -> list[CertificatePart]:
+    def certify(self, owner: int, live: Flags, serial: int) -> list[CertificateState]:
         """Do some exchanges of a certificate."""
         return self.worker.certify(owner, live, serial)
 

@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -230,9 +231,8 @@ class Checkpoints:
 
 def row_digests(rows: Rows) -> list[str]:
     """Return a short digest of every node's rows in their order: features, labels, costs and weights."""
-    width = int(rows.indices.max(initial=-1)) + 1
-    X = sp.csr_matrix((rows.data, rows.indices, rows.indptr), shape=(len(rows.label), width))
-    return [_digest(rows, X, lo, hi) for lo, hi in zip(rows.start[:-1], rows.start[1:], strict=True)]
+    X = rows.matrix()
+    return [_digest(rows, X, lo, hi) for lo, hi in pairwise(rows.start.tolist())]
 
 
 def _digest(rows: Rows, X: sp.csr_matrix, lo: int, hi: int) -> str:

@@ -16,17 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm.algorithms.base import Run
-from gadget_svm.algorithms.certificate import Certificate
+from gadget_svm.algorithms.certificate import Certificate, CertificateState
 from gadget_svm.cluster.actor import ActorSpec, Group, Question
 from gadget_svm.cluster.actor_pool import ActorPool, AllLostError
 from gadget_svm.cluster.checkpoints import Checkpoints, SaveFailedError, changed_nodes, describe_nodes, set_aside
 from gadget_svm.cluster.connection import Cluster, ClusterError
-from gadget_svm.cluster.worker import CertificatePart, certify_together, failed_certificate
+from gadget_svm.cluster.worker import certify_together
 from gadget_svm.core.block import Links
 from gadget_svm.core.network import Network
 from gadget_svm.core.objective import BATCH, Scores
 from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.simulation.engine import REJOIN_GRACE_ITERATIONS, UNCERTIFIABLE
+from gadget_svm.simulation.runtime import Runtime
 
 MAX_RESTORES = 3
 """How often in a row the group is restored; then actors that are lost again are left out."""
@@ -34,23 +35,34 @@ MAX_REASON_LENGTH = 300
 """Characters of a reason that the history keeps."""
 
 
-class RayRuntime:
+class RayRuntime(Runtime):
     """A runtime over actors: the interface of `LocalRuntime`.
 
     Parameters
     ----------
     cluster : Cluster
         The connection to Ray; closed with the runtime.
-    bounds : ndarray
-        Actor ``i`` has the nodes ``bounds[i] : bounds[i + 1]``.
-    sources : sequence of Source
-        Where each actor gets its rows.
+    nodes : int
+        How many nodes the actors share: actor ``i`` has the nodes ``bounds[i] : bounds[i + 1]``.
+    source_of : callable
+        ``source_of(first, last)`` returns the `Source` of the rows of the nodes first:last.
+
+    Raises
+    ------
+    Exception
+        The actors could not be made. The connection is closed then.
     """
 
-    def __init__(self, cluster: Cluster, bounds: Ints, sources: Sequence[Any]) -> None:
-        self.cluster, self.ray, self.options, self.bounds = cluster, cluster.ray, cluster.options, bounds
+    def __init__(self, cluster: Cluster, nodes: int, source_of: Callable[[int, int], Any]) -> None:
+        self.cluster, self.ray, self.options = cluster, cluster.ray, cluster.options
         self.checkpoints = Checkpoints(self.options.checkpoint_dir, self.options.checkpoint_every)
-        self.pool = ActorPool(cluster, sources, self._on_loss)
+        try:
+            parts = cluster.actors(nodes)
+            self.bounds: Ints = np.array([nodes * part // parts for part in range(parts + 1)])  # as in the simulator
+            self.pool = ActorPool(cluster, [source_of(*pair) for pair in pairwise(self.bounds.tolist())], self._on_loss)
+        except BaseException:
+            cluster.close()
+            raise
         self.t = self.messages = self.nbytes = self.omitted_columns = self.certificates = 0
         self.names: list[str] = []  # the shards that the actors read
         self._questions: list[Question] = []  # asked again after an actor is restarted
@@ -107,9 +119,6 @@ class RayRuntime:
             return group
         return group._replace(t=self.checkpoints.last, checkpoint=str(self.checkpoints.folder))
 
-    def warm_up(self) -> None:
-        """Do nothing: `begin` has compiled everything."""
-
     # learning
 
     def advance(self, count: int) -> None:
@@ -130,7 +139,7 @@ class RayRuntime:
 
     def _note_iterations(self, sent: dict[int, Any], count: int) -> None:
         self.t += count
-        self._count(sum(part[0] for part in sent.values()), sum(part[1] for part in sent.values()))
+        self.count(sum(part[0] for part in sent.values()), sum(part[1] for part in sent.values()))
         self._consistent = True
 
     def certify(self) -> Certificate:
@@ -141,14 +150,14 @@ class RayRuntime:
         live_mask = self.live_mask()
         for index, since in self._lost_since.items():
             if self.t - since < REJOIN_GRACE_ITERATIONS:
-                return failed_certificate(self.shape, f"node {self.bounds[index]} left a moment ago and may return")
+                return Certificate.failed(self.shape, f"node {self.bounds[index]} left a moment ago and may return")
         owner = int(np.argmax(live_mask))
 
-        def ask() -> list[list[CertificatePart]]:
+        def ask() -> list[list[CertificateState]]:
             return list(self._ask_all("certify", owner, live_mask, self.certificates).values())
 
         certificate = certify_together(ask, self.shape, owner, live_mask)
-        self._count(certificate.messages, certificate.nbytes, certificate.vectors)
+        self.count(certificate.messages, certificate.nbytes, certificate.vectors)
         return certificate
 
     def models(self) -> Floats:
@@ -174,10 +183,6 @@ class RayRuntime:
     def sizes(self) -> Floats:
         """Return n_i of every node."""
         return self._sizes
-
-    def live_row_weights(self) -> Floats:
-        """Return n_i of the live nodes, 0 for lost ones."""
-        return self._sizes * self.live_mask()
 
     def live_mask(self) -> Flags:
         """Return which nodes are not lost."""
@@ -341,17 +346,6 @@ class RayRuntime:
             "checkpoint_dir keeps what was learned": self.checkpoints.enabled,
         }
         return "; ".join([text, *(hint for hint, used in hints.items() if not used)])
-
-    def _count(self, messages: int, nbytes: int, vectors: int | None = None) -> None:
-        """Count messages and bytes. ``vectors``: how many messages carry a vector, with its omitted columns; None:
-        all."""
-        self.messages += messages
-        self.nbytes += nbytes + 8 * self.omitted_columns * (messages if vectors is None else vectors)
-
-
-def even_bounds(nodes: int, parts: int) -> Ints:
-    """Return where blocks of consecutive nodes begin and end, as in the simulator."""
-    return np.array([nodes * part // parts for part in range(parts + 1)], dtype=np.int64)
 
 
 def _fingerprint(run: Run, network: Network, seed: int, sizes: Floats, shape: tuple[int, int], bounds: Ints) -> str:

@@ -5,16 +5,14 @@ batch to another worker, and reports which workers are lost: this module uses no
 """
 
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gadget_svm.algorithms.base import Run
-from gadget_svm.algorithms.certificate import FREE, Certificate, CertificateSession, Cost
+from gadget_svm.algorithms.certificate import Certificate, CertificateSession, CertificateState
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, MessageBatch
 from gadget_svm.core.objective import Objective, Scores
@@ -22,7 +20,7 @@ from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.gossip import Round
 from gadget_svm.kernels.dual import multiplicity
 from gadget_svm.simulation.channel import padded
-from gadget_svm.simulation.engine import MAX_IDLE_EXCHANGES, LocalRuntime
+from gadget_svm.simulation.engine import LocalRuntime
 
 STATE = ("w", "s", "phi", "held", "w_sum", "iterates", "steps", "alive", "away")
 """The arrays of a block that a checkpoint holds, beside the arrays of its edges."""
@@ -34,15 +32,6 @@ Post = Callable[[int, int, MessageBatch], None]
 
 EXCHANGES_PER_CALL = 8
 """Exchanges of a certificate that workers do without asking whether it is complete."""
-
-
-class CertificatePart(NamedTuple):
-    """The state of a certificate at a worker after an exchange."""
-
-    uninformed: Ints  # its live nodes that do not have the bound yet
-    progress: int  # how much its nodes have learned so far
-    cost: tuple[int, int, int, int]  # exchanges, messages, bytes and messages with vectors so far
-    result: tuple[Floats, Floats] | None = None  # the model and its bound, from the worker that has the owner
 
 
 class Worker:
@@ -142,24 +131,19 @@ class Worker:
 
     # certificates
 
-    def certify(self, owner: int, live: Flags, serial: int) -> list[CertificatePart]:
+    def certify(self, owner: int, live: Flags, serial: int) -> list[CertificateState]:
         """Begin certificate ``serial`` or continue it; return its state after each exchange, and at its beginning."""
-        parts: list[CertificatePart] = []
         if self._certificate is None or self._certificate[0].serial != serial:
             session = CertificateSession(self.run, self.block, self.lam or 0.0, owner, live, serial, self.runtime.t)
             steps = session.steps()
-            messages = next(steps)
-            parts.append(_part(session))
+            messages, states = next(steps), [session.state]
         else:
-            session, steps, messages = self._certificate
+            (session, steps, messages), states = self._certificate, []
         for _ in range(EXCHANGES_PER_CALL):
             messages = steps.send(Delivery(padded(self._arrived(messages))))
-            parts.append(_part(session))
+            states.append(session.state)
         self._certificate = session, steps, messages
-        nodes, i = session.nodes, owner - self.block.first
-        if 0 <= i < self.block.k and session.holds_bound[i]:
-            parts[-1] = parts[-1]._replace(result=(nodes.model[i].copy(), nodes.bound[i].copy()))
-        return parts
+        return states
 
     # what the block holds
 
@@ -172,8 +156,7 @@ class Worker:
     def losses(self, models: Floats) -> tuple[Floats, Floats, float]:
         """Return, per model, the sum of hinges and the weight of wrong answers on this block's rows; and all weight."""
         rows, times = self.block.rows, multiplicity(self.block.rows.mass, self.block.rows.start)
-        X = sp.csr_matrix((rows.data, rows.indices, rows.indptr), shape=(len(rows.label), models.shape[2]))
-        label, cost = rows.label, rows.cost
+        X, label, cost = rows.matrix(models.shape[2]), rows.label, rows.cost
         if not np.array_equal(rows.order, np.arange(len(label))):  # a worker's own rows are in order: no copy
             X, label, cost = X[rows.order], label[rows.order], cost[rows.order]
         scores: Scores = Objective(X, label, cost, times, 0.0, models.shape[1], self.block.team, rows.pairs)(models)
@@ -203,50 +186,27 @@ class Worker:
         return tuple(node for w in workers for node in range(int(self.bounds[w]), int(self.bounds[w + 1])))
 
 
-def _part(session: CertificateSession) -> CertificatePart:
-    uninformed = session.block.first + np.flatnonzero(session.nodes.alive & ~session.holds_bound)
-    cost = session.exchanges, session.messages, session.nbytes, session.vectors
-    return CertificatePart(uninformed, session.progress, cost)
+class WorkerLostError(RuntimeError):
+    """A worker was lost during a certificate."""
 
 
 def certify_together(
-    ask: Callable[[], Sequence[list[CertificatePart]]], shape: tuple[int, int], owner: int, live: Flags
+    ask: Callable[[], Sequence[list[CertificateState]]], shape: tuple[int, int], owner: int, live: Flags
 ) -> Certificate:
     """Return the certificate of models of ``shape`` and of the nodes that are ``live``.
 
-    ``ask`` calls `Worker.certify` of all workers. As in the simulator, the certificate ends when all live nodes have
-    the bound, or when they learn nothing new; what workers did after that is not counted.
+    ``ask`` calls `Worker.certify` of all workers. What workers did after the final exchange is not counted.
     """
-    answers = ask()
-    workers, rounds, known, idle = len(answers), deque(zip(*answers, strict=True)), 0, 0
-    parts = rounds.popleft()
-    while idle < MAX_IDLE_EXCHANGES and any(len(part.uninformed) for part in parts):
-        if not rounds:
+
+    def exchanges() -> Iterator[Sequence[CertificateState]]:
+        answers = ask()
+        workers = len(answers)
+        while len(answers) == workers:
+            yield from zip(*answers, strict=True)
             answers = ask()
-            if len(answers) < workers:
-                return failed_certificate(shape, "a worker was lost meanwhile")
-            rounds.extend(zip(*answers, strict=True))
-        parts = rounds.popleft()
-        progress = sum(part.progress for part in parts)
-        known, idle = progress, idle + 1 if progress == known else 0
-    K, F = shape
-    messages, nbytes, vectors = np.sum([part.cost[1:] for part in parts], axis=0).tolist()
-    cost = parts[0].cost[0], messages, nbytes, vectors
-    uninformed = np.concatenate([part.uninformed for part in parts])
-    if len(uninformed):
-        failure = f"{len(uninformed)} nodes, the first of them node {uninformed[0]}, are cut off from the others"
-        return failed_certificate(shape, failure, owner, cost)
-    model, bound = next(parts[-1].result for parts in answers if parts[-1].result is not None)
-    if not np.isfinite(bound).all():
-        return failed_certificate(shape, "its model or its dual variables are not finite", owner, cost)
-    rows, nodes = bound[2 * K :].tolist()
-    return Certificate(
-        model.reshape(K, F), owner, bound[:K], bound[K : 2 * K], rows, int(nodes), *cost, nodes=np.flatnonzero(live)
-    )
+        raise WorkerLostError
 
-
-def failed_certificate(shape: tuple[int, int], failure: str, owner: int = -1, cost: Cost = FREE) -> Certificate:
-    """Return the certificate of an attempt that failed, and why."""
-    K, _ = shape
-    nothing = np.full(shape, np.nan), owner, np.full(K, np.inf), np.full(K, -np.inf)
-    return Certificate(*nothing, 0.0, 0, *cost, failure)
+    try:
+        return Certificate.of(CertificateState.final(exchanges()), shape, owner, live)
+    except WorkerLostError:
+        return Certificate.failed(shape, "a worker was lost meanwhile")

@@ -23,6 +23,13 @@ def in_order(labels: Iterable[Hashable]) -> list[Hashable]:
         return distinct
 
 
+def require_instance(given: object, base: Any, expected: str, example: str) -> None:
+    """Raise TypeError unless ``given`` is an instance of ``base``; the message says what is ``expected``."""
+    if isinstance(given, type) or not isinstance(given, base):
+        example = f"{given.__name__}()" if isinstance(given, type) else example
+        raise TypeError(f"{expected}, such as {example}; got {given!r}")
+
+
 def unknown(kind: str, name: object, known: Mapping[str, object]) -> str:
     """Return the message for an unknown name: the name, the nearest known one, and all known names."""
     near = get_close_matches(str(name).lower(), list(known), n=1, cutoff=0.5)

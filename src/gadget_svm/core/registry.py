@@ -5,7 +5,7 @@ from importlib.metadata import EntryPoint, entry_points
 from inspect import signature
 from typing import Any, TypeVar
 
-from gadget_svm.core.lookup import lookup
+from gadget_svm.core.lookup import lookup, require_instance
 
 T = TypeVar("T")
 
@@ -81,12 +81,9 @@ class Registry(Mapping[str, T]):
                     "name, or give its parameters defaults"
                 ) from error
             found = make()
-        if isinstance(found, type) or not isinstance(found, base):
-            place = base.__module__.rpartition(".")[0]
-            raise TypeError(
-                f"{kind} is a name ({', '.join(self)}) or an instance of a class that derives from "
-                f"{place}.{base.__name__}, such as {example}; got {given!r}"
-            )
+        names, public = ", ".join(self), f"{base.__module__.rpartition('.')[0]}.{base.__name__}"
+        expected = f"{kind} is a name ({names}) or an instance of a class that derives from {public}"
+        require_instance(found, base, expected, example)
         return found
 
     def _loaded(self, point: EntryPoint) -> T:

@@ -62,6 +62,11 @@ class Rows(NamedTuple):
                 mass[lo:hi] = np.cumsum(shares.times[lo:hi])
         return cls(X.indptr, X.indices, X.data, label, cost, shares.order, shares.start, mass, pairs, intercept_unit)
 
+    def matrix(self, width: int | None = None) -> sp.csr_matrix:
+        """Return the rows of all nodes as a scipy matrix, without a copy; the width is that of the widest row."""
+        width = int(self.indices.max(initial=-1)) + 1 if width is None else width
+        return sp.csr_matrix((self.data, self.indices, self.indptr), shape=(len(self.label), width))
+
     def of_nodes(self, first: int, last: int) -> "Rows":
         """Return the rows of the nodes first:last; the CSR arrays are shared, not copied."""
         lo, hi = self.start[first], self.start[last]

@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import scipy.sparse as sp
 
 from gadget_svm.algorithms import Algorithm, Run
 from gadget_svm.core.block import Block
@@ -191,14 +190,8 @@ def _ray_runtime(problem: Any, plan: Plan, run: Run, team: ThreadTeam, state: No
 
     runtime = problem.runtime
     if runtime is None:
-        cluster = connection.Cluster(options.RayOptions.of(plan.engine_options))
-        try:
-            bounds = driver.even_bounds(plan.network.n, cluster.actors(plan.network.n))
-            sources = [actor.Given(gathered(problem.rows, *pair)) for pair in pairwise(bounds.tolist())]
-            runtime = driver.RayRuntime(cluster, bounds, sources)
-        except BaseException:
-            cluster.close()
-            raise
+        rows, cluster = problem.rows, connection.Cluster(options.RayOptions.of(plan.engine_options))
+        runtime = driver.RayRuntime(cluster, plan.network.n, lambda *pair: actor.Given(gathered(rows, *pair)))
     sizes, state_of = problem.shares.sizes, None
     if state is not None:
         runtime.t, runtime.messages, runtime.nbytes = state.t, state.messages, state.nbytes
@@ -223,8 +216,7 @@ RUNTIMES: dict[str, Any] = {"local": _local_runtime, "ray": _ray_runtime}
 def gathered(rows: Rows, first: int, last: int) -> Rows:
     """The rows of the nodes first:last only, node after node."""
     own = rows.of_nodes(first, last)
-    X = sp.csr_matrix((rows.data, rows.indices, rows.indptr), (len(rows.label), int(rows.indices.max(initial=0)) + 1))
-    X = X[own.order]
+    X = rows.matrix()[own.order]
     return Rows(
         X.indptr.astype(rows.indptr.dtype), X.indices.astype(rows.indices.dtype), X.data, rows.label[own.order],
         rows.cost[own.order], np.arange(len(own.order)), own.start, own.mass, rows.pairs, rows.intercept_unit,

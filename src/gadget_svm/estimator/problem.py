@@ -1,6 +1,5 @@
 """From a user's arrays to the problem the nodes solve: CSR rows, class numbers, weights, and each node's rows."""
 
-import numbers
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -10,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from gadget_svm.algorithms.params import checked_count
 from gadget_svm.core.objective import Objective
 from gadget_svm.core.rows import NO_PAIRS, Rows, Shares
 from gadget_svm.core.types import Floats
@@ -176,14 +176,9 @@ def row_weights(
 
 
 def share_rows(
-    X: sp.csr_matrix,
-    label: NDArray[np.int32],
-    n_nodes: int | None,
-    seed: int,
-    times: Floats | None,
-    sites: ArrayLike | None,
-    labels: list[Hashable] | None = None,
-) -> tuple[Shares, list[Hashable]]:
+    X: sp.csr_matrix, label: NDArray[np.int32], n_nodes: int | None, seed: int, times: Floats | None,
+    sites: ArrayLike | None, labels: list[Hashable] | None = None,
+) -> tuple[Shares, list[Hashable]]:  # fmt: skip
     """Assign rows to nodes: by ``sites``, else evenly over ``n_nodes``; every node gets at least one row.
 
     Returns the shares and the nodes' labels. Where the graph's nodes have ``labels``, sites are matched to them.
@@ -198,20 +193,16 @@ def share_rows(
             raise ValueError(f"site {empty[0]!r} has no rows of positive weight: leave it out, or give it some")
         return shares, names
     available = _available(label, times)
-    count = min(10, available) if n_nodes is None else checked_nodes(n_nodes)
+    count = min(10, available) if n_nodes is None else checked_count(n_nodes, "n_nodes")
     if count > available:
         raise ValueError(f"n_nodes={count} is more than the {available} rows: every node needs at least one row")
     return partition_evenly(X, label, count, seed, times), node_names(count, labels)
 
 
 def share_batch(
-    X: sp.csr_matrix,
-    label: NDArray[np.int32],
-    nodes: list[Hashable],
-    seed: int,
-    times: Floats | None,
+    X: sp.csr_matrix, label: NDArray[np.int32], nodes: list[Hashable], seed: int, times: Floats | None,
     sites: ArrayLike | None,
-) -> Shares:
+) -> Shares:  # fmt: skip
     """Assign the rows of a further batch to the existing ``nodes``; some may get none."""
     if sites is not None:
         return partition_by_site(one_per_row(sites, label), times, nodes)[0]
@@ -236,10 +227,3 @@ def _available(label: NDArray[np.int32], times: Floats | None) -> int:
         return len(label)
     positive = times[times > 0]
     return int(positive.sum()) if are_counts(positive) else len(positive)
-
-
-def checked_nodes(n_nodes: Any) -> int:
-    """Return ``n_nodes``, or raise if it is not a whole number of at least one."""
-    if isinstance(n_nodes, bool) or not isinstance(n_nodes, numbers.Integral) or n_nodes < 1:
-        raise ValueError(f"n_nodes must be a whole number of at least 1, or None; got {n_nodes!r}")
-    return int(n_nodes)

@@ -6,7 +6,6 @@ were read in one place. No row passes through the driver, only widths, labels an
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from gadget_svm import algorithms, topologies
 from gadget_svm.cluster.connection import Cluster, call_within
-from gadget_svm.cluster.driver import RayRuntime, even_bounds
+from gadget_svm.cluster.driver import RayRuntime
 from gadget_svm.cluster.options import RayOptions
 from gadget_svm.core.rows import Shares
 from gadget_svm.core.types import Flags
@@ -136,12 +135,10 @@ def start(shards: Any, nodes: int | None, label: str | None, options: dict[str, 
             what = "share out the Dataset's rows (its tasks need CPUs beside what else runs on the cluster)"
             tables = call_within(cluster.options.start_timeout, what, lambda: _tables(cluster.ray, shards, nodes))
             names = [f"part {i} of the dataset" for i in range(len(tables))]
-        bounds = even_bounds(len(names), cluster.actors(len(names)))
-        sources = [Shards(names[a:b], tables[a:b], label) for a, b in pairwise(bounds.tolist())]
-        runtime = RayRuntime(cluster, bounds, sources)
     except BaseException:
         cluster.close()
         raise
+    runtime = RayRuntime(cluster, len(names), lambda a, b: Shards(names[a:b], tables[a:b], label))
     runtime.names = [display_name(name) for name in names]
     return runtime
 

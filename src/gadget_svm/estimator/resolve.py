@@ -9,10 +9,10 @@ from sklearn.utils import check_random_state
 
 from gadget_svm import topologies
 from gadget_svm.algorithms import Algorithm
+from gadget_svm.algorithms.params import checked_count
 from gadget_svm.core.network import Network
 from gadget_svm.data.partition import partition_by_site
 from gadget_svm.estimator.fitting import Plan, TrainingProblem
-from gadget_svm.estimator.problem import checked_nodes
 from gadget_svm.estimator.sites import node_names
 from gadget_svm.estimator.validation import MAX_SEED, default_stopping, lam_of
 from gadget_svm.faults import make_faults
@@ -42,7 +42,7 @@ def requested_nodes(model: "GadgetSVC") -> int | None:
 def sites_of_batches(model: "GadgetSVC", sites: ArrayLike | None) -> list[Hashable]:
     """Name the nodes of a network that learns in batches: as requested, else 10, or the sites of the first batch."""
     requested, labels = requested_nodes(model), topologies.labels_of(model.topology)
-    names = node_names(10 if requested is None else checked_nodes(requested), labels)
+    names = node_names(10 if requested is None else checked_count(requested, "n_nodes"), labels)
     return names if sites is None else labels or partition_by_site(sites)[1]  # a batch need not have all the labels
 
 

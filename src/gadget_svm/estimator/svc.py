@@ -5,6 +5,7 @@ The constructor only stores its parameters. `fit` validates, makes a problem and
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 from numpy.typing import ArrayLike
@@ -27,6 +28,7 @@ from gadget_svm.estimator.sites import name_shards
 from gadget_svm.estimator.validation import MAX_SEED, check_parameters
 
 
+@dataclass(repr=False, eq=False)
 class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Linear support vector classifier learned by gossip between nodes that keep their rows.
 
@@ -179,53 +181,28 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ['bound', 'bytes', 'disagreement', 'error']
     """
 
-    def __init__(
-        self,
-        n_nodes: int | None = None,
-        topology: Any = "random-regular",
-        lam: float = 1e-4,
-        algorithm: Any = "auto",
-        fit_intercept: bool = True,
-        class_weight: Any = None,
-        tol: float | None = None,
-        stopping: Any = "auto",
-        max_iter: int = 10_000,
-        max_seconds: float | None = None,
-        record_every: int | None = None,
-        engine: str = "local",
-        engine_options: dict[str, Any] | None = None,
-        faults: Any = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-        C: float | None = None,
-        multi_class: str = "ovr",
-        topology_seed: int | None = None,
-        partition_seed: int | None = None,
-        observers: Any = None,
-    ) -> None:
-        self.n_nodes = n_nodes
-        self.topology = topology
-        self.lam = lam
-        self.algorithm = algorithm
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.tol = tol
-        self.stopping = stopping
-        self.max_iter = max_iter
-        self.max_seconds = max_seconds
-        self.record_every = record_every
-        self.engine = engine
-        self.engine_options = engine_options
-        self.faults = faults
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.C = C
-        self.multi_class = multi_class
-        self.topology_seed = topology_seed
-        self.partition_seed = partition_seed
-        self.observers = observers
+    n_nodes: int | None = None
+    topology: Any = "random-regular"
+    lam: float = 1e-4
+    algorithm: Any = "auto"
+    fit_intercept: bool = True
+    class_weight: Any = None
+    tol: float | None = None
+    stopping: Any = "auto"
+    max_iter: int = 10_000
+    max_seconds: float | None = None
+    record_every: int | None = None
+    engine: str = "local"
+    engine_options: dict[str, Any] | None = None
+    faults: Any = None
+    n_jobs: int | None = None
+    random_state: Any = None
+    verbose: int = 0
+    C: float | None = None
+    multi_class: str = "ovr"
+    topology_seed: int | None = None
+    partition_seed: int | None = None
+    observers: Any = None
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, sites: ArrayLike | None = None) -> Self:
         """Train all nodes.
@@ -276,13 +253,9 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def partial_fit(
-        self,
-        X: Any,
-        y: ArrayLike,
-        classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
+        self, X: Any, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
         sites: ArrayLike | None = None,
-    ) -> Self:
+    ) -> Self:  # fmt: skip
         """Continue training, for one pass over these rows.
 
         Parameters
@@ -315,15 +288,10 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def fit_shards(
-        self,
-        shards: Iterable[Any],
-        *,
-        label: str | None = None,
-        positive: str | None = None,
-        sites: Sequence[Hashable] | None = None,
-        format: str | None = None,
+        self, shards: Iterable[Any], *, label: str | None = None, positive: str | None = None,
+        sites: Sequence[Hashable] | None = None, format: str | None = None,
         on_summary: Callable[[DataSummary], None] | None = None,
-    ) -> Self:
+    ) -> Self:  # fmt: skip
         """Train from one (X, y) pair, or one data file, per node.
 
         With engine="ray" the actors read files and URIs (s3://, https://, ...), and no row passes through this process.

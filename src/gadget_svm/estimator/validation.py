@@ -8,14 +8,15 @@ import numpy as np
 
 from gadget_svm import algorithms
 from gadget_svm.algorithms import Algorithm
-from gadget_svm.core.lookup import lookup
+from gadget_svm.algorithms.params import checked_count, checked_positive
+from gadget_svm.core.lookup import lookup, require_instance
 from gadget_svm.simulation.observers import Observer
 
 
 def _local(options: dict[str, Any], model: Any) -> None:  # noqa: ARG001
     for name, value in options.items():
         lookup("option of engine 'local'", name, {"blocks": 1})
-        _whole(value, f"engine option {name}", 1)
+        checked_count(value, f"engine option {name}", 1)
 
 
 def _ray(options: dict[str, Any], model: Any) -> None:
@@ -47,17 +48,17 @@ def check_parameters(model: Any) -> None:
     for name in ("random_state", "topology_seed", "partition_seed"):
         seed = getattr(model, name)
         if isinstance(seed, numbers.Integral) or (seed is not None and name != "random_state"):
-            _whole(int(seed) if isinstance(seed, numbers.Integral) else seed, name, 0)
+            checked_count(int(seed) if isinstance(seed, numbers.Integral) else seed, name, 0)
     _check_observers(model.observers)
-    _whole(model.max_iter, "max_iter", 1)
+    checked_count(model.max_iter, "max_iter", 1)
     if not isinstance(model.fit_intercept, bool | np.bool_):
         raise ValueError(f"fit_intercept must be True or False, got {model.fit_intercept!r}")
     if model.tol is not None:
-        _positive(model.tol, "tol", "a tolerance, or None for the stopping rule's own")
+        checked_positive(model.tol, "tol", " (a tolerance, or None for the stopping rule's own)")
     if model.max_seconds is not None:
-        _positive(model.max_seconds, "max_seconds", "a time budget in seconds, or None")
+        checked_positive(model.max_seconds, "max_seconds", " (a time budget in seconds, or None)")
     if model.record_every is not None:
-        _whole(model.record_every, "record_every", 0)
+        checked_count(model.record_every, "record_every", 0)
     average = isinstance(model.stopping, str) and model.stopping == "average"
     if average and not algorithms.resolve(model.algorithm).average:
         raise ValueError(
@@ -68,9 +69,9 @@ def check_parameters(model: Any) -> None:
 
 def lam_of(model: Any, weight: float) -> float:
     """The problem's lam: as given, or 1 / (C * weight) with the ``weight`` of all rows together."""
-    _positive(model.lam, "lam", "the regulariser's weight, for example 1e-4")
+    checked_positive(model.lam, "lam", " (the regulariser's weight, for example 1e-4)")
     if model.C is not None:
-        _positive(model.C, "C", "the weight of the losses, as LinearSVC's, or None to use lam")
+        checked_positive(model.C, "C", " (the weight of the losses, as LinearSVC's, or None to use lam)")
         if model.lam != DEFAULT_LAM:
             raise ValueError(
                 f"lam={model.lam!r} and C={model.C!r} both set the regularisation: give one of them, and leave lam at "
@@ -143,20 +144,5 @@ def _check_observers(observers: Any) -> None:
     if not isinstance(observers, list | tuple):
         raise TypeError(f"observers must be a list, such as [NodeRecords()], or None; got {observers!r}")
     for observer in observers:
-        if isinstance(observer, type):
-            raise TypeError(f"{observer.__name__} is a class: give an instance of it, such as {observer.__name__}()")
-        if not isinstance(observer, Observer):
-            raise TypeError(
-                "an observer is an instance of a class that derives from gadget_svm.Observer, such as NodeRecords(); "
-                f"got {observer!r}"
-            )
-
-
-def _whole(value: Any, name: str, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
-
-
-def _positive(value: Any, name: str, meaning: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) < np.inf:
-        raise ValueError(f"{name} must be a positive number ({meaning}), got {value!r}")
+        expected = "an observer is an instance of a class that derives from gadget_svm.Observer"
+        require_instance(observer, Observer, expected, "NodeRecords()")

@@ -1,12 +1,13 @@
-"""Faults of links: messages that vanish, come back, come late, or cannot cross."""
+"""Faults of links: messages that vanish, come back, come late, or cannot cross; and edges that are active at times."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from gadget_svm.core.messages import Delivery, Exchange, MessageBatch
-from gadget_svm.faults.base import Fault, FaultContext, bounced, chance, node_mask, probability
+from gadget_svm.core.types import Flags, Ints
+from gadget_svm.faults.base import Fault, FaultContext, bounced, chance, clock, node_mask, probability
 from gadget_svm.kernels.counter_rng import BOUNCE, DELAY, LOSS
 
 
@@ -125,3 +126,43 @@ class Partition(Fault):
             return exchange(messages.select(~crossing) if self.lost else bounced(messages, crossing))
 
         return cut
+
+
+class ActiveEdges:
+    """The edges of a time-varying graph that are active now: only these carry messages.
+
+    The messages of learners along inactive edges stay with their senders; messages of certificates wait until the edge
+    is active. No mass is lost: the transition matrix of iteration t is B with the shares of inactive edges added to
+    b_ii.
+
+    Parameters
+    ----------
+    schedule : callable
+        ``schedule(t, sender, receiver)`` returns which edges are active in iteration t, see `Topology.active`.
+    """
+
+    def __init__(self, schedule: Callable[[int, Ints, Ints], Flags]) -> None:
+        self.schedule = schedule
+        self._clock = clock()
+
+    def _active(self, messages: MessageBatch) -> Flags:
+        return self.schedule(self._clock(messages), messages.sender, messages.receiver)
+
+    def readdress(self, messages: MessageBatch) -> MessageBatch:
+        """Return the messages of learners, those along inactive edges addressed to their senders."""
+        return bounced(messages, ~self._active(messages))
+
+    def wrap(self, exchange: Exchange) -> Exchange:
+        """Return the exchange in which certificates' messages wait while their edge is inactive."""
+        waiting: list[MessageBatch] = []
+
+        def exchange_when_active(messages: MessageBatch) -> Delivery:
+            nonlocal waiting
+            if messages.n_messages and messages.seq[0] >= 0:
+                return exchange(messages)
+            messages = MessageBatch.merge([messages, *waiting])
+            active = self._active(messages)
+            waiting = [] if active.all() else [messages.select(~active)]
+            return exchange(messages.select(active))
+
+        return exchange_when_active

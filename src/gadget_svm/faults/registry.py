@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from inspect import signature
 from typing import Any
 
-from gadget_svm.core.lookup import lookup
+from gadget_svm.core.lookup import lookup, require_instance
 from gadget_svm.core.messages import Delivery, Exchange
 from gadget_svm.core.registry import Registry
 from gadget_svm.faults.base import Fault, FaultContext
@@ -52,13 +52,8 @@ def make_faults(spec: "Fault | str | dict[str, Any] | Iterable[Fault | str] | No
         spec = [spec]
     faults = [_parse(item) if isinstance(item, str) else item for item in spec]
     for fault in faults:
-        if isinstance(fault, type) or not isinstance(fault, Fault):
-            example = f"{fault.__name__}()" if isinstance(fault, type) else "Loss(0.1)"
-            raise TypeError(
-                "a fault is a text such as 'loss=0.1', or an instance of a class that derives from "
-                f"gadget_svm.faults.Fault and declares 'loses' (True if messages may vanish), such as {example}; "
-                f"not {fault!r}"
-            )
+        expected = "a fault is a text such as 'loss=0.1', or an instance of a class that derives from gadget_svm.faults"
+        require_instance(fault, Fault, f"{expected}.Fault and declares 'loses'", "Loss(0.1)")
     return faults
 
 

@@ -6,10 +6,8 @@ from gadget_svm.gossip.pairwise import Pairwise
 from gadget_svm.gossip.push_sum import Diffusion, PushSum
 from gadget_svm.gossip.registry import PROTOCOLS, resolve
 from gadget_svm.gossip.running_sum import RunningSum
-from gadget_svm.gossip.stopping import until_converged
 
 __all__ = [
     "PROTOCOLS", "Diffusion", "Gossip", "Pairwise", "PushSum", "Round", "RunningSum", "absorb", "average",
     "averaging_block", "draw_edges", "estimate", "make_messages", "message_order", "resolve", "rounds",
-    "until_converged",
 ]  # fmt: skip

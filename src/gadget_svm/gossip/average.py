@@ -1,18 +1,18 @@
 """Averaging by gossip without any learning: the protocols on plain numbers or vectors, in this process."""
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import count, islice
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from gadget_svm.core.block import Block
-from gadget_svm.core.messages import Delivery, Exchange
+from gadget_svm.core.messages import Delivery, Exchange, MessageBatch
 from gadget_svm.core.network import Network
 from gadget_svm.core.rows import Rows, Shares
 from gadget_svm.core.types import Floats
-from gadget_svm.gossip.base import Gossip
+from gadget_svm.gossip.base import Gossip, resume
 from gadget_svm.gossip.registry import resolve
 from gadget_svm.kernels import ThreadTeam
 
@@ -34,29 +34,18 @@ def rounds(gossip: Gossip, block: Block, exchange: Exchange = Delivery) -> Itera
     """Yield the block with its vectors loaded, then after each round of gossip; it never ends."""
     gossip.load_vectors(block, persist=True)
     yield block
-    time = 0
-    while True:
-        time += 1
+    for time in count(1):
         generator = gossip.round(block, time, since=0)
-        messages = next(generator)
-        while True:
-            try:
-                messages = generator.send(exchange(messages))
-            except StopIteration:
-                break
+        messages: MessageBatch | None = next(generator)
+        while messages is not None:
+            messages = resume(generator, exchange(messages))
         yield block
 
 
 def average(
-    values: ArrayLike,
-    network: Network,
-    gossip: Gossip | str,
-    n_rounds: int | str,
-    *,
-    weights: ArrayLike | None = None,
-    seed: int = 0,
-    n_jobs: int | None = None,
-) -> Floats:
+    values: ArrayLike, network: Network, gossip: Gossip | str, n_rounds: int | str, *,
+    weights: ArrayLike | None = None, seed: int = 0, n_jobs: int | None = None,
+) -> Floats:  # fmt: skip
     """Return every node's estimate of the (weighted) average of ``values`` after some rounds of gossip.
 
     Parameters
@@ -107,15 +96,16 @@ def average(
         raise ValueError(f"weights must be {network.n} numbers, none negative and not all zero")
     if weights is not None and not gossip.weighted:
         raise ValueError(f"gossip={gossip.name!r} weighs all nodes the same: use 'push-sum', or leave weights out")
-    count, vectors = _n_rounds(n_rounds, network, gossip), start.reshape(network.n, -1)
+    n_rounds, vectors = _n_rounds(n_rounds, network, gossip), start.reshape(network.n, -1)
     team = ThreadTeam.of(n_jobs)
     try:
         if gossip.fused_in_average:
-            state = gossip.average_fused(network, np.column_stack([vectors * mass[:, None], mass]), count, seed, team)
+            sums = np.column_stack([vectors * mass[:, None], mass])
+            state = gossip.average_fused(network, sums, n_rounds, seed, team)
             s, phi = state[:, :-1], state[:, -1]
         else:
             block = averaging_block(network, vectors, mass, seed, team)
-            s, phi = next((b.s, b.phi) for b in islice(rounds(gossip, block), count, None))
+            s, phi = next((b.s, b.phi) for b in islice(rounds(gossip, block), n_rounds, None))
     finally:
         team.close()
     estimates = s / np.where(phi > 0, phi, np.nan)[:, None]

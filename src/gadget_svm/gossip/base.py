@@ -22,6 +22,14 @@ Round = Generator[MessageBatch, Delivery, None]
 times."""
 
 
+def resume(iteration: Round, delivery: Delivery) -> MessageBatch | None:
+    """Hand an iteration what arrived; return what it sends next, or None at its end."""
+    try:
+        return iteration.send(delivery)
+    except StopIteration:
+        return None
+
+
 @runtime_checkable
 class Gossip(Protocol):
     """A gossip protocol. Derive from this class, write `round`, and declare what differs from the defaults.
@@ -184,3 +192,29 @@ def absorb(block: Block, messages: MessageBatch, since: int) -> None:
     if messages.note is not None:
         receivers = np.repeat(np.arange(block.k), np.diff(start))
         np.maximum.at(block.edge["flag"], receivers, messages.note[order])
+
+
+def until_converged(gossip: Gossip, block: Block, time: int, diameter: int, gamma: float, max_rounds: int) -> Round:
+    """Run rounds until no node's estimate changed by more than a relative ``gamma`` in ``diameter`` rounds.
+
+    The technique of Kempe, Dobra and Gehrke (2003) that the paper mentions: no node needs to know tau_mix.
+    In every ``diameter`` rounds the nodes flood the largest change, known to them, of the rounds before. At the end of
+    these rounds all nodes know the largest change of all nodes, so they stop in the same round. There are at most
+    ``max_rounds`` rounds.
+    """
+    length, since = max(1, diameter), block.exchanges
+    change = np.full(block.k, np.inf)
+    for _ in range(max(2, max_rounds // length)):
+        before = _estimates(block)
+        block.edge["flag"] = change.copy()
+        for _ in range(length):
+            yield from gossip.round(block, time, since)
+        if np.all(block.edge["flag"] <= gamma):
+            break
+        after = _estimates(block)
+        change = np.linalg.norm(after - before, axis=1) / np.maximum(np.linalg.norm(after, axis=1), 1e-300)
+    del block.edge["flag"]
+
+
+def _estimates(block: Block) -> Floats:
+    return np.asarray(block.s / np.where(block.phi > 0, block.phi, 1.0)[:, None], dtype=np.float64)

@@ -76,6 +76,26 @@ class Nodes(NamedTuple):
     last_intercept: Floats  # nodes x outputs: after the last solve
 
 
+class LocalProblems(NamedTuple):
+    """The local problem of every node: its w and alpha for every output, its rows, and how they are passed over."""
+
+    w: Floats  # nodes x outputs x features
+    dual: Floats  # outputs x rows
+    skip: Bytes  # for how many passes a row is skipped, outputs x rows
+    perm: Ints  # room for the order of the rows
+    rows: DualRows
+    passes: int  # of dual coordinate ascent in a tick
+    seed: int
+
+
+class Steps(NamedTuple):
+    """How far a message moves an edge."""
+
+    theta: float
+    theta_repeat: float  # if the same sender also sent in the tick before
+    adapt: bool  # whether penalties adapt
+
+
 class PushMessages(NamedTuple):
     """Messages: the sender's edge (-1: none), the vector y, and the penalty and tau that travel with it."""
 
@@ -103,6 +123,16 @@ def open_edges(edges: Edges, i: int) -> tuple[float, int]:
 
 
 @allocation_free
+def updated(
+    z: float, w: float, y: float, rise: float, mismatch: float, theta: float, per_kappa: float
+) -> tuple[float, float]:
+    """One feature's z and w after `update_edge`."""
+    before = z - rise * w
+    after = (1.0 - theta) * before + theta * (y + mismatch * w)
+    return after, w - (after - before) * per_kappa
+
+
+@allocation_free
 def update_edge(
     w: Floats, z: Floats, y: Floats, adopted: float, mismatch: float, theta: float, A: float, kappa: float,
     adapted: float,
@@ -111,14 +141,16 @@ def update_edge(
 
     rho has risen by ``adopted`` before that and rises by ``adapted`` after it; then z <- z - (rise) A w, and w stays.
     """
-    keep, per_kappa, rise = 1.0 - theta, A / kappa, adopted * A
+    rise, per_kappa = adopted * A, A / kappa
     for q in range(len(w)):
-        old = z[q] - rise * w[q]
-        new = keep * old + theta * (y[q] + mismatch * w[q])
-        w[q] -= (new - old) * per_kappa
-        z[q] = new
-    if adapted != 0.0:
-        rise = adapted * A
+        z[q], w[q] = updated(z[q], w[q], y[q], rise, mismatch, theta, per_kappa)
+    raise_penalty(w, z, adapted * A)
+
+
+@allocation_free
+def raise_penalty(w: Floats, z: Floats, rise: float) -> None:
+    """z <- z - rise w."""
+    if rise != 0.0:
         for q in range(len(w)):
             z[q] -= rise * w[q]
 
@@ -134,11 +166,9 @@ def set_penalty(nodes: Nodes, edges: Edges, i: int, e: int, rho: float) -> float
 
 
 @allocation_free
-def solve(
-    lo: int, hi: int, nodes: Nodes, edges: Edges, w: Floats, dual: Floats, skip: Bytes, perm: Ints, rows: DualRows,
-    passes: int, seed: int, clock: int,
-) -> None:  # fmt: skip
+def solve(lo: int, hi: int, nodes: Nodes, edges: Edges, local: LocalProblems, clock: int) -> None:
     """Warm-started passes of dual coordinate ascent on every node; w moves along with alpha."""
+    w, dual, skip, perm, rows, passes, seed = local
     for i in range(lo, hi):
         if not nodes.alive[i]:
             continue
@@ -266,7 +296,7 @@ def push(
 @allocation_free
 def receive(
     lo: int, hi: int, nodes: Nodes, edges: Edges, order: Ints, start: Ints, sender: Ints, seq: Ints, vector: Floats,
-    rho: Floats, tau: Floats, theta: float, theta_repeat: float, adapt: bool,
+    rho: Floats, tau: Floats, steps: Steps,
 ) -> None:  # fmt: skip
     """Apply what the neighbours push; old, repeated, returned and foreign messages are ignored."""
     for i in range(lo, hi):
@@ -274,22 +304,21 @@ def receive(
             m = order[place]
             e = find(edges.target, edges.ptr[i], edges.ptr[i + 1], sender[m])
             if e >= 0:
-                receive_message(nodes, edges, i, e, seq[m], vector[m], rho[m], tau[m], theta, theta_repeat, adapt)
+                receive_message(nodes, edges, i, e, seq[m], vector[m], rho[m], tau[m], steps)
 
 
 @allocation_free
 def receive_message(
-    nodes: Nodes, edges: Edges, i: int, e: int, seq: int, y: Floats, rho: float, tau: float, theta: float,
-    theta_repeat: float, adapt: bool,
-) -> None:  # fmt: skip
-    """Apply one message. ``theta_repeat`` replaces theta if the same sender also sent in the tick before."""
+    nodes: Nodes, edges: Edges, i: int, e: int, seq: int, y: Floats, rho: float, tau: float, steps: Steps
+) -> None:
+    """Apply one message."""
     epoch = seq >> EPOCH_SHIFT
     if epoch < edges.epoch[e]:
         edges.reply_due[e] = not edges.open[e]  # an open edge informs the other end anyway
         return
     if seq <= edges.last_seq[e]:
         return
-    step = theta if seq > edges.last_seq[e] + 1 else theta_repeat
+    step = steps.theta if seq > edges.last_seq[e] + 1 else steps.theta_repeat
     edges.last_seq[e] = seq
     if not edges.open[e]:
         open_edge(nodes, edges, i, e, y, rho)
@@ -304,7 +333,7 @@ def receive_message(
         return
     step *= edges.damping[e]
     edges.damping[e] = min(1.0, DAMPING_GROWTH * edges.damping[e])
-    adopted, mismatch, kappa, adapted = update_penalty(nodes, edges, i, e, rho, tau, adapt)
+    adopted, mismatch, kappa, adapted = update_penalty(nodes, edges, i, e, rho, tau, steps.adapt)
     update_edge(nodes.w[i], edges.z[e], y, adopted, mismatch, step, A, kappa, adapted)
 
 

@@ -7,22 +7,11 @@ of one feature does not depend on the others, so both ends of an edge are update
 
 import numpy as np
 
-from gadget_svm.core.types import Bytes, Floats, Ints
+from gadget_svm.core.types import Floats, Ints
+from gadget_svm.kernels import pdmm
 from gadget_svm.kernels.barrier import BarrierGroup, wait_at_barrier
 from gadget_svm.kernels.compiler import allocation_free, compiled
-from gadget_svm.kernels.dual import DualRows
-from gadget_svm.kernels.pdmm import (
-    Edges,
-    Nodes,
-    PushMessages,
-    edge_sign,
-    push,
-    receive_message,
-    segments,
-    solve,
-    update_edge,
-    update_penalty,
-)  # fmt: skip
+from gadget_svm.kernels.pdmm import Edges, LocalProblems, Nodes, PushMessages, Steps
 
 CHUNK_NUMBERS = 8192
 """Numbers of all nodes' w in a chunk of features: they and the messages made of them stay in a near cache."""
@@ -35,36 +24,34 @@ LARGE_CHUNK = 2048
 def reverse_edges(ptr: Ints, target: Ints) -> Ints:
     """The other end of every edge of a block that holds all nodes: sorted by target, they are the edges in order."""
     reverse = np.empty(len(target), dtype=np.int64)
-    reverse[np.lexsort((segments(ptr), target))] = np.arange(len(target))
+    reverse[np.lexsort((pdmm.segments(ptr), target))] = np.arange(len(target))
     return reverse
 
 
 @allocation_free
 def push_ticks(
-    lo: int, hi: int, group: BarrierGroup, nodes: Nodes, edges: Edges, w: Floats, dual: Floats, skip: Bytes, perm: Ints,
-    rows: DualRows, passes: int, seed: int, reverse: Ints, theta: float, theta_repeat: float, adapt: bool, clock: int,
-    messages: PushMessages, count: int,
+    lo: int, hi: int, group: BarrierGroup, nodes: Nodes, edges: Edges, local: LocalProblems, reverse: Ints,
+    steps: Steps, clock: int, messages: PushMessages, count: int,
 ) -> None:  # fmt: skip
     """``count`` ticks with one neighbour each: all solve and push, then all receive, by ascending sender."""
     for step in range(count):
         for i in range(lo, hi):
-            solve(i, i + 1, nodes, edges, w, dual, skip, perm, rows, passes, seed, clock + step)
-            push(i, i + 1, nodes, edges, False, seed, clock + step, messages)
+            pdmm.solve(i, i + 1, nodes, edges, local, clock + step)
+            pdmm.push(i, i + 1, nodes, edges, False, local.seed, clock + step, messages)
         wait_at_barrier(group, 2 * step + 1)
         for i in range(lo, hi):
             for e in range(edges.ptr[i], edges.ptr[i + 1]):
                 m = edges.target[e]
                 if messages.edge[m] == reverse[e]:
                     y, rho, tau = messages.vector[m], messages.rho[m], messages.tau[m]
-                    receive_message(nodes, edges, i, e, clock + step, y, rho, tau, theta, theta_repeat, adapt)
+                    pdmm.receive_message(nodes, edges, i, e, clock + step, y, rho, tau, steps)
         wait_at_barrier(group, 2 * step + 2)
 
 
 @compiled
 def broadcast_ticks(
-    lo: int, hi: int, group: BarrierGroup, nodes: Nodes, edges: Edges, w: Floats, dual: Floats, skip: Bytes, perm: Ints,
-    rows: DualRows, passes: int, seed: int, reverse: Ints, theta: float, theta_repeat: float, adapt: bool, clock: int,
-    rho_sent: Floats, updates: Floats, count: int,
+    lo: int, hi: int, group: BarrierGroup, nodes: Nodes, edges: Edges, local: LocalProblems, reverse: Ints,
+    steps: Steps, clock: int, rho_sent: Floats, updates: Floats, count: int,
 ) -> None:  # fmt: skip
     """``count`` ticks with all neighbours: all solve, update penalties, and receive.
 
@@ -74,56 +61,52 @@ def broadcast_ticks(
     begin, end = width * group.number // group.size, width * (group.number + 1) // group.size
     near = CHUNK_NUMBERS // max(len(nodes.w), 1)
     chunk = min(MAX_CHUNK, near) if near >= MIN_CHUNK else LARGE_CHUNK
-    before, y = np.empty((len(nodes.w), chunk)), np.empty((2, chunk))
+    before = np.empty((len(nodes.w), chunk))
     for step in range(count):
-        solve(lo, hi, nodes, edges, w, dual, skip, perm, rows, passes, seed, clock + step)
+        pdmm.solve(lo, hi, nodes, edges, local, clock + step)
         for e in range(edges.ptr[lo], edges.ptr[hi]):  # one by one: numba takes a second to compile a slice's errors
             rho_sent[e] = edges.rho[e]
         wait_at_barrier(group, 3 * step + 1)
         for i in range(lo, hi):
             for e in range(edges.ptr[i], edges.ptr[i + 1]):
-                adopted, mismatch, kappa, adapted = update_penalty(
-                    nodes, edges, i, e, rho_sent[reverse[e]], nodes.tau[edges.target[e]], adapt
+                adopted, mismatch, kappa, adapted = pdmm.update_penalty(
+                    nodes, edges, i, e, rho_sent[reverse[e]], nodes.tau[edges.target[e]], steps.adapt
                 )
-                damped = theta if clock + step > edges.last_seq[e] + 1 else theta_repeat
-                updates[e, 0], updates[e, 1], updates[e, 2] = adopted, mismatch, damped
+                theta = steps.theta if clock + step > edges.last_seq[e] + 1 else steps.theta_repeat
+                updates[e, 0], updates[e, 1], updates[e, 2] = adopted, mismatch, theta
                 updates[e, 3], updates[e, 4] = kappa, adapted
                 edges.last_seq[e] = clock + step
         wait_at_barrier(group, 3 * step + 2)
         for first in range(begin, end, chunk):
-            receive_features(first, min(first + chunk, end), nodes, edges, reverse, rho_sent, updates, before, y)
+            receive_features(first, min(first + chunk, end), nodes, edges, reverse, rho_sent, updates, before)
         wait_at_barrier(group, 3 * step + 3)
 
 
 @allocation_free
 def receive_features(
-    first: int, last: int, nodes: Nodes, edges: Edges, reverse: Ints, rho_sent: Floats, updates: Floats, before: Floats,
-    y: Floats,
-) -> None:  # fmt: skip
-    """Apply what all nodes send to all neighbours about the features first:last.
+    first: int, last: int, nodes: Nodes, edges: Edges, reverse: Ints, rho_sent: Floats, updates: Floats, before: Floats
+) -> None:
+    """Apply what all nodes send to all neighbours about the features first:last; ``before`` is room for their w.
 
-    Edges are taken by their lower end, in order, so every node receives from its neighbours in ascending order.
+    Edges are taken by their lower end, in order, so every node receives from its neighbours in ascending order. One
+    loop is `update_edge` at both ends: node i's end e, and the other end m of node j.
     """
-    size = last - first
     for i in range(len(nodes.w)):
-        for q in range(size):
+        for q in range(last - first):
             before[i, q] = nodes.w[i, first + q]
     for i in range(len(nodes.w)):
         for e in range(edges.ptr[i], edges.ptr[i + 1]):
             j, m = edges.target[e], reverse[e]
             if j < i:
                 continue
-            A = edge_sign(i, j)
-            mine, theirs = edges.z[e, first:last], edges.z[m, first:last]
-            from_i, from_j = A * rho_sent[e], -A * rho_sent[m]
-            for q in range(size):
-                y[0, q] = theirs[q] + 2.0 * from_j * before[j, q]
-                y[1, q] = mine[q] + 2.0 * from_i * before[i, q]
-            apply_update(nodes.w[i, first:last], mine, y[0], updates[e], A)
-            apply_update(nodes.w[j, first:last], theirs, y[1], updates[m], -A)
-
-
-@allocation_free
-def apply_update(w: Floats, z: Floats, y: Floats, update: Floats, A: float) -> None:
-    """`update_edge` with stored arguments."""
-    update_edge(w, z, y, update[0], update[1], update[2], A, update[3], update[4])
+            A, B = pdmm.edge_sign(i, j), pdmm.edge_sign(j, i)
+            w_i, z_i, old_i, pull_i = nodes.w[i, first:last], edges.z[e, first:last], before[i], 2.0 * A * rho_sent[e]
+            w_j, z_j, old_j, pull_j = nodes.w[j, first:last], edges.z[m, first:last], before[j], 2.0 * B * rho_sent[m]
+            rise_i, mismatch_i, theta_i, step_i = updates[e, 0] * A, updates[e, 1], updates[e, 2], A / updates[e, 3]
+            rise_j, mismatch_j, theta_j, step_j = updates[m, 0] * B, updates[m, 1], updates[m, 2], B / updates[m, 3]
+            for q in range(len(w_i)):
+                y_i, y_j = z_i[q] + pull_i * old_i[q], z_j[q] + pull_j * old_j[q]
+                z_i[q], w_i[q] = pdmm.updated(z_i[q], w_i[q], y_j, rise_i, mismatch_i, theta_i, step_i)
+                z_j[q], w_j[q] = pdmm.updated(z_j[q], w_j[q], y_i, rise_j, mismatch_j, theta_j, step_j)
+            pdmm.raise_penalty(w_i, z_i, updates[e, 4] * A)
+            pdmm.raise_penalty(w_j, z_j, updates[m, 4] * B)

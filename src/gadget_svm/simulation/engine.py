@@ -1,6 +1,6 @@
 """The simulator: all nodes in this process, in one block or several; messages are handed over in memory."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -8,16 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm.algorithms.base import Run, models
-from gadget_svm.algorithms.certificate import Certificate, CertificateSession, Echo, failed, gather, longest
+from gadget_svm.algorithms.certificate import Certificate, CertificateSession, CertificateState, Echo, longest
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, Exchange, MessageBatch
 from gadget_svm.core.types import Flags, Floats
 from gadget_svm.faults import ActiveEdges
-from gadget_svm.gossip import Round
+from gadget_svm.gossip.base import resume
 from gadget_svm.simulation.channel import Channel, padded
+from gadget_svm.simulation.runtime import Runtime
 
-MAX_IDLE_EXCHANGES = 200
-"""A certificate fails after this many exchanges in a row in which no node learned anything new."""
 REJOIN_GRACE_ITERATIONS = 10
 """A node that is away for fewer iterations may return soon: a certificate waits for it."""
 UNCERTIFIABLE = (
@@ -27,7 +26,7 @@ UNCERTIFIABLE = (
 
 
 @dataclass
-class LocalRuntime:
+class LocalRuntime(Runtime):
     """Drives every block through each iteration in lock step.
 
     Parameters
@@ -67,7 +66,7 @@ class LocalRuntime:
     def advance(self, count: int) -> None:
         """Do ``count`` iterations: in one compiled call where nothing can happen in between, else one by one."""
         if self._fused:
-            self._count(*self.run.advance_fused(self.blocks[0], count))
+            self.count(*self.run.advance_fused(self.blocks[0], count))
             self.t += count
             return
         for _ in range(count):
@@ -92,9 +91,9 @@ class LocalRuntime:
             if self.active_edges is not None:
                 messages = self.active_edges.readdress(messages)
                 sent = messages.select(messages.receiver != messages.sender)
-                self._count(sent.n_messages, sent.nbytes)
+                self.count(sent.n_messages, sent.nbytes)
             else:
-                self._count(messages.n_messages, messages.nbytes)
+                self.count(messages.n_messages, messages.nbytes)
             delivery = exchange(messages)
             self._track_presence(delivery)
             outgoing = [
@@ -118,23 +117,22 @@ class LocalRuntime:
             raise ValueError("give LocalRuntime the problem's lam to certify models" if self.run.certifiable else
                              UNCERTIFIABLE)  # fmt: skip
         self.certificates += 1
-        first, live = self.blocks[0], self.live_mask()
+        shape, live = self.blocks[0].w.shape[1:], self.live_mask()
         if not live.any():
-            return failed(first, "all nodes are away")
+            return Certificate.failed(shape, "all nodes are away")
         counted = self._counted(live)
         for node in np.flatnonzero(counted & ~live).tolist():
             away = self.t - self.away_since.get(node, self.t)
             if away >= REJOIN_GRACE_ITERATIONS or self._channel is None:
-                return failed(
-                    first, f"node {node} is away for {away} iterations, and not declared dead: its rows count"
+                return Certificate.failed(
+                    shape, f"node {node} is away for {away} iterations, and not declared dead: its rows count"
                 )
         owner, lam = int(np.argmax(live)), self.lam
         sessions = [
             CertificateSession(self.run, block, lam, owner, counted, self.certificates, self.t) for block in self.blocks
         ]
-        self._run_sessions(sessions, counted)
-        certificate = gather(sessions)
-        self._count(certificate.messages, certificate.nbytes, certificate.vectors)
+        certificate = Certificate.of(self._run_sessions(sessions, counted), shape, owner, counted)
+        self.count(certificate.messages, certificate.nbytes, certificate.vectors)
         return certificate
 
     def _counted(self, live: Flags) -> Flags:
@@ -148,39 +146,32 @@ class LocalRuntime:
             grows, counted = bool((reached & ~counted).any()), reached
         return counted
 
-    def _run_sessions(self, sessions: list[CertificateSession], counted: Flags) -> None:
+    def _run_sessions(self, sessions: list[CertificateSession], counted: Flags) -> Sequence[CertificateState]:
         """Exchange messages until every node knows the bound, or until the nodes learn nothing new.
 
         If all messages arrive, all certificates of the same nodes take the same course. It is recorded once, with empty
         messages, and then replayed.
         """
-        participants = sessions[0].owner, counted.tobytes()
-        if self.exchange is None and len(sessions) == 1:
+        (session, *others), participants = sessions, (sessions[0].owner, counted.tobytes())
+        if self.exchange is None and not others:
             if self._echo is None or self._echo[0] != participants:
-                trial = replace(sessions[0], empty=True)
-                self._echo = (participants, trial.course()) if self._exchange_all([trial]) else None
+                trial = replace(session, empty=True)
+                (state,) = CertificateState.final(self._exchanges([trial]))
+                self._echo = None if len(state.uninformed) else (participants, trial.course())
             if self._echo is not None:
-                sessions[0].replay(self._echo[1])
-                return
-        self._exchange_all(sessions)
+                session.replay(self._echo[1])
+                return [session.state]
+        return CertificateState.final(self._exchanges(sessions))
 
-    def _exchange_all(self, sessions: list[CertificateSession]) -> bool:
-        """Exchange messages; return whether all nodes know the bound at the end."""
+    def _exchanges(self, sessions: list[CertificateSession]) -> Iterator[list[CertificateState]]:
+        """Exchange messages without end; yield the states at the beginning, and after each exchange."""
         exchange = self._channel.certify if self._channel is not None else Delivery
         rounds = [session.steps() for session in sessions]
-        outgoing, known, idle = [next(each) for each in rounds], 0, 0
-        while idle < MAX_IDLE_EXCHANGES and not all((part.holds_bound | ~part.nodes.alive).all() for part in sessions):
+        outgoing = [next(each) for each in rounds]
+        while True:
+            yield [session.state for session in sessions]
             delivery = exchange(padded(outgoing))
             outgoing = [each.send(delivery) for each in rounds]
-            news = sum(session.progress for session in sessions)
-            known, idle = news, idle + 1 if news == known else 0
-        return idle < MAX_IDLE_EXCHANGES
-
-    def _count(self, messages: int, nbytes: int, vectors: int | None = None) -> None:
-        """Count messages and bytes. ``vectors``: how many messages carry a vector, with its omitted columns; None:
-        all."""
-        self.messages += messages
-        self.nbytes += nbytes + 8 * self.omitted_columns * (messages if vectors is None else vectors)
 
     def models(self) -> Floats:
         """Every node's model, nodes x outputs x features."""
@@ -202,26 +193,9 @@ class LocalRuntime:
         """n_i of every node."""
         return self.gather("n")
 
-    def live_row_weights(self) -> Floats:
-        """n_i of the live nodes, 0 for those that are away: the weights of the network average."""
-        live = self.live_mask()
-        return self.sizes() * live if live.any() else self.sizes()
-
     def live_mask(self) -> Flags:
         """Which nodes are live."""
         return self.gather("live_mask")
-
-    def lost_mask(self) -> Flags:
-        """None: nodes that are away keep their state."""
-        return np.zeros(sum(block.k for block in self.blocks), dtype=np.bool_)
-
-    def unseen(self, name: str) -> Flags:  # noqa: ARG002
-        """None: every node's state is here."""
-        return self.lost_mask()
-
-    def events(self) -> list[dict[str, Any]]:
-        """None: faults are part of the run."""
-        return []
 
     def close(self) -> None:
         """Release the blocks' threads."""
@@ -231,11 +205,3 @@ class LocalRuntime:
 
 def _joined(parts: list[Floats]) -> Floats:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-def resume(iteration: Round, delivery: Delivery) -> MessageBatch | None:
-    """Hand an iteration what arrived; return what it sends next, or None at its end."""
-    try:
-        return iteration.send(delivery)
-    except StopIteration:
-        return None

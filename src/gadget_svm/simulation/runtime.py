@@ -2,6 +2,7 @@
 
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from gadget_svm.algorithms.base import Run
@@ -11,7 +12,10 @@ from gadget_svm.core.types import Flags, Floats
 
 
 class Runtime(Protocol):
-    """Nodes that learn in lock step: all in this process, or spread over a cluster."""
+    """Nodes that learn in lock step: all in this process, or spread over a cluster.
+
+    What a subclass leaves out is for runtimes that compile when they start and never lose the state of a node.
+    """
 
     run: Run
     t: int
@@ -25,6 +29,7 @@ class Runtime(Protocol):
 
     def warm_up(self) -> None:
         """Compile every kernel an iteration needs, so that no measured time includes it."""
+        return
 
     def advance(self, count: int) -> None:
         """Do ``count`` iterations of all nodes."""
@@ -48,22 +53,32 @@ class Runtime(Protocol):
         """n_i of every node."""
 
     def live_row_weights(self) -> Floats:
-        """n_i of the live nodes, 0 for those that are away."""
+        """n_i of the live nodes, 0 for those that are away: the weights of the network average."""
+        live = self.live_mask()
+        return self.sizes() * live if live.any() else self.sizes()
 
     def live_mask(self) -> Flags:
         """Which nodes are live."""
 
     def lost_mask(self) -> Flags:
         """Which nodes lost their state, because their process ended."""
+        return np.zeros(len(self.sizes()), dtype=np.bool_)
 
-    def unseen(self, name: str) -> Flags:
+    def unseen(self, name: str) -> Flags:  # noqa: ARG002
         """Which nodes were lost before this array was ever gathered."""
+        return self.lost_mask()
 
     def events(self) -> list[dict[str, Any]]:
         """The events since the last call that a record lists, such as lost actors."""
+        return []
 
     def close(self) -> None:
         """Release threads and processes."""
+
+    def count(self, messages: int, nbytes: int, vectors: int | None = None) -> None:
+        """Count messages that were sent. ``vectors``: how many carry a vector, with its omitted columns; None: all."""
+        self.messages += messages
+        self.nbytes += nbytes + 8 * self.omitted_columns * (messages if vectors is None else vectors)
 
 
 class Evaluator(Protocol):

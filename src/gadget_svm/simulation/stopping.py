@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gadget_svm.algorithms.certificate import Certificate
-from gadget_svm.core.lookup import lookup
+from gadget_svm.core.lookup import lookup, require_instance
 from gadget_svm.core.registry import Registry
 from gadget_svm.core.types import Floats
 from gadget_svm.simulation.distances import distances
@@ -124,7 +124,19 @@ class WeightsStill(BaseStoppingRule):
 
 
 @dataclass
-class AverageStill(BaseStoppingRule):
+class _GeometricChecks(BaseStoppingRule):
+    """A rule whose checks are ever further apart."""
+
+    tol: float = 0.01
+    first_check: int = 100
+
+    def next_check(self, t: int) -> int:
+        """In geometric steps."""
+        return max(geometric(t), self.first_check)
+
+
+@dataclass
+class AverageStill(_GeometricChecks):
     """No averaged iterate moved by more than tol since the last check, relative to its length.
 
     The iterations between checks grow by a fixed factor, so a long average does not pass only because one more iterate
@@ -133,11 +145,6 @@ class AverageStill(BaseStoppingRule):
 
     tol: float = 0.05
     before: Floats | None = None
-    first_check: int = 100
-
-    def next_check(self, t: int) -> int:
-        """In geometric steps."""
-        return max(geometric(t), self.first_check)
 
     def fires(self, runtime: Runtime, objective: float) -> bool:  # noqa: ARG002
         """Whether every node's average moved by at most tol of its length."""
@@ -150,18 +157,12 @@ class AverageStill(BaseStoppingRule):
 
 
 @dataclass
-class ObjectiveStill(BaseStoppingRule):
+class ObjectiveStill(_GeometricChecks):
     """The objective of the average model no longer changes by more than tol, relatively, at three checks in a row."""
 
-    tol: float = 0.01
     before: float | None = None
     quiet_checks: int = 0
-    first_check: int = 100
     needs_objective: bool = True
-
-    def next_check(self, t: int) -> int:
-        """In geometric steps."""
-        return max(geometric(t), self.first_check)
 
     def fires(self, runtime: Runtime, objective: float) -> bool:  # noqa: ARG002
         """Whether the objective changed by at most tol at each of the last checks."""
@@ -235,13 +236,9 @@ def stopping_rule(rule: Any, tol: float | None) -> StoppingRule | None:
     if isinstance(rule, str):
         make = lookup("stopping rule", rule, RULES)
         return make() if tol is None else make(tol=tol)
-    if isinstance(rule, type):
-        raise TypeError(f"{rule.__name__} is a class: give an instance of it, such as stopping={rule.__name__}()")
-    if not isinstance(rule, BaseStoppingRule):
-        raise TypeError(
-            f"stopping is a name ({', '.join(RULES)}), an instance of a class that derives from "
-            f"gadget_svm.BaseStoppingRule, or None; got {rule!r}"
-        )
+    kind = "an instance of a class that derives from gadget_svm.BaseStoppingRule"
+    expected = f"stopping is None, a name ({', '.join(RULES)}) or {kind}"
+    require_instance(rule, BaseStoppingRule, expected, "GapBelow()")
     if tol is not None:
         raise ValueError(
             f"tol={tol!r} is for rules by name: set the tolerance on the stopping object, and leave out tol"

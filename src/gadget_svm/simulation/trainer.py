@@ -88,11 +88,7 @@ class Schedule:
 
 
 def train(
-    runtime: Runtime,
-    rule: StoppingRule | None,
-    schedule: Schedule,
-    layout: Layout,
-    observers: Sequence[Observer] = (),
+    runtime: Runtime, rule: StoppingRule | None, schedule: Schedule, layout: Layout, observers: Sequence[Observer] = ()
 ) -> Outcome:
     """Iterate until the rule fires or a limit is reached.
 
