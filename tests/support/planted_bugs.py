@@ -1,6 +1,7 @@
+# ruff: noqa: ARG001, ARG005 - replaced methods keep their parameters
 """Bugs for the simulated world to find: each changes one rule of a node or its host, and nothing else."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -33,6 +34,11 @@ class PlantedBug:
     plant: Callable[[Patch], None]
     scenarios: tuple[str, ...]
 
+    def histories(self, count: int) -> Iterator[tuple[str, int]]:
+        """Yield scenarios and seeds."""
+        for i in range(count):
+            yield self.scenarios[i % len(self.scenarios)], i // len(self.scenarios)
+
 
 def _old_sequence_numbers(patch: Patch) -> None:
     def put(self, number, push):
@@ -49,13 +55,8 @@ def _old_sequence_numbers(patch: Patch) -> None:
 
 
 def _restarted_sender_is_not_reset(patch: Patch) -> None:
-    patch(Inbox, "restart", lambda self, number: None)
-
-    def put(self, number, push, original=Inbox.put):
-        self.incarnations.pop(number, None)
-        return original(self, number, push)
-
-    patch(Inbox, "put", put)
+    patch(TrainingSession, "restart_edge", lambda *_: None)
+    patch(Inbox, "restart", lambda *_: None)
 
 
 def _epochs_do_not_matter(patch: Patch) -> None:

@@ -11,6 +11,7 @@ from gadget_svm.cli.errors import RetryableError
 from gadget_svm.cli.file_options import KeyOption, by_section, relative, with_keys
 from gadget_svm.cli.options import Json, local_path, option, require_packages
 from gadget_svm.cli.peer_demo import demo, require_peer_packages
+from gadget_svm.cli.peer_simulate import simulate
 
 peer_app = typer.Typer(help="Peers: one process per site, connected by mTLS.", no_args_is_help=True)
 Toml = Annotated[Path, typer.Argument(metavar="PEER.TOML", help="The peer's file, as 'gadget peer new' writes it.")]
@@ -148,3 +149,4 @@ def export(config: Toml = Path("peer.toml")) -> None:
 
 
 peer_app.command("demo")(demo)
+peer_app.command("simulate")(simulate)
