@@ -65,6 +65,7 @@ class Node:
         self.found = Estimates()  # as of the last heartbeat
         self.at_rest = False  # the model is certified for the sites and rows that are here: nothing is left to learn
         self._error = self._reason = ""
+        self._is_new = self._is_refused = False  # without a model from before; whether its study was refused then
         self._started = self._expires = inf
         self._wall_offset = self._now = 0.0
         self._beat_at = self._timer = inf
@@ -148,6 +149,7 @@ class Node:
         self.phase = "live"
         self.learning.tick_at = self._beat_at = self._now
         self.writer.start(self._now, self.session.ticks)
+        self._is_new = not self.session.ticks
         self.out.log(
             "info", "live", address=self.settings.address, incarnation=self.incarnation, rows=self.site.X.shape[0],
             study=self.study.name, ticks=self.session.ticks,
@@ -164,6 +166,8 @@ class Node:
             self._save_last()
 
     def _save_last(self) -> None:
+        if self._is_refused:  # what it learned alone would not fit the study when that is corrected
+            self.session.forget()
         self._save("last")
         self._export_current()
 
@@ -218,7 +222,9 @@ class Node:
         changes = self.neighbourhood.beat(self._now, certified=self.conclusion.confirmed, **own)
         if changes.raised is not None:
             self.writer.save_soon = True
-        if self.neighbourhood.study_refused and not self.neighbourhood.agreed and not self.session.ticks:
+        starts = self._is_new and self._now - self._started <= self.settings.suspect
+        if self.neighbourhood.study_refused and not self.neighbourhood.agreed and starts:
+            self._is_refused = True
             self._fail(f"cannot learn together: {self.neighbourhood.study_refused}")
             return
         self.conclusion.beat(self._situation(), self.session.model(), self.found.gap, self._members())

@@ -1,0 +1,132 @@
+"""Peers as processes, over mTLS, gRPC and disks: a study that ends although one is killed, and what operators do.
+
+How peers behave when messages, processes and disks fail is tested in the simulated world, which has the same nodes.
+"""
+
+import hashlib
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("grpc")
+pytest.importorskip("google.protobuf")
+pytest.importorskip("cryptography")
+pytest.importorskip("pydantic")
+pytest.importorskip("prometheus_client")
+pytest.importorskip("aiohttp")
+
+from gadget_svm import load_model
+from gadget_svm.peers.process.config import load
+from gadget_svm.peers.process.snapshot_store import SnapshotStore
+from gadget_svm.peers.security import authority
+from gadget_svm.study.study_file import load_study
+from support.real_peers import RealPeers, differing_rows, environment
+
+GAP = 0.01
+
+
+def certify_although_one_is_killed(peers, killed):
+    """Run all until certified; kill one when it has a snapshot; check exit codes, files and the bound."""
+    peers.start(until="certified")
+    peers.wait_for([killed], lambda status: status["ticks"] > 0)
+    before = peers.status(killed)
+    peers.wait_for([killed], lambda status: status["snapshots"] > before["snapshots"] + 1)
+    peers.kill(killed)
+    peers.start(killed, until="certified")
+    assert set(peers.ends().values()) == {0}
+    live = [event["fields"] for event in peers.events(killed) if event["event"] == "live"]
+    assert live[-1]["incarnation"] > before["incarnation"]
+    assert live[-1]["ticks"] > 0, "it continued from its snapshot"
+    assert len({hashlib.sha256(peers.model(name).read_bytes()).digest() for name in peers.names}) == 1
+    model = load_model(peers.model(killed))
+    assert model.study_["kind"] == "certified"
+    assert sorted(model.sites_) == peers.names
+    assert model.study_["rows"] == sum(len(y) for _, y in peers.rows.values())
+    best, found = peers.optimum(), peers.objective(peers.model(killed))
+    assert found / best.objective - 1.0 <= model.gap_bound_ <= GAP
+    assert found >= best.bound * (1.0 - 1e-9)
+
+
+def test_five_peers_one_of_them_killed_certify_one_model(tmp_path):
+    with RealPeers(tmp_path, differing_rows(5), gap=GAP) as peers:
+        certify_although_one_is_killed(peers, "site-3")
+
+
+def test_five_peers_certify_adult(tmp_path, adult):
+    place = np.random.default_rng(0).permutation(adult.X.shape[0]) % 5
+    rows = {f"site-{i + 1}": (adult.X[place == i], adult.y[place == i]) for i in range(5)}
+    with RealPeers(tmp_path, rows, lam=adult.lam, gap=GAP) as peers:
+        certify_although_one_is_killed(peers, "site-1")
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory):
+    """Sites 1 and 2 learn; site 3 is not started."""
+    with RealPeers(tmp_path_factory.mktemp("peers"), differing_rows(3)) as peers:
+        peers.start("site-1", "site-2")
+        peers.wait_for(["site-1", "site-2"], lambda status: status["neighbours"] and status["state"] == "learning")
+        yield peers
+
+
+def neighbours(status):
+    return [each["name"] for each in status["neighbours"] if each["edge"] == "up"]
+
+
+def test_status_health_and_metrics(network):
+    command = [sys.executable, "-m", "gadget_svm", "peer", "status", str(network.toml("site-1")), "--json"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True, env=environment()).stdout
+    for status in (json.loads(answer), network.status("site-1")):
+        assert (status["name"], status["rows"], status["study"]) == ("site-1", 120, "test")
+        assert status["members"]["alive"] == 2
+        assert [link["opened_by"] for link in status["links"]] in (["us"], ["them"])
+        assert status["certificate_days_left"] > 1
+    code, text = network.get("site-1", "/healthz")
+    assert (code, json.loads(text)["name"]) == (200, "site-1")
+    code, text = network.get("site-1", "/metrics")
+    assert code == 200
+    assert 'gadget_peer_members{state="alive"} 2.0' in text
+    assert "gadget_peer_ticks_total" in text
+
+
+def test_a_peer_with_another_study_is_refused_with_the_name_of_what_differs(network):
+    text = network.study.read_text()
+    other = network.folder / "other.toml"
+    other.write_text(text.replace("lam = 0.01", "lam = 0.5"))
+    assert load_study(other).lam == 0.5
+    toml = network.toml("site-3")
+    own = toml.read_text()
+    toml.write_text(own.replace("../study.toml", "../other.toml"))
+    try:
+        network.start("site-3")
+        assert network.ends("site-3") == {"site-3": 1}
+    finally:
+        toml.write_text(own)
+    [reason] = {event["fields"]["reason"] for event in network.events("site-3") if event["event"] == "cannot go on"}
+    assert "lam" in reason
+    assert "0.5" in reason
+    assert "0.01" in reason
+    assert not network.model("site-3").exists()
+    assert sum(status["refused"].get("study", 0) for status in map(network.status, ("site-1", "site-2"))) > 0
+
+
+def test_a_revoked_peer_is_cut_off_and_sigterm_leaves_a_snapshot(network):
+    network.start("site-3")
+    network.wait_for(["site-3"], lambda status: len(neighbours(status)) == 2 and status["ticks"] > 5)
+    authority.revoke(network.folder / "ca", "site-3")
+    revoked = (network.folder / "ca" / "revoked.pem").read_bytes()
+    for name in ("site-1", "site-2"):
+        load(network.toml(name)).tls.revoked.write_bytes(revoked)
+    network.wait_for(["site-3"], lambda status: not status["links"])
+    network.wait_for(["site-1", "site-2"], lambda status: neighbours(status) in (["site-1"], ["site-2"]))
+    assert all("revoked" in network.status(name)["refused"] for name in ("site-1", "site-2"))
+    assert network.terminate("site-3") == {"site-3": 0}
+    config = load(network.toml("site-3"))
+    store = SnapshotStore(config.peer.state)
+    store.open()
+    snapshot = store.load()
+    store.close()
+    assert snapshot is not None
+    assert store.warnings == []
