@@ -114,7 +114,7 @@ class FailureDetector:
     def remember(self, name: str, incarnation: int) -> None:
         """Take a member from a snapshot: gone until it shows itself."""
         if name != self.me.name and 0 < incarnation <= LARGEST and self.table.find(name) is None:
-            self._bury(name, Record(Member(name, "", incarnation, 0, State.DEAD), self._time))
+            self._bury(name, Record(Member(name, "", incarnation, 0, State.DEAD, reachable=False), self._time))
 
     def beat(self, **fields: Any) -> None:
         """Advance this peer's beat. Its own fields (rows, loss, slack, objective, reachable, certified, address) change
@@ -136,7 +136,7 @@ class FailureDetector:
     def heard(self, name: str, incarnation: int, beat: int) -> None:
         """Take a word from the member itself that has no entry."""
         record = self.table.find(name)
-        old = record.entry if record else Member(name, "", incarnation, beat)
+        old = record.entry if record else Member(name, "", incarnation, beat, reachable=False)
         self.hear(replace(old, incarnation=incarnation, beat=beat, state=State.ALIVE), direct=True)
 
     def spoke(self, name: str, incarnation: int) -> None:
@@ -155,7 +155,7 @@ class FailureDetector:
             return
         record = self.table.find(name)
         if record is None:
-            record = Record(Member(name, "", incarnation, 0, State.LEFT), self._time)
+            record = Record(Member(name, "", incarnation, 0, State.LEFT, reachable=False), self._time)
             self._bury(name, record)
         record.left = record.proven = incarnation
         record.spoke = -inf  # from now on hearsay of a successor is heard
