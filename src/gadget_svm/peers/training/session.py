@@ -162,6 +162,11 @@ class TrainingSession:
         to = "restarts from scratch" if self._good is None else f"goes back to tick {self._good[1]['learner']['t']}"
         return f"{reason}{at}: training {to}"
 
+    def forget(self) -> None:
+        """Give up everything that was learned."""
+        self._good, self.ticks = None, 0
+        self._discard()
+
     def sums_step(self, model: Floats, scale: bytes) -> Callable[[], Floats] | None:
         """Return a step that computes this node's sums for a certificate of a model; None if that is not possible."""
         if self._trainer is None or scale != self.scale_digest or not self._trainer.learner.run.certifiable:
