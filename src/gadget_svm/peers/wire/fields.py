@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from gadget_svm.peers.wire.limits import FIELDS, MalformedError
 
+FIXED_BYTES = {1: 8, 5: 4}
+"""The sizes of fixed-size fields, by wire type."""
+
 
 class Field(NamedTuple):
     """A field that has a length, by where it is in the data."""
@@ -22,26 +25,16 @@ def walk(data: bytes, at: int, end: int, most: int = FIELDS) -> list[Field]:
     found, count = [], 0
     try:
         while at < end:
-            tag, here = data[at], at
-            at += 1
-            if tag > 127:
-                tag, at = _varint(data, here)
+            here = at
+            tag, at = _varint(data, at) if data[at] > 127 else (data[at], at + 1)
             kind = tag & 7
-            if kind == 2:
-                size = data[at]
-                at += 1
-                if size > 127:
-                    size, at = _varint(data, at - 1)
-                found.append(Field(tag >> 3, here, at, at + size))
-                at += size
-            elif kind == 0:
-                while data[at] > 127:
-                    at += 1
-                at += 1
-            elif kind == 1:
-                at += 8
-            elif kind == 5:
-                at += 4
+            if kind in (0, 2):
+                value, at = _varint(data, at) if data[at] > 127 else (data[at], at + 1)
+                if kind == 2:
+                    found.append(Field(tag >> 3, here, at, at + value))
+                    at += value
+            elif kind in FIXED_BYTES:
+                at += FIXED_BYTES[kind]
             else:
                 raise MalformedError("garbage", f"wire type {kind} is not allowed")
             count += 1
@@ -52,14 +45,6 @@ def walk(data: bytes, at: int, end: int, most: int = FIELDS) -> list[Field]:
     if at != end:
         raise MalformedError("garbage", "a field reaches past the end of its message")
     return found
-
-
-def check_repeated(data: bytes, at: int, end: int, number: int, most: int, size: int, what: str) -> list[Field]:
-    """Walk a message with a repeated field: at most ``most`` of them, of at most ``size`` bytes each; return these."""
-    repeated = [field for field in walk(data, at, end, FIELDS + most) if field.number == number]
-    if len(repeated) > most or any(field.end - field.start > size for field in repeated):
-        raise MalformedError("members", f"more than {most} {what} in one message, or one of more than {size} bytes")
-    return repeated
 
 
 def varint(value: int) -> bytes:

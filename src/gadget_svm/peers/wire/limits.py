@@ -26,6 +26,7 @@ TEXT_BYTES, STUDY_BYTES, STATUS_BYTES = 1024, 2 * 1024 * 1024, 4 * 1024 * 1024
 ENTRIES, STATISTICS_BYTES = 64, 16 * 1024 * 1024
 FIELDS, SPARE = 64, 4096
 """Fields of one message besides the repeated ones, and bytes besides those of known fields: room for later fields."""
+HELLO_BYTES = STUDY_BYTES + MEMBERS * (MEMBER_BYTES + 4) + SPARE
 
 
 class MalformedError(ValueError):
@@ -56,34 +57,36 @@ class Limits:
         """The length of a certificate's sums, as in `kernels.certificate.widths`."""
         return self.dimension + 4 * self.outputs + 3
 
-    @property
-    def entries(self) -> int:
-        """How many sites' statistics fit into one message."""
-        return max(1, min(ENTRIES, STATISTICS_BYTES // self._entry_bytes))
-
-    @property
-    def _entry_bytes(self) -> int:
-        return 3 * 8 * self.features + SITE_BYTES
-
-    @property
-    def frame_bytes(self) -> int:
-        """The size of the largest frame."""
-        return max(self.sizes.values()) + SPARE
+    @cached_property
+    def repeated(self) -> dict[str, tuple[int, int]]:
+        """How often each repeated field may be in one message, and the size of one in bytes."""
+        entry = 3 * 8 * self.features + SITE_BYTES
+        entries = max(1, min(ENTRIES, STATISTICS_BYTES // entry))
+        return {"members": (MEMBERS, MEMBER_BYTES), "sites": (self.sites, SITE_BYTES), "entries": (entries, entry)}
 
     @cached_property
     def sizes(self) -> dict[str, int]:
         """The largest size of each kind of message in bytes."""
-        members, model = MEMBERS * (MEMBER_BYTES + 4), 8 * self.dimension
-        sites = self.sites * (SITE_BYTES + 4)
-        hello = STUDY_BYTES + members
+        members, sites, entries = (most * (size + 4) for most, size in self.repeated.values())
+        model = 8 * self.dimension
         beside = {
-            "Challenge": CERTIFICATE_BYTES, "SignedHello": hello + SPARE + SIGNATURE_BYTES, "Hello": hello,
-            "Refusal": TEXT_BYTES + members, "Heartbeat": members, "Push": model, "Acknowledgement": 0,
-            "Statistics": self.entries * self._entry_bytes, "CertificateProbe": model,
+            "Challenge": CERTIFICATE_BYTES, "SignedHello": HELLO_BYTES + SIGNATURE_BYTES,
+            "Hello": STUDY_BYTES + members, "Refusal": TEXT_BYTES + members, "Heartbeat": members, "Push": model,
+            "Acknowledgement": 0, "Statistics": entries, "CertificateProbe": model,
             "CertificateSums": 8 * self.sums + sites, "Certified": model + 16 * self.outputs + sites,
             "Leave": TEXT_BYTES,
         }  # fmt: skip
         return {kind: size + SPARE for kind, size in beside.items()}
+
+    @property
+    def entries(self) -> int:
+        """How many sites' statistics fit into one message."""
+        return self.repeated["entries"][0]
+
+    @cached_property
+    def frame_bytes(self) -> int:
+        """The size of the largest frame."""
+        return max(self.sizes.values()) + SPARE
 
 
 def printable(text: str) -> str:

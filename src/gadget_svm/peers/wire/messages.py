@@ -1,6 +1,6 @@
 """Messages between peers, as values, and how large each may be. Knows no bytes and makes no checks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from gadget_svm.core.types import Floats
@@ -13,6 +13,7 @@ VERSION = 2
 class Challenge:
     """The first frame of each end of a link: a new nonce, and who will sign. Between hosts; nodes do not see it."""
 
+    version: int = field(default=VERSION, kw_only=True)
     nonce: bytes
     certificate: bytes  # PEM
 
