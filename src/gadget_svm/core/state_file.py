@@ -96,8 +96,9 @@ def read_state(path: Path, kind: str, version: int) -> tuple[Arrays, dict[str, A
 def write_atomically(target: Path, content: bytes, mode: int = 0o666) -> None:
     """Write all of the content or nothing, also if the machine stops in between. ``mode`` is that of a new file."""
     part = target.with_name(target.name + ".part")
+    part.unlink(missing_ok=True)  # of a writer that was killed
     try:
-        with open(part, "wb", opener=lambda path, flags: os.open(path, flags, mode)) as file:  # noqa: PTH123
+        with open(part, "xb", opener=lambda path, flags: os.open(path, flags, mode)) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -12,11 +12,11 @@ import pytest
 pytest.importorskip("cryptography")
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from gadget_svm.core.state_file import write_atomically
 from gadget_svm.peers.security import authority
-from gadget_svm.peers.security.credentials import common_name
-from gadget_svm.peers.security.issued import CertError, write_file
+from gadget_svm.peers.security.issued import CertError
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
@@ -61,7 +61,7 @@ def test_a_certificate_says_who_it_is_and_where_it_may_be_reached(ca):
     made = authority.issue(ca, "site-a", ["A.example.org", "10.0.0.7", "::1", "[2001:db8::1]", "10.0.0.7"], now=NOW)
     cert = cert_of(made.cert)
     names = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert common_name(cert.subject) == "site-a"
+    assert [each.value for each in cert.subject.get_attributes_for_oid(NameOID.COMMON_NAME)] == ["site-a"]
     assert names.get_values_for_type(x509.DNSName) == ["site-a", "a.example.org"]
     addresses = [ipaddress.ip_address(text) for text in ("10.0.0.7", "::1", "2001:db8::1")]
     assert names.get_values_for_type(x509.IPAddress) == addresses
@@ -98,7 +98,8 @@ def test_a_key_is_closed_before_its_first_byte(tmp_path, monkeypatch):
     before = os.umask(0)
     try:
         monkeypatch.setattr(os, "open", spy)
-        write_file(tmp_path / "x.key", b"secret", 0o600)
+        (tmp_path / "x.key.part").write_bytes(b"left behind, and open to all")
+        write_atomically(tmp_path / "x.key", b"secret", 0o600)
     finally:
         os.umask(before)
     assert seen == [0o600]
@@ -114,7 +115,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_rest(tmp_path, monkeypatc
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
-        write_file(target, b"new", 0o644)
+        write_atomically(target, b"new", 0o644)
     assert [path.name for path in tmp_path.iterdir()] == ["issued.json"]
     assert target.read_bytes() == b"old"
 

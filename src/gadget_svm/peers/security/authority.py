@@ -17,26 +17,18 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from gadget_svm.core.lookup import unknown
+from gadget_svm.core.state_file import write_atomically
 from gadget_svm.peers.names import check_host, check_name, ip_address
+from gadget_svm.peers.security import issued
 from gadget_svm.peers.security.errors import day
-from gadget_svm.peers.security.issued import (
-    CA,
-    CA_KEY,
-    PRIVATE,
-    PUBLIC,
-    RECORD,
-    REVOKED,
-    CertError,
-    Record,
-    locked,
-    make_folder,
-    read_record,
-    write_file,
-    write_record,
-)
+from gadget_svm.peers.security.issued import CA, CA_KEY, PRIVATE, PUBLIC, REVOKED, CertError, Record
 
 RESERVED = ("ca", "revoked")  # NAME.pem would be a file of the authority
 CLOCK_TOLERANCE = timedelta(hours=1)  # certificates begin that much earlier: the clocks of sites differ
+KEY_USAGES = (
+    "digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
+    "key_cert_sign", "crl_sign", "encipher_only", "decipher_only",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -67,21 +59,26 @@ class Authority:
             cert = x509.load_pem_x509_certificate((folder / CA).read_bytes())
             key = serialization.load_pem_private_key((folder / CA_KEY).read_bytes(), password=None)
         except FileNotFoundError as error:
-            raise CertError(
-                f"{error.filename} is missing: name the authority's folder (--ca), or make one: 'gadget certs init'"
-            ) from error
+            fix = "name the authority's folder (--ca), or make one: 'gadget certs init'"
+            raise CertError(f"{error.filename} is missing: {fix}") from error
         except (ValueError, TypeError) as error:
             raise CertError(f"{folder}: {CA} or {CA_KEY} is damaged ({error}): restore it from a backup") from error
         if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != cert.public_key():
             raise CertError(f"{folder}: {CA_KEY} is not the key of {CA}: restore both from one backup")
         return cls(folder, cert, key)
 
-    def check_dates(self, now: float) -> None:
-        """Refuse to sign if the authority has expired."""
-        if now > self.cert.not_valid_after_utc.timestamp():
+    def check_dates(self, start: datetime, end: datetime) -> None:
+        """Refuse to sign if the authority has expired, or will before the end."""
+        last = self.cert.not_valid_after_utc
+        if start > last:
             raise CertError(
-                f"the authority in {self.folder} expired on {day(self.cert.not_valid_after_utc.timestamp())}: make a "
-                "new one with 'gadget certs init DIR' and issue every peer's certificate again"
+                f"the authority in {self.folder} expired on {day(last.timestamp())}: make a new one with "
+                "'gadget certs init DIR' and issue every peer's certificate again"
+            )
+        if end > last:
+            raise CertError(
+                f"the authority expires on {day(last.timestamp())}, before {(end - start).days} days are over: "
+                f"--days {(last - start).days} at most, or make a new authority"
             )
 
 
@@ -92,32 +89,30 @@ def init_ca(
 
     ``overwrite`` replaces one: no certificate that it issued is accepted any more.
     """
-    _check_days(days)
     if not 1 <= len(name) <= 64:
         raise CertError(f"an authority's name has 1 to 64 characters, got {len(name)}")
-    make_folder(folder)
-    there = [file for file in (CA, CA_KEY, REVOKED, RECORD) if (folder / file).exists()]
+    start, end = _dates(now, days)
+    issued.make_folder(folder)
+    there = [file for file in (CA, CA_KEY, REVOKED, issued.RECORD) if (folder / file).exists()]
     if there and not overwrite:
         raise FileExistsError(
             f"{folder} already holds {', '.join(there)}: name another folder, or replace that authority with "
             "--overwrite (no certificate it issued will be accepted any more)"
         )
-    start = _when(now)
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     cert = (
-        _builder(subject, subject, key.public_key(), key.public_key(), start, start + timedelta(days=days))
+        _builder(name, _common_name(name), key.public_key(), key.public_key(), start, end)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(key_cert_sign=True, crl_sign=True), critical=True)
+        .add_extension(_usage("key_cert_sign", "crl_sign"), critical=True)
         .sign(key, hashes.SHA256())
     )
     authority = Authority(folder, cert, key)
-    with locked(folder):
-        write_file(folder / CA_KEY, _key_pem(key), PRIVATE)
-        write_file(folder / CA, _pem(cert), PUBLIC)
-        write_record(folder, 0, [])
+    with issued.locked(folder):
+        write_atomically(folder / CA_KEY, _key_pem(key), PRIVATE)
+        write_atomically(folder / CA, _pem(cert), PUBLIC)
+        issued.write_record(folder, 0, [])
         (folder / REVOKED).unlink(missing_ok=True)  # of a former authority
-        _publish(authority, start.timestamp())
+        _publish(authority, start)
     return authority
 
 
@@ -129,34 +124,26 @@ def issue(
     check_name(name)
     if name in RESERVED:
         raise CertError(f"a peer may not be called {name!r}: {name}.pem is a file of the authority")
-    _check_days(days)
     reached = tuple(dict.fromkeys(check_host(host) for host in hosts))
-    authority, start = Authority.load(folder), _when(now)
-    authority.check_dates(start.timestamp())
-    end = start + timedelta(days=days)
-    if end > authority.cert.not_valid_after_utc:
-        left = (authority.cert.not_valid_after_utc - start).days
-        raise CertError(
-            f"the authority expires on {day(authority.cert.not_valid_after_utc.timestamp())}, before {days} days are "
-            f"over: --days {left} at most, or make a new authority"
-        )
+    start, end = _dates(now, days)
+    authority = Authority.load(folder)
+    authority.check_dates(start, end)
     target = folder / "peers" / name if out is None else out
-    make_folder(target)
+    issued.make_folder(target)
     _check_free(target, name, _pem(authority.cert), overwrite)
     key = ec.generate_private_key(ec.SECP256R1())
     cert = _peer_cert(authority, name, reached, key.public_key(), start, end)
-    with locked(folder):
-        number, records = read_record(folder)
-        _check_hosts(name, reached, records, start.timestamp())
-        dates = cert.not_valid_before_utc.timestamp(), cert.not_valid_after_utc.timestamp()
-        write_record(folder, number, [*records, Record(name, cert.serial_number, reached, *dates)])
-        if _former_list(authority) is None:
-            _publish(authority, start.timestamp())
-        revoked = (folder / REVOKED).read_bytes()
-    files = {f"{name}.key": _key_pem(key), f"{name}.pem": _pem(cert), CA: _pem(authority.cert), REVOKED: revoked}
-    for file, data in files.items():
-        write_file(target / file, data, PRIVATE if file.endswith(".key") else PUBLIC)
-    paths = (target / file for file in (f"{name}.pem", f"{name}.key", CA, REVOKED))
+    dates = cert.not_valid_before_utc.timestamp(), cert.not_valid_after_utc.timestamp()
+    paths = [target / file for file in (f"{name}.pem", f"{name}.key", CA, REVOKED)]
+    with issued.locked(folder):
+        number, former = issued.read_record(folder)
+        _check_hosts(name, reached, former, start.timestamp())
+        issued.write_record(folder, number, [*former, Record(name, cert.serial_number, reached, *dates)])
+        if _current_list(authority) is None:
+            _publish(authority, start)
+        contents = (_pem(cert), _key_pem(key), _pem(authority.cert), (folder / REVOKED).read_bytes())
+        for path, content in zip(paths, contents, strict=True):
+            write_atomically(path, content, PRIVATE if path.suffix == ".key" else PUBLIC)
     return Issued(name, cert.serial_number, dates[1], *paths)
 
 
@@ -166,32 +153,34 @@ def revoke(folder: Path, name: str, *, keep_newest: bool = False, now: float | N
     ``keep_newest`` leaves out the one issued last, for use after a renewal. The list is always written again, which
     repairs one that was lost or left behind by a crash.
     """
-    authority, moment = Authority.load(folder), _when(now).timestamp()
-    authority.check_dates(moment)
-    with locked(folder):
-        number, records = read_record(folder)
-        if all(record.name != name for record in records):
-            raise CertError(unknown("peer", name, {record.name: record for record in records}))
-        valid = [record.serial for record in records if record.name == name and record.state(moment) == "valid"]
-        fresh = set(valid[:-1] if keep_newest else valid)  # in the order of issue
-        marked = [replace(record, revoked=moment) if record.serial in fresh else record for record in records]
-        write_record(folder, number, marked)
+    authority, moment = Authority.load(folder), _when(now)
+    authority.check_dates(moment, moment)
+    at = moment.timestamp()
+    with issued.locked(folder):
+        number, former = issued.read_record(folder)
+        if all(record.name != name for record in former):
+            raise CertError(unknown("peer", name, {record.name: record for record in former}))
+        valid = [record.serial for record in former if record.name == name and record.state(at) == "valid"]
+        fresh = valid[:-1] if keep_newest else valid  # in the order of issue
+        marked = [replace(record, revoked=at) if record.serial in fresh else record for record in former]
+        issued.write_record(folder, number, marked)
         _publish(authority, moment)
-    return [record.serial for record in marked if record.serial in fresh]
+    return fresh
 
 
 def records(folder: Path) -> list[Record]:
     """Return every certificate that the authority has issued, oldest first."""
-    return read_record(folder)[1]
+    return issued.read_record(folder)[1]
 
 
 def _when(now: float | None) -> datetime:
     return datetime.fromtimestamp(int(time.time() if now is None else now), UTC)
 
 
-def _check_days(days: int) -> None:
+def _dates(now: float | None, days: int) -> tuple[datetime, datetime]:
     if not 1 <= days <= 36_500:
         raise CertError(f"a certificate is valid for 1 to 36500 days, got {days}")
+    return _when(now), _when(now) + timedelta(days=days)
 
 
 def _check_free(target: Path, name: str, ca: bytes, overwrite: bool) -> None:
@@ -211,9 +200,9 @@ def _check_free(target: Path, name: str, ca: bytes, overwrite: bool) -> None:
         )
 
 
-def _check_hosts(name: str, hosts: Sequence[str], records: Sequence[Record], now: float) -> None:
+def _check_hosts(name: str, hosts: Sequence[str], former: Sequence[Record], now: float) -> None:
     """Refuse hosts that are names of other peers: the certificate could be used in their place."""
-    for other in records:
+    for other in former:
         if other.name == name or other.state(now) != "valid":
             continue
         if other.name in hosts:
@@ -222,13 +211,17 @@ def _check_hosts(name: str, hosts: Sequence[str], records: Sequence[Record], now
             raise CertError(f"{name!r} is a host in the certificate of {other.name!r}: choose another name")
 
 
+def _common_name(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
 def _builder(
-    subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePublicKey, issuer_public: ec.EllipticCurvePublicKey,
+    name: str, issuer: x509.Name, public: ec.EllipticCurvePublicKey, issuer_public: ec.EllipticCurvePublicKey,
     start: datetime, end: datetime,
 ) -> x509.CertificateBuilder:  # fmt: skip
     return (
         x509.CertificateBuilder()
-        .subject_name(subject)
+        .subject_name(_common_name(name))
         .issuer_name(issuer)
         .public_key(public)
         .serial_number(x509.random_serial_number())
@@ -243,54 +236,48 @@ def _peer_cert(
     authority: Authority, name: str, hosts: Sequence[str], public: ec.EllipticCurvePublicKey, start: datetime,
     end: datetime,
 ) -> x509.Certificate:  # fmt: skip
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     found = [(host, ip_address(host)) for host in hosts if host != name]
     names = [x509.DNSName(host) if at is None else x509.IPAddress(at) for host, at in found]
     purposes = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
     return (
-        _builder(subject, authority.cert.subject, public, authority.key.public_key(), start, end)
+        _builder(name, authority.cert.subject, public, authority.key.public_key(), start, end)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(digital_signature=True), critical=True)
+        .add_extension(_usage("digital_signature"), critical=True)
         .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name), *names]), critical=False)
         .sign(authority.key, hashes.SHA256())
     )
 
 
-def _usage(**allowed: bool) -> x509.KeyUsage:
-    kinds = (
-        "digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
-        "key_cert_sign", "crl_sign", "encipher_only", "decipher_only",
-    )  # fmt: skip
-    return x509.KeyUsage(**{kind: allowed.get(kind, False) for kind in kinds})
+def _usage(*allowed: str) -> x509.KeyUsage:
+    return x509.KeyUsage(**{kind: kind in allowed for kind in KEY_USAGES})
 
 
-def _publish(authority: Authority, now: float) -> None:
+def _publish(authority: Authority, now: datetime) -> None:
     """Sign the list of all revoked certificates. Those in the former list stay, even if the record is older."""
     folder = authority.folder
-    number, records = read_record(folder)
-    revoked = {record.serial: record.revoked for record in records if record.revoked is not None}
-    former = _former_list(authority)
-    if former is not None:
-        revoked = {entry.serial_number: entry.revocation_date_utc.timestamp() for entry in former} | revoked
-        number = max(number, former.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number)
+    number, former = issued.read_record(folder)
+    revoked = {record.serial: _when(record.revoked) for record in former if record.revoked is not None}
+    current = _current_list(authority)
+    if current is not None:
+        revoked = {entry.serial_number: entry.revocation_date_utc for entry in current} | revoked
+        number = max(number, current.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number)
     builder = (
         x509.CertificateRevocationListBuilder()
         .issuer_name(authority.cert.subject)
-        .last_update(_when(now))
+        .last_update(now)
         .next_update(authority.cert.not_valid_after_utc)
         .add_extension(x509.CRLNumber(number + 1), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()), critical=False)
     )
     for serial, moment in revoked.items():
-        entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(_when(moment)).build()
+        entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(moment).build()
         builder = builder.add_revoked_certificate(entry)
-    crl = builder.sign(authority.key, hashes.SHA256())
-    write_file(folder / REVOKED, crl.public_bytes(serialization.Encoding.PEM), PUBLIC)
-    write_record(folder, number + 1, records)
+    write_atomically(folder / REVOKED, _pem(builder.sign(authority.key, hashes.SHA256())), PUBLIC)
+    issued.write_record(folder, number + 1, former)
 
 
-def _former_list(authority: Authority) -> x509.CertificateRevocationList | None:
+def _current_list(authority: Authority) -> x509.CertificateRevocationList | None:
     """Return the current list, or None if it is lost or damaged: then it is made from the record."""
     try:
         crl = x509.load_pem_x509_crl((authority.folder / REVOKED).read_bytes())
@@ -299,8 +286,8 @@ def _former_list(authority: Authority) -> x509.CertificateRevocationList | None:
     return crl if crl.is_signature_valid(authority.key.public_key()) else None
 
 
-def _pem(cert: x509.Certificate) -> bytes:
-    return cert.public_bytes(serialization.Encoding.PEM)
+def _pem(signed: x509.Certificate | x509.CertificateRevocationList) -> bytes:
+    return signed.public_bytes(serialization.Encoding.PEM)
 
 
 def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:

@@ -4,9 +4,8 @@ Owns every check of a certificate. Makes and writes none (`authority` does), ope
 ``now`` is the time of day in seconds since 1970.
 """
 
-from collections import OrderedDict
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from gadget_svm.peers.names import NAME
-from gadget_svm.peers.security.errors import BAD, CredentialsError, UntrustedError, day, read_file
+from gadget_svm.peers.security.errors import BAD, CredentialsError, UntrustedError, day, read_file, require
 from gadget_svm.peers.security.revocation import RevocationFile, Revocations
 
 CONTEXT = b"gadget-svm peer signature 2\0"
@@ -42,31 +41,34 @@ class Credentials:
         cls, cert: Path, key: Path, ca: Path, revoked: Path, expect: str | None = None, *, now: float
     ) -> "Credentials":
         """Read the four files of a peer; a `CredentialsError` names the file that is wrong, and the fix."""
-        cert_pem, key_pem, ca_pem = (read_file(*file) for file in ((cert, "cert"), (key, "key"), (ca, "ca")))
+        cert_pem, key_pem, ca_pem = read_file(cert, "cert"), read_file(key, "key"), read_file(ca, "ca")
         ours, authority = _certificate(cert, "cert", cert_pem), _certificate(ca, "ca", ca_pem)
-        _check_kinds(cert, ours, ca, authority)
-        _check_key(key, key_pem, cert, ours)
+        require(
+            not _is_authority(ours), f"{cert} (tls.cert) is an authority's certificate: name the peer's own, NAME.pem"
+        )
+        is_root = _is_authority(authority) and _issued_by(authority, authority)
+        require(is_root, f"{ca} (tls.ca) is not an authority's certificate: name ca.pem")
+        belongs = _private_key(key, key_pem).public_key() == ours.public_key()
+        require(belongs, f"{key} (tls.key) is not the key of {cert}: copy both from one run of 'gadget certs issue'")
         _check_dates(ca, authority, now, "make a new authority with 'gadget certs init' and issue again")
-        if not _issued_by(ours, authority):
-            raise CredentialsError(
-                f"{cert} was not issued by the authority of {ca}: copy both from one folder that 'gadget certs issue' "
-                "wrote"
-            )
-        name = _name(ours)
-        if name is None:
-            raise CredentialsError(f"{cert} names no peer: issue it with 'gadget certs issue NAME'")
-        hosts = "".join(f" --host {host}" for host in _hosts(ours, name))
+        together = "copy both from one folder that 'gadget certs issue' wrote"
+        require(_issued_by(ours, authority), f"{cert} was not issued by the authority of {ca}: {together}")
+        name, others = _names(ours)
+        require(bool(name), f"{cert} names no peer: issue it with 'gadget certs issue NAME'")
+        hosts = "".join(f" --host {host}" for host in others)  # a new certificate needs the same
         again = f"issue a new one with 'gadget certs issue {name} --overwrite{hosts}'"
         _check_dates(cert, ours, now, again)
-        if ours.serial_number in RevocationFile(revoked, authority).read(now).serials:
-            raise CredentialsError(f"{cert} ({name}) is revoked: if this peer may take part again, {again}")
-        if expect is not None and name != expect:
-            raise CredentialsError(
-                f"{cert} is the certificate of {name!r}, but the peer is called {expect!r}: set peer.name to {name!r}, "
-                f"or 'gadget certs issue {expect}{hosts}'"
-            )
+        is_revoked = ours.serial_number in RevocationFile(revoked, authority).read(now).serials
+        require(not is_revoked, f"{cert} ({name}) is revoked: if this peer may take part again, {again}")
+        require(
+            expect in (None, name),
+            f"{cert} is the certificate of {name!r}, but the peer is called {expect!r}: set peer.name to {name!r}, "
+            f"or 'gadget certs issue {expect}{hosts}'",
+        )
         end = min(ours.not_valid_after_utc, authority.not_valid_after_utc).timestamp()
-        return cls(name, cert_pem, key_pem, ca_pem, ours.serial_number, end, _exposed(key))
+        exposed = f"{key} may be read by others on this machine: chmod 600 {key}"
+        warnings = (exposed,) if key.stat().st_mode & 0o077 else ()
+        return cls(name, cert_pem, key_pem, ca_pem, ours.serial_number, end, warnings)
 
     @cached_property
     def authority(self) -> x509.Certificate:
@@ -79,9 +81,7 @@ class Credentials:
 
     @cached_property
     def _key(self) -> ec.EllipticCurvePrivateKey:
-        key = serialization.load_pem_private_key(self.key_pem, password=None)
-        assert isinstance(key, ec.EllipticCurvePrivateKey)  # load has checked that
-        return key
+        return _private_key(Path(), self.key_pem)
 
 
 class Identity(NamedTuple):
@@ -95,22 +95,16 @@ class Identity(NamedTuple):
 
 
 class Verifier:
-    """Checks the certificates of others. Remembers the ``size`` used last; for one thread."""
+    """Checks the certificates of others. Remembers the ``size`` good ones used last; for one thread."""
 
     def __init__(self, authority: x509.Certificate, revocations: Revocations, *, size: int = 4096) -> None:
-        self.revocations, self.size = revocations, size
+        self.revocations = revocations
         self._authority = authority
-        self._known: OrderedDict[bytes, Identity] = OrderedDict()
+        self.examine = lru_cache(size)(self._examine)  # it does not remember errors
 
     def check(self, pem: bytes, now: float) -> Identity:
         """Return whose certificate this is if it is valid now; otherwise raise an `UntrustedError`."""
-        known = self._known.get(pem)
-        if known is None:
-            known = self._known[pem] = self._examine(pem)
-            if len(self._known) > self.size:
-                self._known.popitem(last=False)
-        else:
-            self._known.move_to_end(pem)
+        known = self.examine(pem)
         if not known.not_before <= now <= known.not_after:
             state = "expired" if now > known.not_after else "is not valid yet: are both clocks right?"
             raise UntrustedError("expired", f"the certificate of {known.name!r} {state}")
@@ -128,7 +122,7 @@ class Verifier:
         return known
 
     def _examine(self, pem: bytes) -> Identity:
-        """The slow part, once for each certificate: only those of our authority are remembered."""
+        """The slow part, once for each certificate."""
         if len(pem) > CERTIFICATE_BYTES:
             raise UntrustedError("stranger", f"a certificate of {len(pem):,} bytes")
         try:
@@ -138,60 +132,41 @@ class Verifier:
             raise UntrustedError("stranger", f"not a certificate: {error}") from None
         if not ours or not isinstance(key, ec.EllipticCurvePublicKey):
             raise UntrustedError("stranger", "the certificate is not by our authority")
-        name = _name(cert)
-        if name is None:
+        if not (name := _names(cert)[0]):
             raise UntrustedError("nameless", "the certificate names no peer")
         end = min(cert.not_valid_after_utc, self._authority.not_valid_after_utc)
         start = max(cert.not_valid_before_utc, self._authority.not_valid_before_utc)
         return Identity(name, cert.serial_number, start.timestamp(), end.timestamp(), key)
 
 
-def common_name(subject: x509.Name) -> str:
-    """Return the one common name, or the empty text."""
-    names = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(names[0].value) if len(names) == 1 else ""
-
-
 def _certificate(path: Path, key: str, data: bytes) -> x509.Certificate:
-    if b"PRIVATE KEY" in data:
-        raise CredentialsError(f"{path} (tls.{key}) holds a private key: name the certificate here (a .pem file)")
+    is_key = b"PRIVATE KEY" in data
+    require(not is_key, f"{path} (tls.{key}) holds a private key: name the certificate here (a .pem file)")
+    fix = "copy it again from what 'gadget certs issue' wrote"
     try:
         (found,) = x509.load_pem_x509_certificates(data)
         found.extensions  # noqa: B018 - parsed on use
     except BAD as error:
-        raise CredentialsError(
-            f"{path} (tls.{key}) does not hold exactly one certificate: copy it again from what 'gadget certs issue' "
-            "wrote"
-        ) from error
+        raise CredentialsError(f"{path} (tls.{key}) does not hold exactly one certificate: {fix}") from error
     return found
 
 
-def _check_kinds(cert: Path, ours: x509.Certificate, ca: Path, authority: x509.Certificate) -> None:
-    if _is_authority(ours):
-        raise CredentialsError(f"{cert} (tls.cert) is an authority's certificate: name the peer's own, NAME.pem")
-    if not _is_authority(authority) or not _issued_by(authority, authority):
-        raise CredentialsError(f"{ca} (tls.ca) is not an authority's certificate: name ca.pem")
-
-
-def _check_key(path: Path, data: bytes, cert: Path, ours: x509.Certificate) -> None:
+def _private_key(path: Path, data: bytes) -> ec.EllipticCurvePrivateKey:
     try:
         key = serialization.load_pem_private_key(data, password=None)
-    except BAD as error:
-        raise CredentialsError(
-            f"{path} (tls.key) holds no private key that can be read: name NAME.key of 'gadget certs issue'"
-        ) from error
-    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != ours.public_key():
-        raise CredentialsError(
-            f"{path} (tls.key) is not the key of {cert}: copy both from one run of 'gadget certs issue'"
-        )
+        if isinstance(key, ec.EllipticCurvePrivateKey):
+            return key
+    except BAD:
+        pass
+    raise CredentialsError(
+        f"{path} (tls.key) holds no private key that can be read: name NAME.key of 'gadget certs issue'"
+    )
 
 
 def _check_dates(path: Path, cert: x509.Certificate, now: float, fix: str) -> None:
     start, end = cert.not_valid_before_utc.timestamp(), cert.not_valid_after_utc.timestamp()
-    if now > end:
-        raise CredentialsError(f"{path} expired on {day(end)}: {fix}")
-    if now < start:
-        raise CredentialsError(f"{path} is valid only from {day(start)}: is this machine's clock right ({day(now)})?")
+    require(now <= end, f"{path} expired on {day(end)}: {fix}")
+    require(now >= start, f"{path} is valid only from {day(start)}: is this machine's clock right ({day(now)})?")
 
 
 def _issued_by(cert: x509.Certificate, authority: x509.Certificate) -> bool:
@@ -209,24 +184,18 @@ def _is_authority(cert: x509.Certificate) -> bool:
         return False
 
 
-def _name(cert: x509.Certificate) -> str | None:
-    """Return the common name if it is a peer's name and one of the DNS names."""
-    name = common_name(cert.subject)
+def _names(cert: x509.Certificate) -> tuple[str, list[str]]:
+    """Return the peer's name, or an empty text without one, and the hosts that the certificate was issued for.
+
+    The name is the only common name, has the form of a peer's name, and is one of the DNS names.
+    """
+    common = [str(each.value) for each in cert.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     try:
         names = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
-        return None
-    return name if NAME.fullmatch(name) and name in names.get_values_for_type(x509.DNSName) else None
-
-
-def _hosts(cert: x509.Certificate, name: str) -> list[str]:
-    """Return the hosts that it was issued for: a new certificate in its place needs the same."""
-    names = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    addresses = map(str, names.get_values_for_type(x509.IPAddress))
-    return [*(host for host in names.get_values_for_type(x509.DNSName) if host != name), *addresses]
-
-
-def _exposed(key: Path) -> tuple[str, ...]:
-    if key.stat().st_mode & 0o077:
-        return (f"{key} may be read by others on this machine: chmod 600 {key}",)
-    return ()
+        return "", []
+    hosts = names.get_values_for_type(x509.DNSName)
+    if len(common) != 1 or not NAME.fullmatch(common[0]) or common[0] not in hosts:
+        return "", hosts
+    hosts.remove(common[0])
+    return common[0], hosts + [str(each) for each in names.get_values_for_type(x509.IPAddress)]

@@ -25,18 +25,22 @@ class UntrustedError(Exception):
         self.reason = reason
 
 
+def require(good: bool, text: str) -> None:
+    """Raise a `CredentialsError` with this text unless all is good."""
+    if not good:
+        raise CredentialsError(text)
+
+
 def read_file(path: Path, key: str) -> bytes:
     """Read a file of a peer, which its configuration names as tls.KEY."""
+    fix = f"'gadget certs issue NAME' writes it, tls.{key} says where it is"
     try:
         return path.read_bytes()
     except FileNotFoundError as error:
-        raise CredentialsError(
-            f"{path} (tls.{key}) does not exist: 'gadget certs issue NAME' writes it, tls.{key} says where it is"
-        ) from error
+        raise CredentialsError(f"{path} (tls.{key}) does not exist: {fix}") from error
     except OSError as error:
-        raise CredentialsError(
-            f"{path} (tls.{key}) cannot be read ({error.strerror}): change its owner or mode"
-        ) from error
+        fix = "change its owner or mode"
+        raise CredentialsError(f"{path} (tls.{key}) cannot be read ({error.strerror}): {fix}") from error
 
 
 def day(moment: float) -> str:
