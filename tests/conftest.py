@@ -25,9 +25,9 @@ HEAVY = (
     "cluster/test_lost_machines",
     "test_same_bits_on_real_ray",
     "test_cli_shards",
-    "test_peer_network",
+    "test_real_peers",
+    "test_network_namespaces",
     "/test_demo.py",
-    "test_leaving",
 )
 """Files, and single tests, that start many processes or wait for peers to learn: one worker runs them one after
 another, or they starve on a small machine."""

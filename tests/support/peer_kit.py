@@ -16,13 +16,13 @@ import grpc
 import grpc.aio
 import numpy as np
 import scipy.sparse as sp
-from sklearn.datasets import dump_svmlight_file
-
-from gadget_svm.peers import certs, config
 from gadget_svm.peers.identity import Identity
 from gadget_svm.peers.member import Member
 from gadget_svm.peers.messages import SERVICE, Letter
 from gadget_svm.peers.peer import Peer
+from sklearn.datasets import dump_svmlight_file
+
+from gadget_svm.peers import certs, config
 
 QUICK = {"tick": 0.01, "heartbeat": 0.1, "suspect": 2.0, "dead": 2.0, "checkpoint": 30.0, "lam": 0.01, "level": "error"}
 """The pace of peers in tests: all a test waits for happens within a second or two."""

@@ -128,8 +128,8 @@ class RealPeers:
             command = [sys.executable, "-m", "gadget_svm", "peer", "run", str(self.toml(name)), "--until", until]
             with (self.folder / f"{name}.log").open("ab") as log:
                 self.processes[name] = subprocess.Popen(
-                    [*self._inside(name), *command], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(),
-                    preexec_fn=lambda: _libc.prctl(KILLED_WITH_PARENT, signal.SIGKILL),  # noqa: PLW1509
+                    [*self._inside(name), *command], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                    env=environment(), preexec_fn=lambda: _libc.prctl(KILLED_WITH_PARENT, signal.SIGKILL),
                 )  # fmt: skip
 
     def kill(self, name: str) -> None:
@@ -172,18 +172,8 @@ class RealPeers:
     def get(self, name: str, path: str) -> tuple[int, str]:
         """Return code and text of its status server; (0, "") without an answer."""
         if self.hosts is not None:
-            url = f"http://127.0.0.1:{STATUS_PORT}{path}"
-            code = f"import urllib.request as r; print(r.urlopen({url!r}, timeout=5).read().decode())"
-            command = [*self._inside(name), sys.executable, "-S", "-E", "-c", code]
-            found = subprocess.run(command, capture_output=True, text=True, check=False)
-            return (0, "") if found.returncode else (200, found.stdout)
-        try:
-            with urlopen(f"http://127.0.0.1:{self.ports[name][1]}{path}", timeout=5) as answer:
-                return answer.status, answer.read().decode()
-        except HTTPError as error:
-            return error.code, error.read().decode()
-        except OSError:
-            return 0, ""
+            return self.hosts.call(self.names.index(name), _get, f"http://127.0.0.1:{STATUS_PORT}{path}")
+        return _get(f"http://127.0.0.1:{self.ports[name][1]}{path}")
 
     def status(self, name: str) -> dict[str, Any] | None:
         """Return its status; None without an answer."""
@@ -220,6 +210,16 @@ class RealPeers:
         return 0.5 * self.lam * float(w @ w) + float(np.maximum(0.0, 1.0 - y * (X @ w)).mean())
 
 
+def _get(url: str) -> tuple[int, str]:
+    try:
+        with urlopen(url, timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as error:
+        return error.code, error.read().decode()
+    except OSError:
+        return 0, ""
+
+
 def pooled(shares: Iterable[tuple[Any, Any]]) -> tuple[Any, Any]:
     """Return all rows, with the column of ones for the intercept, and their labels."""
     some = list(shares)
@@ -227,7 +227,7 @@ def pooled(shares: Iterable[tuple[Any, Any]]) -> tuple[Any, Any]:
 
 
 def differing_rows(count: int, rows: int = 120, features: int = 12, seed: int = 5) -> dict[str, tuple[Any, Any]]:
-    """Return sites whose rows follow rules that are related but differ, so that the optimum depends on who takes part."""
+    """Return sites whose rows follow related rules that differ, so that the optimum depends on who takes part."""
     rng = np.random.default_rng(seed)
     common, sites = rng.normal(size=features), {}
     for i in range(count):
@@ -238,7 +238,7 @@ def differing_rows(count: int, rows: int = 120, features: int = 12, seed: int = 
 
 
 def free_ports(count: int) -> list[int]:
-    """Return free ports below those that the system gives to outgoing connections: a restarted peer gets its own again."""
+    """Return free ports; not from those that the system gives to outgoing connections, so that they stay free."""
     with ExitStack() as held:
         found: list[int] = []
         while len(found) < count:
