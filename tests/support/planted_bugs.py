@@ -42,13 +42,9 @@ class PlantedBug:
 
 def _old_sequence_numbers(patch: Patch) -> None:
     def put(self, number, push):
-        if not self.is_usable(push) or push.incarnation < self.incarnations.get(number, 0):
-            return False
-        heard = self.heard.get(number)
-        self.incarnations[number] = push.incarnation
         message = NodeMessage(number, push.seq, push.vector, push.weight, push.note)
-        self.heard[number] = Heard(message, None if heard is None else heard.last)
-        self._waiting[number] = message
+        self.heard[number] = Heard(push.incarnation, message)
+        self._waiting.add(number)
         return True
 
     patch(Inbox, "put", put)
@@ -243,8 +239,8 @@ def _snapshot_shares_memory(patch: Patch) -> None:
 
     def snapshot(self):
         arrays, about = original(self)
-        if self._parts is not None and arrays and not self._is_stepping:
-            arrays = arrays | {"learner.w": self._parts.learner.block.w}
+        if self._trainer is not None and arrays:
+            arrays = {**arrays, "w": self._trainer.learner.block.w}
         return arrays, about
 
     patch(TrainingSession, "snapshot", snapshot)

@@ -78,7 +78,7 @@ def session(name, data=None, algorithm="pdmm", seed=None, **fields):
 def step(one, open_to=(), measure=False):
     """Run a session's next step; return what it sends."""
     what = one.next_step(open_to, measure)
-    return () if what is None else one.finish(what()).outgoing
+    return () if what is None else one.finish(what())
 
 
 def as_push(one, sent, incarnation=1):

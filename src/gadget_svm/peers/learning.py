@@ -1,7 +1,6 @@
 """When a node trains, and what goes between its training session and its neighbours: pushes and statistics.
 
-Owns the pace of ticks and the step under way. One step runs at a time, in a thread of the host; between steps the
-learner gets the edges that count.
+Owns the pace of ticks and the step under way. One step runs at a time, in a thread of the host.
 """
 
 import random
@@ -63,13 +62,6 @@ class Learning:
         self.out.add(RunStep(step, label, self._work))
         return True
 
-    def set_edges(self, restarted: set[str], now: float) -> None:
-        """Tell the session which edges count, and which neighbours have a new incarnation."""
-        self.session.set_edges(self.edges.counted(now))
-        for name in restarted:
-            self.session.restart_edge(name)
-        restarted.clear()
-
     def tick(self, at_rest: bool, gap: float, now: float) -> None:
         """Begin a tick if it is time. At rest only a new learner is built."""
         if now < self.tick_at:
@@ -91,10 +83,7 @@ class Learning:
     def done(self, result: Any, incarnation: int, now: float) -> None:
         """Take over a tick, and send what it gives."""
         self.step, self._failures = "", 0
-        outcome = self.session.finish(result)
-        if outcome.failed:
-            self.issues.report("weights", outcome.failed, now)
-        for name, seq, vector, weight, note in outcome.outgoing:
+        for name, seq, vector, weight, note in self.session.finish(result):
             link = self.links.ready(name)
             if link is None or link.hello is None or name not in self.edges.up():
                 continue
@@ -109,9 +98,9 @@ class Learning:
     def failed(self, reason: str, now: float) -> str:
         """Go back to an earlier state after a step failed; return why the node has to give up, or an empty text."""
         self.step, self._failures = "", self._failures + 1
-        outcome = self.session.abort(f"a training step failed ({reason})")
-        self.issues.report("weights", outcome.failed, now)
-        return outcome.failed if self._failures > MAX_STEP_FAILURES else ""
+        text = self.session.abort(f"a training step failed ({reason})")
+        self.issues.report("weights", text, now)
+        return text if self._failures > MAX_STEP_FAILURES else ""
 
     # Messages
 
@@ -171,7 +160,8 @@ class Learning:
         session, measures = self.session, self.session.measures
         return {
             "rows": int(session.rows), "ticks": session.ticks, "waiting": session.waiting,
-            "withheld": session.withheld, "test_accuracy": session.test_accuracy,
+            "withheld": session.withheld,
+            "test_accuracy": None if measures is None else measures.test_accuracy,
             "train_accuracy": None if measures is None else measures.accuracy,
             "local_objective": None if measures is None else measures.objective,
         }  # fmt: skip

@@ -1,7 +1,7 @@
 """Who is there, who is a neighbour, and on which link: membership, overlay, discovery, links and edges put together.
 
-Owns greetings, heartbeats and the decision whom to dial. Knows no learner: the node reads `edges.counted`, the links
-that are ready, and `restarted`.
+Owns greetings, heartbeats and the decision whom to dial. Knows no learner: the node reads `edges.counted` and the links
+that are ready.
 """
 
 import random
@@ -54,7 +54,6 @@ class Neighbourhood:
         self.links = LinkTable(self.name)
         detection = max(DETECTION_HEARTBEATS * beat, settings.suspect)
         self.edges = EdgeTable(study.degree, detection, settings.suspect + settings.dead + 3 * beat)
-        self.restarted: set[str] = set()  # neighbours with a new incarnation that the learner does not know about
         self.agreed = False  # whether any peer had the same study
         self.study_refused = ""  # the differences to the study of a peer that was refused, or that refused this one
         self.at_rest = False
@@ -194,7 +193,6 @@ class Neighbourhood:
             if (link := self.links.ready(name)) is not None:
                 self._close(link, "the peer is gone")
         for name in changes.renewed:
-            self.restarted.add(name)
             self._tested.pop(name, None)
         if changes.impostor is not None and changes.impostor.address not in ("", self.settings.address):
             self.out.dial(changes.impostor.address, None)

@@ -203,7 +203,7 @@ class Node:
         if last is not None and self.session.ticks >= last:
             self._leave("enough ticks")
             return
-        self.learning.set_edges(self.neighbourhood.restarted, self._now)
+        self.session.set_edges(self.edges.counted(self._now))
         due = self.conclusion.take_sums()
         if due is not None and self.learning.run(self.session.sums_step(due.model, due.scale), "sums"):
             self._sums_for = due.id
@@ -335,7 +335,7 @@ class Node:
         """Continue from a snapshot; return the incarnation that wrote it."""
         parts = split_parts(snapshot)
         self.neighbourhood.restore(snapshot.about, self._now)
-        for warning in self.session.restore(*parts["session"]):
+        for warning in self.session.restore(parts["session"]):
             self.out.log("warning", warning)
         self.conclusion.restore(parts["conclusion"], self._now)
         return int(snapshot.about["incarnation"])

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from gadget_svm.algorithms.certificate import bound_of, sums_length
-from gadget_svm.peers.training import learner as learners
 from support.peer_sites import LAM, above, excess
 from support.training_kit import LearnerNet as Net
 from support.training_kit import learner as learner_of
@@ -149,7 +148,7 @@ def test_a_successor_of_a_gadget_learner_brings_no_mass_along(saved):
 
 
 @pytest.mark.parametrize("names", ["ab", "abc", "abcd"])
-def test_a_node_without_its_last_neighbour_solves_its_own_problem_at_once(names):
+def test_a_node_without_its_last_neighbour_solves_its_own_problem(names):
     """Its dual variables were those of the model of all; for its own rows they make up no model."""
     net = Net(names)
     net.run(800)
@@ -157,44 +156,26 @@ def test_a_node_without_its_last_neighbour_solves_its_own_problem_at_once(names)
     alone.set_neighbours([])
     assert alone.isolated
     assert excess("a", alone.model()[0]) > 10.0
-    assert alone.solve_alone() > 0
-    assert not alone.isolated
-    assert excess("a", alone.model()[0]) < 0.011
-    assert alone.t == 800
-    assert_balanced(alone)
-    assert alone.solve_alone() == 0
-
-
-def test_solving_alone_continues_in_the_next_call(monkeypatch):
-    monkeypatch.setattr(learners, "ALONE_REPEATS", 2)
-    net = Net("ab")
-    net.run(800)
-    alone = net.learners[0]
-    alone.set_neighbours([])
-    assert alone.solve_alone() == 2
+    net.run(1, 0)
     assert alone.isolated
     arrays, about = alone.state()
-    again = net.learner(0, "a")
+    again = net.learners[0] = net.learner(0, "a")
     again.restore(arrays, about)
-    assert again.isolated
-    calls = 0
-    while alone.isolated:
-        alone.solve_alone()
-        calls += 1
-        assert calls < 100
-    assert excess("a", alone.model()[0]) < 0.011
-    assert alone.t == 800
+    while again.isolated:
+        net.run(1, 0)
+        assert again.t < 1000
+    assert excess("a", again.model()[0]) < 0.011
+    assert_balanced(again)
 
 
 @pytest.mark.parametrize("algorithm", ["pdmm", "gadget"])
-def test_a_node_that_was_always_alone_makes_plain_ticks(algorithm):
+def test_a_node_that_was_always_alone_has_its_own_model(algorithm):
     net = Net("a", algorithm)
     net.run(3)
-    net.learners[0].set_neighbours([])
-    assert net.learners[0].solve_alone() == 0
     never_spoke = Net("ab", algorithm).learners[0]
-    never_spoke.set_neighbours([])
-    assert never_spoke.solve_alone() == 0
+    for learner in (net.learners[0], never_spoke):
+        learner.set_neighbours([])
+        assert not learner.isolated
 
 
 def test_a_node_that_has_a_neighbour_again_is_not_alone():
@@ -202,14 +183,7 @@ def test_a_node_that_has_a_neighbour_again_is_not_alone():
     net.run(100)
     net.learners[0].set_neighbours([])
     net.learners[0].set_neighbours([1])
-    assert net.learners[0].solve_alone() == 0
-
-
-def test_gadget_never_solves_alone():
-    net = Net("ab", "gadget")
-    net.run(100)
-    net.learners[0].set_neighbours([])
-    assert net.learners[0].solve_alone() == 0
+    assert not net.learners[0].isolated
 
 
 def test_the_sums_of_all_nodes_bound_the_gap():

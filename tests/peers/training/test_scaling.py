@@ -8,7 +8,6 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gadget_svm.peers.training import scale as scales
 from gadget_svm.peers.training import scaling
 from gadget_svm.peers.training.scale import Scale, ScalingError, common_scale, statistics
 from gadget_svm.peers.training.scaling import digest_of
@@ -109,16 +108,6 @@ def test_a_little_variation_beside_a_large_mean_is_seen():
     pooled = np.vstack(parts)
     np.testing.assert_allclose(scale.divisor, pooled.std(axis=0), rtol=1e-6)
     assert abs(scale.apply(sp.csr_matrix(pooled)).toarray().mean()) < 1e-6
-
-
-def test_what_is_written_out_is_so_in_pieces_too(monkeypatch):
-    X = sp.random(50, 6, 0.3, format="csr", random_state=np.random.default_rng(0))
-    scale = Scale(np.full(6, 2.0), np.array([1.0, 0.0, 3.0, 0.0, 0.0, 1.0]))
-    whole = scale.apply(X)
-    monkeypatch.setattr(scales, "ZEROS_PER_PIECE", 20)
-    pieces = scale.apply(X)
-    for one, other in ((whole.indptr, pieces.indptr), (whole.indices, pieces.indices), (whole.data, pieces.data)):
-        np.testing.assert_array_equal(one, other)
 
 
 def test_others_statistics_do_not_make_a_sparse_site_dense(monkeypatch):

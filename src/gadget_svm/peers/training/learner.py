@@ -27,13 +27,10 @@ THETA = 0.8
 """The step towards a push. Neighbours tick on clocks of their own, so a faster one has heard little of an answer in
 between: with theta = 1 a slow node between fast ones does not converge."""
 ALONE_GAP = 0.01
-"""The relative duality gap at which a node that lost its last neighbour has solved its own problem."""
-ALONE_REPEATS, ALONE_NUMBERS = 200, 50_000_000
-"""The most repeats of a solve in one step of a node that is alone, and the most numbers that they read."""
+"""The relative duality gap at which a node that lost its last neighbour has solved its own problem. Until then w is
+made of dual variables that belong to the model of all nodes, and is worse than any model of the own rows."""
 LARGEST_WEIGHT = 1e150
 """Weights beyond this count as not finite: their squares would be."""
-SHORT = 2000
-"""The length up to which `is_within` looks at the sum of squares."""
 _STATE = ("w", "s", "phi", "held", "w_sum", "iterates", "steps")
 
 
@@ -56,6 +53,7 @@ class Measures:
     slack: float  # hinges above what alpha promises, likewise: a share of the duality gap; -1 without dual variables
     norm: float
     accuracy: float
+    test_accuracy: float | None  # of test rows, if there are any
 
 
 def algorithm_of(study: Study, rows: int) -> Gadget | Pdmm:
@@ -121,25 +119,6 @@ class Learner:
         self._check_between_ticks()
         self.run.reset_edge(self.block, other)
 
-    def solve_alone(self) -> int:
-        """If the node lost its last neighbour, solve the problem of its own rows; return the number of repeats.
-
-        Until that is done, w is made of dual variables that belong to the model of all nodes, and is far worse than any
-        model of the own rows. One call may not suffice: `isolated` then stays True. Repeats are not ticks.
-        """
-        if not self.isolated:
-            return 0
-        repeats, ticks = 0, self.t
-        most = max(1, min(ALONE_REPEATS, ALONE_NUMBERS // (self.X.nnz * self.study.outputs + 1)))
-        while (unsolved := self._relative_gap() > ALONE_GAP) and repeats < most:
-            for _ in range(min(1 + repeats // 8, most - repeats)):  # measuring costs as much as a repeat
-                self.solve()
-                self.absorb(())
-                repeats += 1
-        self.refresh()
-        self.isolated, self.t = unsolved, ticks
-        return repeats
-
     def succeed(self, former: Self) -> None:
         """Replace a learner whose messages the neighbours have: the next message is newer than its last.
 
@@ -181,6 +160,10 @@ class Learner:
         except StopIteration:
             if isinstance(self.run, GadgetRun):
                 self._recency.after_tick(self.block, self.run.local_steps)
+            if self.isolated:
+                self.refresh()
+                measured = self.measure()
+                self.isolated = measured.slack > ALONE_GAP * len(self.label) * measured.objective
             return
         raise RuntimeError("an algorithm of several rounds per iteration cannot run on clocks of its own")
 
@@ -206,34 +189,31 @@ class Learner:
         total: Floats = own_sums(self.run, self.block, w)[0]
         return total
 
-    def measure(self, others: Sequence[Floats] = ()) -> Measures:
+    def measure(
+        self, others: Sequence[Floats] = (), X_test: sp.csr_matrix | None = None,
+        label_test: NDArray[np.int32] | None = None,
+    ) -> Measures:  # fmt: skip
         """Measure the model, and those that neighbours are estimated to have, on the node's own rows.
 
         A model does best on the rows that it was made of: the sum over all sites of that would be too low.
         """
         w = self.model()
-        scores, (loss, slack) = np.asarray(self.X @ w.T), self._loss_and_slack(w)
+        loss, slack = self._loss_and_slack(w)
         length2 = float((w * w).sum())
         pairs = [(loss, slack), *(self._loss_and_slack(other.reshape(w.shape)) for other in others)]
+        tested = None
+        if X_test is not None and label_test is not None and len(label_test):
+            tested = _accuracy(as_csr(X_test, self.study.intercept) @ w.T, label_test)
         return Measures(
             0.5 * self.study.lam * length2 + loss / len(self.label), max(pair[0] for pair in pairs),
-            max(pair[1] for pair in pairs), float(np.sqrt(length2)), float((_predicted(scores) == self.label).mean()),
+            max(pair[1] for pair in pairs), float(np.sqrt(length2)), _accuracy(self.X @ w.T, self.label), tested,
         )  # fmt: skip
-
-    def _relative_gap(self) -> float:
-        """Return the duality gap of a node that is alone, divided by its objective."""
-        measured = self.measure()
-        return measured.slack / (len(self.label) * measured.objective)
 
     def _loss_and_slack(self, w: Floats) -> tuple[float, float]:
         alpha, margin = self.duals, self._signs * np.asarray(self.X @ w.T)
         hinge = np.maximum(0.0, 1.0 - margin)
         slack = -1.0 if alpha is None else float((hinge - alpha.T * (1.0 - margin)).sum())
         return float(hinge.sum()), slack
-
-    def accuracy(self, X: sp.csr_matrix, label: NDArray[np.int32]) -> float:
-        """Return the share of other rows, with the same scale, that the model classifies correctly."""
-        return float((_predicted(as_csr(X, self.study.intercept) @ self.model().T) == label).mean())
 
     def estimate_neighbour_model(
         self, last: NodeMessage, previous: NodeMessage | None, sent: Floats | None
@@ -255,10 +235,8 @@ class Learner:
 
     def finite(self) -> bool:
         """Return whether the weights and the model are finite."""
-        parts = [self.block.flat[0]]
-        if self.run.average:
-            parts.append(self.block.w_sum.reshape(-1))
-        return all(is_within(part, LARGEST_WEIGHT) for part in parts)
+        parts = (self.block.w, self.block.w_sum) if self.run.average else (self.block.w,)
+        return all(bool((np.abs(part) <= LARGEST_WEIGHT).all()) for part in parts)
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return what a snapshot needs: arrays (not copies), and JSON values."""
@@ -305,16 +283,6 @@ def _any_network() -> Network:
     return build("complete", 2)
 
 
-def is_within(vector: Floats, most: float) -> bool:
-    """Return whether all numbers of a vector are finite, and none has a magnitude above ``most``.
-
-    The product of a long vector with itself takes threads of BLAS, and these take milliseconds on a busy machine.
-    """
-    if len(vector) <= SHORT:
-        return bool(vector @ vector <= most * most)
-    return bool(vector.max() <= most and vector.min() >= -most)
-
-
 def _signs(label: NDArray[np.int32], outputs: int) -> Floats:
     """Return y, rows x outputs."""
     if outputs == 1:
@@ -322,6 +290,7 @@ def _signs(label: NDArray[np.int32], outputs: int) -> Floats:
     return np.where(label[:, None] == np.arange(outputs)[None, :], 1.0, -1.0)
 
 
-def _predicted(scores: Any) -> NDArray[Any]:
+def _accuracy(scores: Any, label: NDArray[np.int32]) -> float:
     found = np.asarray(scores)
-    return found.argmax(axis=1) if found.shape[1] > 1 else (found[:, 0] > 0).astype(np.int32)
+    predicted = found.argmax(axis=1) if found.shape[1] > 1 else found[:, 0] > 0
+    return float((predicted == label).mean())

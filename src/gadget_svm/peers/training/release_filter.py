@@ -1,7 +1,7 @@
-"""What may leave a site. `ReleaseFilter` is the interface; `RowFilter` keeps back vectors that would give a row away.
+"""What may leave a site: `ReleaseFilter` keeps back vectors that would give a row away.
 
-A weight vector is a sum over rows; one that is made of a single row is that row. So `RowFilter` keeps a vector back if
-it points along one of the site's rows, or if its difference to the last vector that went to that neighbour, or to any
+A weight vector is a sum over rows; one that is made of a single row is that row. So a vector is kept back if it points
+along one of the site's rows, or if its difference to the last vector that went to that neighbour, or to any
 neighbour, does; and a first vector also if a single dual variable counts in it. A message that is kept back is to the
 algorithms like a lost one.
 
@@ -16,8 +16,8 @@ as the nodes come to agree. A first vector is never sent like this.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -39,91 +39,62 @@ MIN_FEATURES = 10
 """With fewer features some row lies along nearly every vector, which tells nothing: directions are not compared."""
 
 
-class ReleaseFilter(Protocol):
-    """Decides what a node may send. Neighbours are node numbers; vectors are flat models."""
-
-    suppressed: int
-    """How many vectors were kept back so far."""
-
-    def release(self, other: int, vector: Floats, duals: Floats | None) -> Floats | None:
-        """Return what to send instead of ``vector``, which is not changed, or None. `sent` is called if it is sent."""
-
-    def sent(self, other: int, vector: Floats) -> None:
-        """Remember a vector that is sent. It must not change any more."""
-
-    def last_sent(self, other: int) -> Floats | None:
-        """Return the last vector that was sent to a neighbour."""
-
-    def blocked(self, other: int) -> bool:
-        """Return whether nothing was ever sent to a neighbour although there was much to send."""
-
-    def forget(self, keep: Collection[int]) -> None:
-        """Forget what was sent to other neighbours, except for the latest few."""
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Return arrays for a snapshot."""
-
-    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Continue from a snapshot."""
-
-
-@dataclass(eq=False)
 class _Vector:
-    """Weights, and once they were needed their lengths per output and their products with all rows."""
+    """Weights; their lengths per output and their products with all rows are computed when they are needed."""
 
-    flat: Floats
-    norms: Floats | None = None
-    products: Floats | None = None
+    def __init__(self, flat: Floats, X: sp.csr_matrix, outputs: int) -> None:
+        self.flat, self._X, self._outputs = flat, X, outputs
+
+    @cached_property
+    def lengths(self) -> Floats:
+        return np.asarray(np.linalg.norm(self.flat.reshape(self._outputs, -1), axis=1))
+
+    @cached_property
+    def products(self) -> Floats:
+        return np.asarray(self._X @ self.flat.reshape(self._outputs, -1).T)
 
 
-class RowFilter:
-    """Compares what is sent with the site's rows. Others must not be able to guess the seed of the noise."""
+class ReleaseFilter:
+    """Decides what a node may send. Neighbours are node numbers; vectors are flat models.
+
+    Others must not be able to guess the seed of the noise. ``suppressed`` counts the vectors that were kept back, and
+    ``noised`` those that were sent with noise.
+    """
 
     def __init__(self, X: sp.csr_matrix, outputs: int, noise_seed: int) -> None:
         self._X, self._outputs = X, outputs
         self._length = np.sqrt(np.asarray(X.multiply(X).sum(axis=1))).ravel()
         self._error = float(np.finfo(np.float64).eps * np.diff(X.indptr).max(initial=0))  # of a product, over lengths
-        self._last: _Vector | None = None
         self._sent: dict[int, _Vector] = {}  # the latest last
-        self._released: _Vector | None = None
-        self._refused: dict[int, int] = {}
+        self._refused: dict[int, int] = {}  # in a row
         self._rng = np.random.default_rng(noise_seed)
         self.suppressed = self.noised = 0
 
     def release(self, other: int, vector: Floats, duals: Floats | None) -> Floats | None:
-        """Return a copy of the vector, or one with noise if vectors were kept back too often, or None."""
-        own, before = _Vector(np.array(vector)), self._before(other)
+        """Return what to send: a copy of the vector, one with noise if vectors were kept back too often, or None."""
+        own, before = self._vector(np.array(vector)), self._before(other)
         if not self._is_one_row(duals) and not self._tells_a_row(own, before):
-            self._refused.pop(other, None)
-            self._released = own
-            return own.flat
+            return self._release(other, own)
         self._refused[other] = self._refused.get(other, 0) + 1
         last = self._sent.get(other)
-        if last is not None and self._refused[other] > SUPPRESSED_BEFORE_NOISE - 1:
-            noisy = _Vector(vector + self._noise(vector - last.flat))
+        if last is not None and self._refused[other] >= SUPPRESSED_BEFORE_NOISE:
+            noisy = self._vector(vector + self._noise(vector - last.flat))
             if not self._tells_a_row(noisy, before):
                 self.noised += 1
-                self._refused.pop(other)
-                self._released = noisy
-                return noisy.flat
+                return self._release(other, noisy)
         self.suppressed += 1
         return None
-
-    def sent(self, other: int, vector: Floats) -> None:
-        """Remember a vector that is sent."""
-        made = self._released
-        self._last = made if made is not None and made.flat is vector else _Vector(vector)
-        self._sent.pop(other, None)
-        self._sent[other] = self._last
 
     def last_sent(self, other: int) -> Floats | None:
         """Return the last vector that was sent to a neighbour."""
         found = self._sent.get(other)
         return None if found is None else found.flat
 
-    def blocked(self, other: int) -> bool:
-        """Return whether nothing was ever sent to a neighbour although there was much to send."""
-        return self._refused.get(other, 0) >= SUPPRESSED_BEFORE_BLOCKED and other not in self._sent
+    @property
+    def blocked(self) -> list[int]:
+        """The neighbours that nothing was ever sent to although there was much to send."""
+        many = [other for other, count in self._refused.items() if count >= SUPPRESSED_BEFORE_BLOCKED]
+        return [other for other in many if other not in self._sent]
 
     def forget(self, keep: Collection[int]) -> None:
         """Forget what was sent to others than these, except for the latest few."""
@@ -143,65 +114,57 @@ class RowFilter:
         sent, receivers = arrays["sent"], arrays["sent_to"].tolist()
         if sent.shape != (len(receivers), self._outputs * self._X.shape[1]):
             raise ValueError(f"the vectors sent before have the shape {sent.shape}")
-        self._sent = {other: _Vector(np.array(flat)) for other, flat in zip(receivers, sent, strict=True)}
-        self._last = next(reversed(self._sent.values()), None)
+        self._sent = {other: self._vector(np.array(flat)) for other, flat in zip(receivers, sent, strict=True)}
+
+    def _vector(self, flat: Floats) -> _Vector:
+        return _Vector(flat, self._X, self._outputs)
+
+    def _release(self, other: int, vector: _Vector) -> Floats:
+        self._refused.pop(other, None)
+        self._sent.pop(other, None)
+        self._sent[other] = vector
+        return vector.flat
 
     def _before(self, other: int) -> list[_Vector]:
         """Return the vectors that this neighbour, or anybody, received last, each once."""
         own, last = self._sent.get(other), self._last
-        return [each for each in ((own, last) if own is not last else (last,)) if each is not None]
+        return [each for each in {id(own): own, id(last): last}.values() if each is not None]
+
+    @property
+    def _last(self) -> _Vector | None:
+        return next(reversed(self._sent.values()), None)
 
     def _is_one_row(self, duals: Floats | None) -> bool:
-        return self._last is None and duals is not None and int(np.any(duals != 0.0, axis=0).sum()) == 1
+        return not self._sent and duals is not None and int(np.any(duals != 0.0, axis=0).sum()) == 1
 
     def _noise(self, change: Floats) -> Floats:
         """Return a vector that, for each output, is as long as the change and orthogonal to it."""
         parts = change.reshape(self._outputs, -1)
-        length = np.sqrt((parts * parts).sum(axis=1, keepdims=True))
+        length = np.linalg.norm(parts, axis=1, keepdims=True)
         along = np.divide(parts, length, out=np.zeros_like(parts), where=length > 0)
         drawn = self._rng.normal(size=parts.shape)
         drawn -= (drawn * along).sum(axis=1, keepdims=True) * along
-        across = np.sqrt((drawn * drawn).sum(axis=1, keepdims=True))
+        across = np.linalg.norm(drawn, axis=1, keepdims=True)
         return np.asarray(np.divide(drawn * length, across, out=np.zeros_like(parts), where=across > 0)).ravel()
 
     def _tells_a_row(self, vector: _Vector, before: list[_Vector]) -> bool:
         if self._X.shape[1] < MIN_FEATURES:
             return False
-        return self._is_along_a_row(vector) or any(self._moved_along_a_row(each, vector) for each in before)
-
-    def _is_along_a_row(self, vector: _Vector) -> bool:
-        """Return whether the weights of any output have a |cosine| above PARALLEL with a row."""
-        return self._any_beyond(self._across(vector), PARALLEL * self._lengths(vector))
+        is_along = self._any_beyond(vector.products, PARALLEL * vector.lengths)
+        return is_along or any(self._moved_along_a_row(each, vector) for each in before)
 
     def _moved_along_a_row(self, before: _Vector, vector: _Vector) -> bool:
         """Return whether any output's change does. The known products rule most out, the change's own decide."""
-        change = vector.flat - before.flat
+        change = self._vector(vector.flat - before.flat)
         larger = np.maximum(np.abs(vector.flat), np.abs(before.flat))
-        real = (np.abs(change) > ROUNDING * larger).reshape(self._outputs, -1).any(axis=1)
+        real = (np.abs(change.flat) > ROUNDING * larger).reshape(self._outputs, -1).any(axis=1)
         if not real.any():
             return False
-        limit = PARALLEL * self._norms(change)[real]
-        cancelled = self._error * (self._lengths(vector) + self._lengths(before))[real]
-        apart = (self._across(vector) - self._across(before))[:, real]
-        return self._any_beyond(apart, limit - cancelled) and self._any_beyond(self._products(change)[:, real], limit)
+        limit = PARALLEL * change.lengths[real]
+        cancelled = self._error * (vector.lengths + before.lengths)[real]
+        apart = (vector.products - before.products)[:, real]
+        return self._any_beyond(apart, limit - cancelled) and self._any_beyond(change.products[:, real], limit)
 
     def _any_beyond(self, products: Floats, limit: Floats) -> bool:
         """Return whether any row has a larger product than this, of an output, times its length."""
         return bool((np.abs(products) > self._length[:, None] * limit[None, :]).any())
-
-    def _across(self, vector: _Vector) -> Floats:
-        if vector.products is None:
-            vector.products = self._products(vector.flat)
-        return vector.products
-
-    def _lengths(self, vector: _Vector) -> Floats:
-        if vector.norms is None:
-            vector.norms = self._norms(vector.flat)
-        return vector.norms
-
-    def _products(self, flat: Floats) -> Floats:
-        return np.asarray(self._X @ flat.reshape(self._outputs, -1).T)
-
-    def _norms(self, flat: Floats) -> Floats:
-        parts = flat.reshape(self._outputs, -1)
-        return np.asarray(np.sqrt((parts * parts).sum(axis=1)))

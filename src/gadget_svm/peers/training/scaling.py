@@ -12,14 +12,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from gadget_svm.core.types import Floats
-from gadget_svm.peers.training.scale import Scale, ScalingError, common_scale, statistics, stored_values
+from gadget_svm.peers.training.scale import Scale, ScalingError, common_scale, statistics
 from gadget_svm.peers.wire.limits import LARGEST, Limits
 from gadget_svm.peers.wire.messages import SiteStatistics, Statistics
 from gadget_svm.study.study import Study
 
 ZEROS_STORED = 10_000_000
 """Zeros of a site that the statistics of others may cause to be stored, or three times its stored values."""
-PARTS = ("sum", "spread", "largest")
 
 
 class Scaling:
@@ -27,20 +26,25 @@ class Scaling:
 
     def __init__(self, study: Study, me: str, X: sp.csr_matrix) -> None:
         self.kind, self.sites, self._shifts = study.scaling, study.scaling_sites, study.intercept
-        most = Limits.of(study).entries
         self.entries: dict[str, SiteStatistics] = {}
-        self.digest, self.scale = b"", None if self.kind != "none" else Scale.none(X.shape[1])
-        self._rows, self._stored = X.shape[0], stored_values(X)
+        self.digest, self.scale = b"", None if self.kind != "none" else Scale(np.ones(X.shape[1]), np.zeros(X.shape[1]))
+        self._rows, self._stored = X.shape[0], X.getnnz(axis=0)
         if self.kind == "none":
             self.digest = bytes(32)
             return
+        most = Limits.of(study).entries
         if not 1 <= self.sites <= most:
             raise ScalingError(
                 f"scaling waits for the statistics of a number of sites: set [scaling] sites to 1 to {most}, not "
                 f"{self.sites}"
             )
         own = statistics(self.kind, me, X)
-        self._check_size(own)
+        for part in _parts(own):
+            if (wrong := np.flatnonzero(~(np.abs(part) <= LARGEST))).size:
+                raise ScalingError(
+                    f"the values of feature {wrong[0] + 1} are too large for scaling {self.kind!r}: give them in a "
+                    "larger unit, the same at all sites"
+                )
         self._add([own])
 
     def message(self) -> Statistics:
@@ -83,15 +87,6 @@ class Scaling:
             )
         self.entries, self.digest, self.scale = dict(known), digest_of(entries), scale
 
-    def _check_size(self, own: SiteStatistics) -> None:
-        for part in _parts(own):
-            if part is not None and not (np.abs(part) <= LARGEST).all():
-                feature = int(np.flatnonzero(~(np.abs(part) <= LARGEST))[0])
-                raise ScalingError(
-                    f"the values of feature {feature + 1} are too large for scaling {self.kind!r}: give them in a "
-                    "larger unit, the same at all sites"
-                )
-
     def _check(self, entry: SiteStatistics) -> None:
         needed = (entry.largest,) if self.kind == "max-abs" else (entry.sum, entry.spread)
         if entry.rows <= 0 or any(part is None or len(part) != len(self._stored) for part in needed):
@@ -102,13 +97,13 @@ class Scaling:
 
 def digest_of(entries: Iterable[SiteStatistics]) -> bytes:
     """Return the digest of a set of statistics, in the order of their names."""
-    digest = hashlib.sha256(b"gadget-svm scaling 3")
+    digest = hashlib.sha256(b"gadget-svm scaling 4")
     for entry in sorted(entries, key=lambda e: e.name):
         digest.update(f"\0{entry.name}\0{float(entry.rows)!r}".encode())
         for part in _parts(entry):
-            digest.update(b"-" if part is None else np.ascontiguousarray(part, dtype="<f8").tobytes())
+            digest.update(np.ascontiguousarray(part, dtype="<f8").tobytes())
     return digest.digest()
 
 
-def _parts(entry: SiteStatistics) -> tuple[Floats | None, ...]:
-    return tuple(getattr(entry, name) for name in PARTS)
+def _parts(entry: SiteStatistics) -> list[Floats]:
+    return [part for part in (entry.sum, entry.spread, entry.largest) if part is not None]

@@ -1,7 +1,6 @@
 """A site's own rows as values, and the checks of its labels. Nothing in here leaves the site. Reads no files."""
 
 import hashlib
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -54,7 +53,7 @@ def check_labels(where: str, y: NDArray[Any], classes: Sequence[Any]) -> None:
         return
     named = set(map(str, classes))
     for value in sorted(set(y.tolist()) - named):
-        if value.strip() and not _is_nan(value):
+        if value.strip().lstrip("+-").lower() not in ("", "nan"):
             continue
         row = int(np.argmax(y == value)) + 1
         unless = f", or name {value} in the study's classes if it is a class" if value.strip() else ""
@@ -73,10 +72,3 @@ def numbered_labels(where: str, y: NDArray[Any], classes: Sequence[str | float])
                 "the study's classes are all labels of all sites"
             )
     return np.array([place[v] for v in plain], dtype=np.int32)[inverse.ravel()]
-
-
-def _is_nan(text: str) -> bool:
-    try:
-        return math.isnan(float(text))
-    except ValueError:
-        return False

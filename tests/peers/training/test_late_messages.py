@@ -1,52 +1,13 @@
-"""Send credits: how many pushes a GADGET node may send, and to whom it then does."""
+"""GADGET sends to neighbours that have answered only, and why: by nodes whose messages are late."""
 
 from collections import Counter
 
 import numpy as np
 import pytest
 
-from gadget_svm.peers.training.send_credits import INITIAL, MOST, TIMEOUT, SendCredits
+from gadget_svm.peers.training.session import ANSWER_TICKS
 from support.peer_sites import excess
 from support.training_kit import learner
-
-
-def test_one_push_for_each_that_comes():
-    credits = SendCredits()
-    for _ in range(INITIAL):
-        assert credits.open([1, 2], 0) == {1, 2}
-        credits.sent(1, 0)
-    assert credits.open([1, 2], 0) == {2}
-    credits.received(1)
-    assert credits.open([1, 2], 0) == {1, 2}
-    credits.sent(1, 0)
-    assert credits.open([1, 2], 0) == {2}
-
-
-def test_credits_do_not_pile_up():
-    credits = SendCredits()
-    for _ in range(100):
-        credits.received(1)
-    for _ in range(MOST):
-        assert credits.open([1], 0)
-        credits.sent(1, 0)
-    assert not credits.open([1], 0)
-
-
-def test_after_a_lost_push_another_is_sent():
-    credits = SendCredits()
-    for now in (0, 1000, 2000):
-        assert credits.open([1], now)
-        credits.sent(1, now)
-        assert not credits.open([1], now + TIMEOUT - 1)
-        assert credits.open([1], now + TIMEOUT)
-
-
-def test_a_neighbour_that_restarts_is_sent_to_at_once():
-    credits = SendCredits()
-    credits.sent(1, 0)
-    assert not credits.open([1], 0)
-    credits.forget(1)
-    assert credits.open([1], 0) == {1}
 
 
 @pytest.mark.parametrize("algorithm", ["gadget", "pdmm"])
@@ -82,7 +43,7 @@ def play(names, *, late=0.0, slow=1, waiting=True, clock=3200):
     """GADGET between nodes whose messages take one step of the clock, or some more as often as ``late`` says; the first
     node ticks in every ``slow``-th step only. Returns the distance of the worst model from the optimum, and ticks."""
     rng, count = np.random.default_rng(0), len(names)
-    nodes, credits = [learner(name, "gadget", i) for i, name in enumerate(names)], [SendCredits() for _ in names]
+    nodes, asked = [learner(name, "gadget", i) for i, name in enumerate(names)], [{} for _ in names]
     for i, node in enumerate(nodes):
         node.set_neighbours([j for j in range(count) if j != i])
     under_way, behind, boxes = {}, {}, [{} for _ in names]
@@ -94,12 +55,12 @@ def play(names, *, late=0.0, slow=1, waiting=True, clock=3200):
         for ends in [ends for ends, (due, _) in under_way.items() if due <= now]:
             source, target = ends
             boxes[target][source] = under_way.pop(ends)[1]
-            credits[target].received(source)
+            asked[target].pop(source, None)
             if ends in behind:
                 post(now, ends, behind.pop(ends))
         for i, node in enumerate(nodes):
             others = [j for j in range(count) if j != i]
-            ready = credits[i].open(others, now) if waiting else others
+            ready = [j for j in others if not waiting or asked[i].get(j, -np.inf) <= now - ANSWER_TICKS]
             if (i == 0 and now % slow) or not ready:
                 continue
             node.draw_from(ready)
@@ -107,7 +68,7 @@ def play(names, *, late=0.0, slow=1, waiting=True, clock=3200):
             node.absorb([boxes[i].pop(j) for j in others if j in boxes[i]])
             for message in sent:
                 ends, mine = (i, message.other), message._replace(other=i, vector=message.vector.copy())
-                credits[i].sent(message.other, now)
+                asked[i][message.other] = now
                 if ends in under_way:
                     behind[ends] = mine
                 else:
@@ -116,7 +77,7 @@ def play(names, *, late=0.0, slow=1, waiting=True, clock=3200):
     return worst, [node.t for node in nodes]
 
 
-def test_with_credits_nodes_are_nearer_the_optimum_where_messages_are_late():
+def test_nodes_that_wait_for_answers_are_nearer_the_optimum_where_messages_are_late():
     held_back, _ = play("abc", late=0.2)
     assert held_back < 0.02
     assert 2 * held_back < play("abc", late=0.2, waiting=False)[0]
