@@ -118,8 +118,8 @@ class Conclusion:
                     self.out.send(link.number, action.message)
             elif isinstance(action, c.ComputeSums):
                 self.sums_due = action
-            elif isinstance(action, c.Completed) and relative_bound(action.certified) <= self.study.gap:
-                self._adopt(action.certified, at.now)
+            elif isinstance(action, m.Certified) and relative_bound(action) <= self.study.gap:
+                self._adopt(action, at.now)
             else:
                 why = action.reason if isinstance(action, c.Failed) else "the bound is above the study's gap"
                 self.ending.failed(at.now)

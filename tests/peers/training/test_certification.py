@@ -13,7 +13,6 @@ from gadget_svm.algorithms.certificate import bound_of, sums_length
 from gadget_svm.peers.training.certification import (
     STALL_TIMEOUT_S,
     Certification,
-    Completed,
     ComputeSums,
     Failed,
     Tell,
@@ -75,8 +74,8 @@ class Network:
             elif isinstance(action, ComputeSums):
                 work = ("sums", self.incarnation[name], action.id, own_sums(name, action.model))
                 self.put(self.rng.random() * self.delay, name, work)
-            elif isinstance(action, Completed):
-                self.completed.append(action.certified)
+            elif isinstance(action, Certified):
+                self.completed.append(action)
             elif isinstance(action, Failed):
                 self.failed.append((name, action))
 
@@ -292,7 +291,7 @@ def test_numbers_grow_and_an_unfinished_attempt_is_superseded_after_its_time_out
     assert not peer.begin(100.0, 1e9, 1, 10.0, np.zeros(F), b"s", {"b"}, 0)
     peer.tick(100.0 + STALL_TIMEOUT_S, {"b"})
     assert peer.begin(140.0, 1e9, 1, 10.0, np.zeros(F), b"s", {"b"}, 0)
-    assert peer._attempt.id.number == 11
+    assert peer._attempt.probe.id.number == 11
 
 
 def test_what_is_not_finite_is_no_certificate():

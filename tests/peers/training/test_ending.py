@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gadget_svm.algorithms.certificate import sums_length
 from gadget_svm.peers.membership.member import Member
-from gadget_svm.peers.training.certification import Certification, Completed, ComputeSums, Tell, label
+from gadget_svm.peers.training.certification import Certification, ComputeSums, Tell, label
 from gadget_svm.peers.training.ending import FIRST_WAIT_S, READY_PARTITION_S, READY_S, TURN_S, EndOfStudy
 from gadget_svm.peers.wire.messages import CertificateId, Certified, CoveredSite
 from gadget_svm.study.study import Study
@@ -197,8 +197,8 @@ class Sites:
                 sums[F], sums[F + 1] = 5.01 - LAM / 2 * 10.0 * (action.model**2).sum(), 5.0
                 sums[-3:] = 10.0, 20.0, 1.0
                 self.put(self.rng.random(), peer.name, ("sums", action.id, sums))
-            elif isinstance(action, Completed):
-                self.adopt(peer, action.certified)
+            elif isinstance(action, Certified):
+                self.adopt(peer, action)
 
     def adopt(self, peer, certified):
         if peer.adopt(certified, self.now) and peer.latest is certified:

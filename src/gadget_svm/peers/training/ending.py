@@ -22,8 +22,6 @@ a site that is gone holds up nobody.
 
 from collections.abc import Collection, Mapping
 
-import numpy as np
-
 from gadget_svm.peers.membership.member import Member
 from gadget_svm.peers.training.certification import label, number_of
 from gadget_svm.peers.wire.messages import Certified
@@ -60,16 +58,16 @@ class EndOfStudy:
 
     def adopt(self, certified: Certified, now: float) -> bool:
         """Take a certificate if it counts and is later than the one of its kind; return whether it was taken."""
-        if not self._is_small(certified):
+        bound, below = float(certified.bounds.sum()), float(certified.duals.sum())
+        if not (below > 0 and bound <= self.study.gap * below):
             return False
-        self._wait = FIRST_WAIT_S
-        if not self.covers(certified):
-            if self.partition is not None and certified.id.number <= self.partition.id.number:
-                return False
+        self._wait, is_full = FIRST_WAIT_S, self.covers(certified)
+        before = self.latest if is_full else self.partition
+        if before is not None and certified.id.number <= before.id.number:
+            return False
+        if not is_full:
             self.partition = certified
             return True
-        if self.latest is not None and certified.id.number <= self.latest.id.number:
-            return False
         self.latest, self._label, self._adopted_at = certified, label(certified), now
         self._confirmed, self.conflict, self._is_old = set(), False, False
         return True
@@ -110,7 +108,9 @@ class EndOfStudy:
 
     def at_rest(self, members: Mapping[str, Member]) -> bool:
         """Whether there is a certificate, full or of a partition, for just the present sites and rows."""
-        return not self.conflict and self._is_certified(members)
+        rows = {member.name: member.rows for member in members.values()}
+        kept = [certified for certified in (self.latest, self.partition) if certified is not None]
+        return not self.conflict and any({site.name: site.rows for site in each.sites} == rows for each in kept)
 
     def _may_initiate(self, name: str) -> bool:
         return not self.study.sites or name in self.study.sites
@@ -128,18 +128,6 @@ class EndOfStudy:
                 self.conflict |= number == self.latest.id.number
                 self._is_old |= number > self.latest.id.number
 
-    def _is_certified(self, members: Mapping[str, Member]) -> bool:
-        return any(c is not None and _is_for(c, members) for c in (self.latest, self.partition))
-
     def _enough(self, names: Collection[str]) -> bool:
         sites = self.study.sites
         return set(sites) <= set(names) if sites else len(names) >= self.study.min_sites
-
-    def _is_small(self, certified: Certified) -> bool:
-        bound, below = float(certified.bounds.sum()), float(certified.duals.sum())
-        finite = bool(np.isfinite(certified.model).all() and np.isfinite([bound, below]).all())
-        return finite and below > 0 and bound <= self.study.gap * below
-
-
-def _is_for(certified: Certified, members: Mapping[str, Member]) -> bool:
-    return {site.name: site.rows for site in certified.sites} == {m.name: m.rows for m in members.values()}
