@@ -20,8 +20,8 @@ import numpy as np
 from benchmarks.common import Table, generated, publish_tables, say
 from gadget_svm.peers.events import Dial, Effect, Event, Finish, LinkUp, Received, Send, Started, StopRequested
 from gadget_svm.peers.membership.member import Member
+from gadget_svm.peers.process import config
 from gadget_svm.peers.process.credential_files import CredentialFiles
-from gadget_svm.peers.process.grpc_links import LinkSettings
 from gadget_svm.peers.process.host import HostSettings, PeerHost
 from gadget_svm.peers.process.snapshot_store import SnapshotStore
 from gadget_svm.peers.settings import NodeSettings
@@ -51,7 +51,7 @@ def credentials_of(folder: Path, name: str) -> CredentialFiles:
 
 def host_of(folder: Path, name: str, node: Any, study: Study) -> PeerHost:
     """Return a host without limits on the rate."""
-    settings = HostSettings("127.0.0.1:0", LinkSettings(message_rate=1e9, burst=1e9))
+    settings = HostSettings("127.0.0.1:0", config.Limits(message_rate=1e9, burst=10**9))
     store = SnapshotStore(folder / name)
     return PeerHost(node, settings, Limits.of(study), credentials_of(folder, name), store, lambda _: None)
 

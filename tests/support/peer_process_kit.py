@@ -12,9 +12,10 @@ import grpc.aio
 import numpy as np
 
 from gadget_svm.peers.events import Dial, Effect, Event, Finish, LinkUp, Send, StopRequested
+from gadget_svm.peers.process import config
 from gadget_svm.peers.process.control import control_answers
 from gadget_svm.peers.process.credential_files import CredentialFiles
-from gadget_svm.peers.process.grpc_links import Links, LinkSettings
+from gadget_svm.peers.process.grpc_links import Links
 from gadget_svm.peers.process.transport import SERVICE, Server
 from gadget_svm.peers.security import authority
 from gadget_svm.peers.wire.codec import decode, encode
@@ -67,10 +68,10 @@ class End:
         self.events: list[Event] = []
         self.counts: Counter[str] = Counter()
         self.greets, self.stopped, self.float32 = True, "", False
-        link_settings = LinkSettings(**settings)
-        self.links = Links(credentials, limits, link_settings, self.deliver, self.counts)
+        bounds = config.Limits(**settings)
+        self.links = Links(credentials, limits, bounds, self.deliver, self.counts)
         answers = control_answers(credentials, lambda: {"name": self.name}, self.stop, self.links.reject)
-        self.server = Server(self.links.serve, answers, limits.frame_bytes, link_settings.connections)
+        self.server = Server(self.links.serve, answers, limits.frame_bytes, bounds.connections)
         self.address = ""
 
     async def __aenter__(self) -> "End":

@@ -40,11 +40,12 @@ from gadget_svm.peers.events import (
     StopRequested,
     TimerFired,
 )
+from gadget_svm.peers.process import config
 from gadget_svm.peers.process import host as host_module
 from gadget_svm.peers.process.control import UnreachableError, fetch_status, request_stop
 from gadget_svm.peers.process.host import HostSettings, NodeFailedError, PeerHost
 from gadget_svm.peers.process.snapshot_store import SnapshotError, SnapshotStore
-from gadget_svm.peers.process.transport import ListenError
+from gadget_svm.peers.process.status_server import serve_status
 from gadget_svm.peers.storage.snapshot import ModelDocument, Snapshot
 from support.peer_process_kit import LIMITS, NotingNode, hello, push, until
 
@@ -320,7 +321,7 @@ def test_an_address_or_a_folder_that_is_taken_is_named(make, tmp_path):
 
     async def scenario():
         await until(lambda: host.port)
-        with pytest.raises(ListenError, match=rf"127\.0\.0\.1:{host.port} .*in use.*set \[peer\] listen"):
+        with pytest.raises(OSError, match=rf"127\.0\.0\.1:{host.port} .*in use.*set \[peer\] listen"):
             await make(NotingNode(), "b", listen=f"127.0.0.1:{host.port}").run()
         with pytest.raises(SnapshotError, match="in use by process"):
             await make(NotingNode(), "b", folder=tmp_path / "a").run()
@@ -344,8 +345,8 @@ def test_status_health_and_metrics_are_served(make):
     host = make(node)
 
     async def scenario():
-        await host.status_server.start("127.0.0.1", 0)
-        port = host.status_server.port
+        server = await serve_status(host.status, "127.0.0.1", 0)
+        port = server.addresses[0][1]
 
         async def ask(path):
             return await asyncio.to_thread(get, port, path)
@@ -365,6 +366,7 @@ def test_status_health_and_metrics_are_served(make):
         assert {s.labels["state"]: s.value for s in families["gadget_peer_state"].samples}["stuck"] == 1
         assert all(name.startswith("gadget_peer") and found.documentation for name, found in families.items())
         assert (await ask("/nowhere"))[0] == 404
+        await server.cleanup()
 
     run(host, scenario)
 
@@ -390,7 +392,7 @@ def test_a_status_port_in_use_names_the_setting(make):
     async def scenario():
         await until(lambda: host.port)
         with pytest.raises(OSError, match=rf"127\.0\.0\.1:{host.port} .*set \[metrics\] port"):
-            await make(NotingNode(), "b", status_port=host.port).run()
+            await make(NotingNode(), "b", metrics=config.Metrics(port=host.port)).run()
 
     run(host, scenario)
 

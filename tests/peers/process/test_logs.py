@@ -13,8 +13,7 @@ import pytest
 from gadget_svm.peers.process.logs import (
     MAX_ENTRIES,
     MAX_TEXT,
-    JsonFormatter,
-    TextFormatter,
+    PeerFormatter,
     fields,
     plain,
     setup_logging,
@@ -33,12 +32,12 @@ def record(text, /, *args, level=logging.INFO, error=None, **values):
 
 def as_json(made):
     return json.loads(
-        JsonFormatter("site-a").format(made), parse_constant=lambda sign: pytest.fail(f"not JSON: {sign}")
+        PeerFormatter("site-a", "json").format(made), parse_constant=lambda sign: pytest.fail(f"not JSON: {sign}")
     )
 
 
 def as_text(made):
-    return TextFormatter("site-a").format(made)
+    return PeerFormatter("site-a", "text").format(made)
 
 
 @pytest.fixture
@@ -68,11 +67,11 @@ def test_no_fields_no_word_of_them():
     "evil", ["a\nb", "a\r\nb", "\x1b[2J", "a\u2028b", "a\x85b", "\u202eabc", "\x00", "\ud800", 'x" level="error']
 )
 def test_a_text_of_another_peer_stays_in_its_line(evil):
-    made = record(f"heard {evil}", text=evil, nested={evil: [evil]})
-    line = JsonFormatter("site-a").format(made)
+    made = record(f"heard {evil}", text=evil, several=[evil])
+    line = PeerFormatter("site-a", "json").format(made)
     assert line.isascii()
     assert line.isprintable()
-    assert json.loads(line)["fields"] == {"text": evil, "nested": {evil: [evil]}}
+    assert json.loads(line)["fields"] == {"text": evil, "several": [evil]}
     text = as_text(made)
     assert text.isprintable()
     text.encode()  # also what is half a sign
@@ -95,44 +94,18 @@ def test_an_error_is_told_in_one_line_of_json_and_indented_in_text():
 
 
 def test_values_become_plain():
-    values = {
-        "nan": float("nan"),
-        "inf": np.float32("inf"),
-        "whole": np.int64(7),
-        "truth": np.True_,
-        "raw": b"\x00\xff",
-        "none": None,
-        "pair": (1, 2.5),
-        "class": ValueError("x"),
-        "set": {3},
-    }
-    assert plain(values) == {
-        "nan": None,
-        "inf": None,
-        "whole": 7,
-        "truth": True,
-        "raw": "00ff",
-        "none": None,
-        "pair": [1, 2.5],
-        "class": "x",
-        "set": [3],
-    }
+    values = [float("nan"), np.float64("inf"), 7, True, None, 2.5, ValueError("x"), ("a", [1.0])]
+    assert plain(values) == [None, None, 7, True, None, 2.5, "x", ["a", [1.0]]]
 
 
 def test_a_record_is_bounded():
-    deep = []
-    deep.append(deep)
-    made = record("x" * 10**6, text="y" * 10**6, many=list(range(10**5)), raw=bytes(10**6), deep=deep)
+    made = record("x" * 10**6, text="y" * 10**6, many=list(range(10**5)), raw=bytes(10**6))
     told = as_json(made)
     assert told["event"] == "x" * MAX_TEXT + "…"
     assert told["fields"]["text"] == "y" * MAX_TEXT + "…"
     assert told["fields"]["many"] == list(range(MAX_ENTRIES))
     assert len(told["fields"]["raw"]) == MAX_TEXT + 1
     assert len(as_text(made)) < 10 * MAX_TEXT
-
-
-def test_arguments_that_do_not_fit_are_not_lost():
-    assert as_json(record("%d of %d", "one"))["event"] == "%d of %d (its arguments do not fit: ('one',))"
 
 
 @pytest.mark.parametrize("level", ["debug", "info", "warning", "error"])
@@ -150,19 +123,17 @@ def test_levels_hold_for_this_package_and_others_begin_at_warning(stream, level)
 def test_fields_may_have_the_names_that_logging_keeps_for_itself(stream):
     setup_logging("info", "text", "site-a", stream)
     logging.getLogger("gadget_svm.peers").info("joined", extra=fields(name="site-b", args=1, level="x"))
-    assert re.fullmatch(r"\S+Z info    site-a: joined name=site-b args=1 level=x\n", stream.getvalue())
+    assert re.fullmatch(r'\S+Z info    site-a: joined name="site-b" args=1 level="x"\n', stream.getvalue())
 
 
 def test_setting_up_again_replaces_and_leaves_other_handlers(stream):
     other = logging.NullHandler()
     logging.getLogger().addHandler(other)
-    first = setup_logging("info", "json", "a", io.StringIO())
-    second = setup_logging("info", "json", "b", stream)
-    handlers = logging.getLogger().handlers
-    assert first not in handlers
-    assert second in handlers
-    assert other in handlers
+    setup_logging("info", "json", "a", first := io.StringIO())
+    setup_logging("info", "json", "b", stream)
+    assert other in logging.getLogger().handlers
     logging.getLogger("gadget_svm").warning("once")
+    assert not first.getvalue()
     assert [json.loads(line)["peer"] for line in stream.getvalue().splitlines()] == ["b"]
 
 
@@ -176,9 +147,3 @@ def test_python_s_warnings_are_logged_too(stream):
         warnings.warn("mind the gap", UserWarning, stacklevel=1)
         logging.captureWarnings(False)
     assert "mind the gap" in json.loads(stream.getvalue())["event"]
-
-
-@pytest.mark.parametrize(("level", "format", "hint"), [("inf", "json", "'info'"), ("info", "jsn", "'json'")])
-def test_unknown_settings_name_the_nearest(stream, level, format, hint):
-    with pytest.raises(ValueError, match=f"Did you mean {hint}"):
-        setup_logging(level, format, "site-a", stream)

@@ -5,18 +5,17 @@ Whoever has a certificate of the study may ask for the status; only the peer's o
 
 import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import grpc
 
+from gadget_svm.peers.process.config import PeerConfig
 from gadget_svm.peers.process.credential_files import CredentialFiles
-from gadget_svm.peers.process.transport import SERVICE, Answer, RefusedCallError, channel_options
+from gadget_svm.peers.process.transport import SERVICE, Answer, channel_options
 from gadget_svm.peers.security.errors import UntrustedError
 from gadget_svm.peers.wire.codec import decode_control, encode_control
 from gadget_svm.peers.wire.limits import STATUS_BYTES, MalformedError, printable
-
-if TYPE_CHECKING:
-    from gadget_svm.peers.process.config import PeerConfig
 
 CALL_TIMEOUT_S = 10.0
 
@@ -31,30 +30,25 @@ def control_answers(
 ) -> dict[str, Answer]:  # fmt: skip
     """Return what a server answers to each call, from the request and the certificate of its sender."""
 
-    def answer_status(_: str, __: str) -> str:
-        return json.dumps(dict(status()), allow_nan=False)
+    def answer(method: str, request: bytes, certificate: bytes) -> bytes:
+        try:
+            sender, text = credentials.identify(certificate).name, decode_control(request)
+            if method == "Status":
+                return encode_control(json.dumps(dict(status()), allow_nan=False), reply=True)
+            if sender != credentials.name:
+                raise UntrustedError(
+                    "name", f"only {credentials.name} itself may stop {credentials.name}, not {sender}"
+                )
+            stop(text or "asked to stop")
+            return encode_control("leaving", reply=True)
+        except (UntrustedError, MalformedError) as error:
+            reject(error.reason, str(error))
+            raise PermissionError(printable(str(error))) from None
 
-    def answer_stop(text: str, sender: str) -> str:
-        if sender != credentials.name:
-            raise MalformedError("name", f"only {credentials.name} itself may stop {credentials.name}, not {sender}")
-        stop(text or "asked to stop")
-        return "leaving"
-
-    def checked(answer: Callable[[str, str], str]) -> Answer:
-        def respond(request: bytes, certificate: bytes) -> bytes:
-            try:
-                sender = credentials.identify(certificate).name
-                return encode_control(answer(decode_control(request), sender), reply=True)
-            except (UntrustedError, MalformedError) as error:
-                reject(error.reason, str(error))
-                raise RefusedCallError(printable(str(error))) from None
-
-        return respond
-
-    return {"Status": checked(answer_status), "Stop": checked(answer_stop)}
+    return {method: partial(answer, method) for method in ("Status", "Stop")}
 
 
-def fetch_status(config: "PeerConfig", address: str, name: str | None = None) -> dict[str, Any]:
+def fetch_status(config: PeerConfig, address: str, name: str | None = None) -> dict[str, Any]:
     """Return the status of the peer at an address, asked with the certificate of a peer.toml.
 
     ``name`` is whom to expect there; None for any peer of the study.
@@ -62,7 +56,7 @@ def fetch_status(config: "PeerConfig", address: str, name: str | None = None) ->
     return dict(json.loads(_call(CredentialFiles.of(config), address, name, "Status", "")))
 
 
-def request_stop(config: "PeerConfig", address: str, reason: str = "gadget peer stop") -> None:
+def request_stop(config: PeerConfig, address: str, reason: str = "gadget peer stop") -> None:
     """Ask the peer of a peer.toml to leave. It stops answering when it has left."""
     _call(CredentialFiles.of(config), address, config.peer.name, "Stop", reason)
 
@@ -72,12 +66,11 @@ def _call(credentials: CredentialFiles, address: str, name: str | None, method: 
     with grpc.secure_channel(address, credentials.channel_credentials(), options) as channel:
         try:
             answer = channel.unary_unary(f"/{SERVICE}/{method}")(encode_control(text), timeout=CALL_TIMEOUT_S)
+            return decode_control(answer, reply=True)
+        except MalformedError as error:
+            raise UnreachableError(f"{address}: {error}") from None
         except grpc.RpcError as error:
             details = str(error.details() or "")[:300]
             if error.code() is grpc.StatusCode.PERMISSION_DENIED:
                 raise ValueError(f"{address} refuses: {details}") from None
             raise UnreachableError(f"{address}: {error.code().name.lower()}: {details}") from None
-    try:
-        return decode_control(answer, reply=True)
-    except MalformedError as error:
-        raise UnreachableError(f"{address}: {error}") from None

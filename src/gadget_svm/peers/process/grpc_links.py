@@ -10,9 +10,9 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from gadget_svm.peers.events import Dial, DialFailed, Event, Hangup, LinkDown, LinkUp, Received, Rejected, Send
+from gadget_svm.peers import events as ev
+from gadget_svm.peers.process import config
 from gadget_svm.peers.process.credential_files import CredentialFiles
 from gadget_svm.peers.process.handshakes import HandshakeCounter
 from gadget_svm.peers.process.open_link import Link, split_frames
@@ -21,62 +21,49 @@ from gadget_svm.peers.process.transport import ClientStream, ServerStream, Strea
 from gadget_svm.peers.security.errors import UntrustedError
 from gadget_svm.peers.wire.codec import decode, encode
 from gadget_svm.peers.wire.limits import Limits, MalformedError, printable
-from gadget_svm.peers.wire.messages import Challenge, Hello, Message, SignedHello
+from gadget_svm.peers.wire.messages import Challenge, Hello, SignedHello
 
 DIAL_TIMEOUT_S = 5.0  # until both ends have sent their challenges
 HELLO_TIMEOUT_S = 10.0  # from then until the hello
 FLUSH_TIMEOUT_S = 2.0  # for what was sent before a hangup
 THROTTLE_S = 0.1  # pause of a sender that exceeds its rate
 MAX_LINKS_PER_PEER = 4
-MIN_QUEUED_BYTES = 8 << 20  # or four of the largest frames
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class LinkSettings:
-    """Bounds on what other peers may cause."""
-
-    connections: int = 256
-    message_rate: float = 200.0
-    burst: float = 400.0
-    max_members: int = 10_000
 
 
 class Links:
     """All links of one peer, by number. ``deliver`` takes events for the node; ``counts`` is for the status."""
 
     def __init__(
-        self, credentials: CredentialFiles, limits: Limits, settings: LinkSettings, deliver: Callable[[Event], None],
+        self, credentials: CredentialFiles, limits: Limits, bounds: config.Limits, deliver: Callable[[ev.Event], None],
         counts: Counter[str],
     ) -> None:  # fmt: skip
         self._credentials, self._limits, self._deliver, self._counts = credentials, limits, deliver, counts
-        self._settings = settings
-        self._rates = RateLimits(settings.message_rate, settings.burst, max_names=settings.max_members)
-        self._queue_bytes = max(MIN_QUEUED_BYTES, 4 * limits.frame_bytes)
+        self._rates = RateLimits(bounds.message_rate, bounds.burst, max_names=bounds.members)
         self._links: dict[int, Link] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._last_number = 0
         self._closing = False
-        self.handshakes = HandshakeCounter(8 * settings.connections)
+        self.handshakes = HandshakeCounter(8 * bounds.connections)
 
     def __len__(self) -> int:
         return len(self._links)
 
     # Effects
 
-    def dial(self, effect: Dial) -> None:
+    def dial(self, effect: ev.Dial) -> None:
         """Open a link; `LinkUp` or `DialFailed` follows."""
         task = asyncio.create_task(self._dial(effect))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def send(self, effect: Send) -> None:
+    def send(self, effect: ev.Send) -> None:
         """Queue a message. A link that is closed ignores it, and one that is full is closed."""
-        link = self._links.get(effect.link)
+        link, message = self._links.get(effect.link), effect.message
         if link is None:
             return
         try:
-            data = self._encode(link, effect.message)
+            data = encode(link.handshake.sign(message) if isinstance(message, Hello) else message, self._limits)
         except MalformedError as error:  # a defect of this program, and no reason to leave the other links
             log.exception("a message to %s cannot be sent", link.name)
             self._drop(link, f"a message cannot be sent: {error}", tell="a defect")
@@ -87,7 +74,7 @@ class Links:
         self._counts["messages_sent"] += 1
         self._counts["bytes_sent"] += len(data)
 
-    def hang_up(self, effect: Hangup) -> None:
+    def hang_up(self, effect: ev.Hangup) -> None:
         """Close a link after what was sent on it."""
         link = self._links.pop(effect.link, None)
         if link is not None:
@@ -106,17 +93,17 @@ class Links:
     async def close(self) -> None:
         """Hang up all links and wait for what was sent on them."""
         self._closing = True
-        for link in list(self._links.values()):
-            self.hang_up(Hangup(link.number, "stopped"))
+        for number in list(self._links):
+            self.hang_up(ev.Hangup(number, "stopped"))
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=FLUSH_TIMEOUT_S + 1.5)
             for task in late:
                 task.cancel()
 
     def reject(self, reason: str, text: str, count: int = 1) -> None:
-        """Count and report something that the node does not see."""
-        log.debug("rejected", extra={"fields": {"reason": reason, "text": text}})
-        self._deliver(Rejected(reason, printable(text), count))
+        """Report something that the node does not see."""
+        log.debug("rejected: %s: %s", reason, text)
+        self._deliver(ev.Rejected(reason, printable(text), count))
 
     # From a stream to a link
 
@@ -134,28 +121,23 @@ class Links:
         except (StreamError, TimeoutError) as error:
             self.reject("timeout", f"no challenge from {stream.address}: {error}")
         else:
-            await self._run(link, LinkUp(link.number, link.name))
+            await self._run(link, ev.LinkUp(link.number, link.name))
 
-    async def _dial(self, effect: Dial) -> None:
+    async def _dial(self, effect: ev.Dial) -> None:
         address = effect.address
         stream = ClientStream(address, self._credentials.channel_credentials(), effect.name, self._limits.frame_bytes)
         try:
             link = await self._identified(stream, None, effect.name)
-        except (UntrustedError, MalformedError) as error:
-            self.reject(error.reason, f"{address}: {error}")
-            self._dial_failed(address, str(error))
-        except StreamError as error:
-            self._dial_failed(address, str(error))
-        except TimeoutError:
-            self._dial_failed(address, f"no answer within {DIAL_TIMEOUT_S:g} s")
+        except (UntrustedError, MalformedError, StreamError, TimeoutError) as error:
+            if isinstance(error, UntrustedError | MalformedError):
+                self.reject(error.reason, f"{address}: {error}")
+            reason = f"no answer within {DIAL_TIMEOUT_S:g} s" if isinstance(error, TimeoutError) else str(error)
+            self._counts["dial_failures"] += 1
+            self._deliver(ev.DialFailed(address, printable(reason)))
         else:
-            await self._run(link, LinkUp(link.number, link.name, address))
+            await self._run(link, ev.LinkUp(link.number, link.name, address))
         finally:
             await stream.close()
-
-    def _dial_failed(self, address: str, reason: str) -> None:
-        self._counts["dial_failures"] += 1
-        self._deliver(DialFailed(address, printable(reason)))
 
     async def _identified(self, stream: Stream, tls_certificate: bytes | None, expect: str | None = None) -> Link:
         """Exchange challenges; return the link if the other end may have one."""
@@ -172,24 +154,20 @@ class Links:
             raise MalformedError("sequence", "the first message is not a challenge")
         name = handshake.receive_challenge(theirs, time.time(), tls_certificate).name
         if name == self._credentials.name:
-            raise UntrustedError(
-                "name", f"the other end is {name!r} too: this peer itself, or a copy of its certificate"
-            )
+            raise UntrustedError("name", f"{name!r} is this peer itself, or one with a copy of its certificate")
         if self._closing or sum(link.name == name for link in self._links.values()) >= MAX_LINKS_PER_PEER:
             raise UntrustedError("busy", f"{name!r} has too many links, or this peer is leaving")
         self._last_number += 1
         certificates = (theirs.certificate, handshake.challenge.certificate)
-        return Link(self._last_number, stream, name, certificates, handshake, self._queue_bytes)
+        return Link(self._last_number, stream, name, certificates, handshake, self._limits.frame_bytes)
 
     # A link
 
-    async def _run(self, link: Link, up: LinkUp) -> None:
+    async def _run(self, link: Link, up: ev.LinkUp) -> None:
         """Read and write until the link is closed, for whatever reason."""
         self._links[link.number] = link
         self._deliver(up)
-        reader = asyncio.create_task(self._receive(link))
-        writer = asyncio.create_task(link.write_queue())
-        writer.add_done_callback(lambda task: self._write_ended(link, task))
+        reader, writer = (asyncio.create_task(work(link)) for work in (self._receive, self._write))
         try:
             error = await link.closed
             if not error:
@@ -200,6 +178,12 @@ class Links:
             writer.cancel()
             await asyncio.gather(reader, writer, return_exceptions=True)
         await link.stream.finish(error)
+
+    async def _write(self, link: Link) -> None:
+        try:
+            await link.write_queue()
+        except Exception as error:
+            self._drop(link, str(error), tell="broken")
 
     async def _receive(self, link: Link) -> None:
         try:
@@ -233,19 +217,10 @@ class Links:
         self._counts["messages_received"] += 1
         self._counts["bytes_received"] += len(data)
         if link.number in self._links:
-            self._deliver(Received(link.number, message))
-
-    def _encode(self, link: Link, message: Message) -> bytes:
-        if not isinstance(message, Hello):
-            return encode(message, self._limits)
-        return encode(link.handshake.sign(message), self._limits)
-
-    def _write_ended(self, link: Link, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._drop(link, str(error), tell="broken")
+            self._deliver(ev.Received(link.number, message))
 
     def _drop(self, link: Link, reason: str, *, tell: str = "") -> None:
         """Close a link, and report it unless the node has hung up itself. With ``tell`` for the other end, at once."""
         link.close(printable(tell))
         if self._links.pop(link.number, None) is not None:
-            self._deliver(LinkDown(link.number, printable(reason)))
+            self._deliver(ev.LinkDown(link.number, printable(reason)))

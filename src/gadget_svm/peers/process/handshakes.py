@@ -6,51 +6,41 @@ each handshake, and a call shows from where it comes: connections that began, mi
 
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import deque
 from collections.abc import Callable
 
 GRACE_S = 10.0  # for the handshake and the first call
 
 
 class HandshakeCounter:
-    """Connections that began and connections with a call. ``began`` may be called from any thread.
-
-    The last ``max_addresses`` addresses with a call are remembered, and only the last seconds of what began.
-    """
+    """Connections that began and connections with a call; the last ``max_addresses`` with a call are remembered."""
 
     def __init__(self, max_addresses: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self.max_addresses = max_addresses
-        self._clock = clock
+        self._max_addresses, self._clock = max_addresses, clock
         self._lock = threading.Lock()
-        self._recent: Counter[int] = Counter()  # connections that began, by second
-        self._overdue = self._proved = self._reported = 0
-        self._addresses: OrderedDict[str, None] = OrderedDict()
+        self._began = self._overdue = self._proved = self._reported = 0
+        self._marks: deque[tuple[float, int]] = deque()  # how many had begun when `take_failed` was called
+        self._addresses: dict[str, None] = {}  # the last one with a call is last
 
     def began(self) -> None:
-        """A TLS handshake begins."""
+        """A TLS handshake begins. May be called from any thread."""
         with self._lock:
-            self._expire()
-            self._recent[int(self._clock())] += 1
+            self._began += 1
 
     def proved(self, address: str) -> None:
         """A call came from this address: TLS has accepted a certificate."""
-        if address in self._addresses:
-            self._addresses.move_to_end(address)
-            return
+        self._proved += address not in self._addresses
+        self._addresses.pop(address, None)
         self._addresses[address] = None
-        self._proved += 1
-        if len(self._addresses) > self.max_addresses:
-            self._addresses.popitem(last=False)
+        if len(self._addresses) > self._max_addresses:
+            del self._addresses[next(iter(self._addresses))]
 
     def take_failed(self) -> int:
-        """Return how many failed and were not returned before."""
-        with self._lock:
-            self._expire()
-            failed = max(self._overdue - self._proved - self._reported, 0)
+        """Return how many failed and were not returned before. Call it every few seconds."""
+        now = self._clock()
+        self._marks.append((now, self._began))
+        while self._marks and self._marks[0][0] <= now - GRACE_S:
+            self._overdue = self._marks.popleft()[1]
+        failed = max(self._overdue - self._proved - self._reported, 0)
         self._reported += failed
         return failed
-
-    def _expire(self) -> None:
-        end = self._clock() - GRACE_S - 1
-        for second in [second for second in self._recent if second <= end]:
-            self._overdue += self._recent.pop(second)

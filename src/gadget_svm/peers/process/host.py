@@ -6,44 +6,23 @@ a message is handled before the next one of its link is read, so that nothing is
 """
 
 import asyncio
-import contextlib
 import logging
 import signal
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from gadget_svm.peers.events import (
-    CredentialsChanged,
-    Dial,
-    Effect,
-    Event,
-    Export,
-    Finish,
-    Hangup,
-    Report,
-    RunStep,
-    Save,
-    Saved,
-    SaveFailed,
-    Send,
-    SetTimer,
-    Started,
-    StepDone,
-    StepFailed,
-    StopRequested,
-    TimerFired,
-)
+from gadget_svm.peers import events as ev
+from gadget_svm.peers.process import config
 from gadget_svm.peers.process.control import control_answers
 from gadget_svm.peers.process.credential_files import CredentialFiles
-from gadget_svm.peers.process.grpc_links import Links, LinkSettings
+from gadget_svm.peers.process.grpc_links import Links
 from gadget_svm.peers.process.logs import fields
-from gadget_svm.peers.process.metrics import registry_of
 from gadget_svm.peers.process.snapshot_store import SnapshotStore
-from gadget_svm.peers.process.status_server import StatusServer
 from gadget_svm.peers.process.transport import Server
 from gadget_svm.peers.storage.snapshot import ModelDocument
 from gadget_svm.peers.wire.limits import Limits
@@ -61,7 +40,7 @@ log = logging.getLogger(__name__)
 class DrivenNode(Protocol):
     """What a host needs of a node."""
 
-    def handle(self, event: Event, now: float) -> list[Effect]:
+    def handle(self, event: ev.Event, now: float) -> list[ev.Effect]:
         """Return what is to be done."""
 
     def status(self, now: float) -> dict[str, Any]:
@@ -70,12 +49,11 @@ class DrivenNode(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """Where the process listens, and what it lets other peers do."""
+    """Where the process listens, and what it lets other peers do: parts of a peer.toml."""
 
     listen: str
-    links: LinkSettings = field(default_factory=LinkSettings)
-    status_port: int = 0  # 0: no status server
-    status_host: str = "127.0.0.1"
+    limits: config.Limits = field(default_factory=config.Limits)
+    metrics: config.Metrics = field(default_factory=config.Metrics)
 
 
 class NodeFailedError(RuntimeError):
@@ -110,26 +88,27 @@ class PeerHost:
         self.counts: Counter[str] = Counter(dict.fromkeys(COUNTS, 0))
         self._seconds = {"step_seconds": 0.0, "snapshot_seconds": 0.0}
         self._step_began: float | None = None
-        self.links = Links(credentials, limits, settings.links, self.deliver, self.counts)
+        self.links = Links(credentials, limits, settings.limits, self.deliver, self.counts)
         answers = control_answers(credentials, self.status, self.stop, self.links.reject)
-        self._server = Server(self.links.serve, answers, limits.frame_bytes, settings.links.connections)
-        self.status_server = StatusServer(self.status, registry_of(self.status))
+        self._server = Server(self.links.serve, answers, limits.frame_bytes, settings.limits.connections)
+        self._status_server: Any = None
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="step")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="write")
         self.port = 0  # where it listens, when it runs
-        self._events: deque[Event] = deque()
+        self._events: deque[ev.Event] = deque()
         self._handling = False
         self._timer: asyncio.TimerHandle | None = None
         self._effects: dict[type, Callable[[Any], None]] = {
-            Dial: self.links.dial, Hangup: self.links.hang_up, Send: self.links.send, RunStep: self._run_step,
-            Save: lambda effect: self._write(effect.number, self._store.save, effect.snapshot),
-            Export: lambda effect: self._write(effect.number, self._export, effect.model),
-            SetTimer: self._set_timer, Report: self._report, Finish: self._finish,
+            ev.Dial: self.links.dial, ev.Hangup: self.links.hang_up, ev.Send: self.links.send,
+            ev.RunStep: self._run_step, ev.SetTimer: self._set_timer, ev.Report: self._report,
+            ev.Save: lambda effect: self._write(effect.number, self._store.save, effect.snapshot),
+            ev.Export: lambda effect: self._write(effect.number, self._export, effect.model),
+            ev.Finish: lambda effect: self._finished.set_result(effect),
         }  # fmt: skip
 
     # The loop
 
-    def deliver(self, event: Event) -> None:
+    def deliver(self, event: ev.Event) -> None:
         """Hand an event to the node, and carry out what it returns; also the events that follow from that."""
         self._events.append(event)
         if self._handling:
@@ -151,23 +130,25 @@ class PeerHost:
         ``fresh``: set earlier snapshots aside and start from scratch.
         """
         self._loop = asyncio.get_running_loop()
-        self._finished: asyncio.Future[Finish] = self._loop.create_future()
+        self._finished: asyncio.Future[ev.Finish] = self._loop.create_future()
         try:
             self._store.open()
             snapshot = self._restore(fresh)
             self.port = await self._server.start(
                 self._settings.listen, self._credentials.server_credentials(self.links.handshakes.began)
             )
-            if self._settings.status_port:
-                await self.status_server.start(self._settings.status_host, self._settings.status_port)
-            with self._stop_on_signals():
-                self.deliver(Started(time.time(), snapshot))
-                self.deliver(CredentialsChanged(self._credentials.expires))
-                checks = asyncio.create_task(self._check_now_and_then())
-                try:
-                    finish = await self._finished
-                finally:
-                    checks.cancel()
+            if port := self._settings.metrics.port:
+                from gadget_svm.peers.process.status_server import serve_status
+
+                self._status_server = await serve_status(self.status, self._settings.metrics.host, port)
+            self._stop_on_signals()
+            self.deliver(ev.Started(time.time(), snapshot))
+            self.deliver(ev.CredentialsChanged(self._credentials.expires))
+            checks = asyncio.create_task(self._check_now_and_then())
+            try:
+                finish = await self._finished
+            finally:
+                checks.cancel()
         finally:
             await self._close()
         log.info("finished", extra=fields(reason=finish.reason))
@@ -176,7 +157,7 @@ class PeerHost:
 
     def stop(self, reason: str) -> None:
         """Ask the node to leave."""
-        self.deliver(StopRequested(reason))
+        self.deliver(ev.StopRequested(reason))
 
     def status(self) -> dict[str, Any]:
         """Return the status of the node and of this process, as plain values."""
@@ -189,7 +170,7 @@ class PeerHost:
 
     # Effects
 
-    def _run_step(self, effect: RunStep) -> None:
+    def _run_step(self, effect: ev.RunStep) -> None:
         began = self._step_began = self._loop.time()
 
         def done(future: asyncio.Future[Any]) -> None:
@@ -197,10 +178,10 @@ class PeerHost:
             self._seconds["step_seconds"] += self._loop.time() - began
             error = future.exception()
             if error is None:
-                self.deliver(StepDone(future.result()))
+                self.deliver(ev.StepDone(future.result()))
             else:
                 log.error("a training step failed", exc_info=error)
-                self.deliver(StepFailed(f"{type(error).__name__}: {error}"))
+                self.deliver(ev.StepFailed(f"{type(error).__name__}: {error}"))
 
         self._loop.run_in_executor(self._worker, effect.step).add_done_callback(done)
 
@@ -213,25 +194,22 @@ class PeerHost:
             error = future.exception()
             if error is None:
                 self.counts["snapshots"] += 1
-                self.deliver(Saved(number))
+                self.deliver(ev.Saved(number))
             else:
                 self.counts["snapshot_failures"] += 1
                 log.debug("not written", exc_info=error)
-                self.deliver(SaveFailed(number, str(error) or type(error).__name__))
+                self.deliver(ev.SaveFailed(number, str(error) or type(error).__name__))
 
         self._loop.run_in_executor(self._writer, write, content).add_done_callback(done)
 
-    def _set_timer(self, effect: SetTimer) -> None:
+    def _set_timer(self, effect: ev.SetTimer) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_at(effect.at, self.deliver, TimerFired())
+        self._timer = self._loop.call_at(effect.at, self.deliver, ev.TimerFired())
 
-    def _report(self, effect: Report) -> None:
+    def _report(self, effect: ev.Report) -> None:
         level = logging.getLevelName(effect.level.upper())
         log.log(level, "%s", effect.text, extra=fields(**effect.fields))
-
-    def _finish(self, effect: Finish) -> None:
-        self._finished.set_result(effect)
 
     # Around the loop
 
@@ -248,25 +226,17 @@ class PeerHost:
         while True:
             await asyncio.sleep(CHECK_INTERVAL_S)
             if self._credentials.reload():
-                self.deliver(CredentialsChanged(self._credentials.expires))
+                self.deliver(ev.CredentialsChanged(self._credentials.expires))
             self.links.check_certificates()
             if failed := self.links.handshakes.take_failed():
                 self.links.reject("handshake", f"{failed} connections without a certificate of our authority", failed)
 
-    @contextlib.contextmanager
-    def _stop_on_signals(self) -> Iterator[None]:
+    def _stop_on_signals(self) -> None:
         """Leave on these signals, except those that the process was started to ignore, as nohup does with SIGHUP."""
-        heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-        try:
-            for number in heeded:
-                self._loop.add_signal_handler(number, self.stop, f"signal {number.name}")
-        except (ValueError, RuntimeError):  # not in the main thread: the caller stops the host
-            heeded = []
-        try:
-            yield
-        finally:
-            for number in heeded:
-                self._loop.remove_signal_handler(number)
+        with suppress(ValueError, RuntimeError):  # not in the main thread: the caller stops the host
+            for number in SIGNALS:
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._loop.add_signal_handler(number, self.stop, f"signal {number.name}")
 
     async def _close(self) -> None:
         """Send what was sent, write what is being written, and only then release the folder."""
@@ -276,7 +246,8 @@ class PeerHost:
             self._finished.cancel()
         await self.links.close()
         await self._server.stop(1.0)
-        await self.status_server.stop()
+        if self._status_server is not None:
+            await self._status_server.cleanup()
         self._worker.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(self._writer.shutdown)
         self._store.close()

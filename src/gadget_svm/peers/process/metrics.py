@@ -1,26 +1,19 @@
 """The metrics of a peer for Prometheus, made from its status document when they are asked for.
 
-Owns names, help texts and labels. What is not known yet is NaN, not 0. Labels come from fixed lists, so that no other
-peer can add series.
+Owns names, help texts and labels. What is not known yet is NaN, not 0. Labels are words of this program, never of other
+peers, so that these cannot add series.
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 PREFIX = "gadget_peer_"
 STATES = ("starting", "waiting", "learning", "converged", "certified", "isolated", "degraded", "stuck", "leaving")
 MEMBER_STATES = ("alive", "suspect", "dead", "left")
-OTHER = "other"
-REASONS = (
-    *("garbage", "version", "study", "name", "dimension", "not-finite", "range", "too-large", "sequence", "members"),
-    *("expired", "revoked", "stranger", "nameless", "rate", "incarnation", "busy", "handshake", "timeout"),
-)
 GAUGES = {
     "objective": "The estimated objective over all sites.",
     "gap_estimate": "The estimated relative gap to the optimum; not a bound.",
@@ -30,12 +23,12 @@ GAUGES = {
     "snapshot_age": "Seconds since the last snapshot was on disk.",
     "links_open": "Open links to other peers.",
     "uptime": "Seconds since the start.",
+    "certified_gap": "The relative gap of the certified model to the optimum; a bound.",
+    "certified_rows": "Rows that the certified model covers.",
+    "certified_timestamp_seconds": "When the model was certified, in Unix time.",
 }
-CERTIFIED = (
-    ("bound", "certified_gap", "The relative gap of the certified model to the optimum; a bound."),
-    ("rows", "certified_rows", "Rows that the certified model covers."),
-    ("time", "certified_timestamp_seconds", "When the model was certified, in Unix time."),
-)
+CERTIFIED = {"certified_gap": "bound", "certified_rows": "rows", "certified_timestamp_seconds": "time"}
+"""Gauges that come from the status of the certified model."""
 COUNTERS = {
     "ticks": "Training steps since the start.",
     "messages_sent": "Messages sent to other peers.",
@@ -62,38 +55,21 @@ class StatusCollector(Collector):
         found = self._status()
         about = {key: str(found.get(key, "")) for key in ("name", "study", "algorithm")}
         yield InfoMetricFamily(PREFIX[:-1], "Which peer this is.", about)
-        yield _labelled(GaugeMetricFamily, "state", "1 for the state that the peer is in.", "state",
-                        {state: float(found.get("state") == state) for state in STATES})  # fmt: skip
-        members = found.get("members", {})
-        yield _labelled(GaugeMetricFamily, "members", "Known peers by state, this one among them.", "state",
-                        {state: _number(members.get(state, 0)) for state in MEMBER_STATES})  # fmt: skip
-        refused: Counter[str] = Counter()
-        for reason, count in found.get("refused", {}).items():
-            refused[reason if reason in REASONS else OTHER] += count
-        yield _labelled(CounterMetricFamily, "refused", "Messages and connections refused, by reason.", "reason",
-                        refused)  # fmt: skip
+        state = GaugeMetricFamily(PREFIX + "state", "1 for the state that the peer is in.", labels=["state"])
+        yield _filled(state, {state: found.get("state") == state for state in STATES})
+        members = GaugeMetricFamily(PREFIX + "members", "Known peers by state, this one among them.", labels=["state"])
+        yield _filled(members, {state: found.get("members", {}).get(state, 0) for state in MEMBER_STATES})
+        text = "Messages and connections refused, by reason."
+        yield _filled(CounterMetricFamily(PREFIX + "refused", text, labels=["reason"]), found.get("refused", {}))
         certified = found.get("certified") or {}
-        for key, name, text in CERTIFIED:
-            yield GaugeMetricFamily(PREFIX + name, text, _number(certified.get(key)))
-        for name, text in GAUGES.items():
-            yield GaugeMetricFamily(PREFIX + name, text, _number(found.get(name)))
-        for name, text in COUNTERS.items():
-            yield CounterMetricFamily(PREFIX + name, text, _number(found.get(name, 0)))
+        values = {**found, **{name: certified.get(key) for name, key in CERTIFIED.items()}}
+        for family, table in ((GaugeMetricFamily, GAUGES), (CounterMetricFamily, COUNTERS)):
+            for name, text in table.items():
+                value = values.get(name)
+                yield family(PREFIX + name, text, float(value) if isinstance(value, int | float) else math.nan)
 
 
-def registry_of(status: Callable[[], Mapping[str, Any]]) -> CollectorRegistry:
-    """Return a registry with the metrics of one peer."""
-    registry = CollectorRegistry()
-    registry.register(StatusCollector(status))
-    return registry
-
-
-def _labelled(kind: Any, name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
-    family = kind(PREFIX + name, text, labels=[label])
-    for value, number in values.items():
-        family.add_metric([value], number)
-    return family  # type: ignore[no-any-return]
-
-
-def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) else math.nan
+def _filled(family: GaugeMetricFamily | CounterMetricFamily, values: Mapping[str, float]) -> Metric:
+    for label, value in values.items():
+        family.add_metric([label], value)
+    return family

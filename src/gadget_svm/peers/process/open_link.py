@@ -13,6 +13,7 @@ from gadget_svm.peers.wire.fields import walk
 from gadget_svm.peers.wire.limits import FIELDS, MalformedError
 
 MAX_QUEUED_FRAMES = 1024
+MIN_QUEUED_BYTES = 8 << 20  # or four of the largest frames
 BATCH_FRAMES, BATCH_BYTES = FIELDS, 64 << 10
 
 
@@ -21,14 +22,14 @@ class Link:
 
     def __init__(
         self, number: int, stream: Stream, name: str, certificates: tuple[bytes, bytes], handshake: Handshake,
-        max_bytes: int,
+        frame_bytes: int,
     ) -> None:  # fmt: skip
         self.number, self.stream, self.name, self.handshake = number, stream, name, handshake
         self.certificates = certificates  # of the other end, and our own at the time
         self.greeted = False  # whether the other end has proved its certificate
         self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._queue: deque[bytes] = deque()
-        self._queued_bytes, self._max_bytes = 0, max_bytes
+        self._queued_bytes, self._max_bytes = 0, max(MIN_QUEUED_BYTES, 4 * frame_bytes)
         self._filled = asyncio.Event()
 
     def push(self, data: bytes) -> bool:
@@ -48,15 +49,14 @@ class Link:
 
     async def write_queue(self) -> None:
         """Write what is queued, until the link is closed and the queue is empty."""
-        while True:
+        while self._queue or not self.closed.done():
             while self._queue:
                 data = self._take_batch()
                 await self.stream.write(data)
                 self._queued_bytes -= len(data)
-            if self.closed.done():
-                return
             self._filled.clear()
-            await self._filled.wait()
+            if not self.closed.done():
+                await self._filled.wait()
 
     def _take_batch(self) -> bytes:
         """Take the first frame from the queue, and those after it that fit into the same batch."""

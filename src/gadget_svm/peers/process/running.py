@@ -7,7 +7,6 @@ import sys
 from gadget_svm.peers.node import Node
 from gadget_svm.peers.process.config import ConfigError, PeerConfig
 from gadget_svm.peers.process.credential_files import CredentialFiles
-from gadget_svm.peers.process.grpc_links import LinkSettings
 from gadget_svm.peers.process.host import HostSettings, PeerHost
 from gadget_svm.peers.process.logs import setup_logging
 from gadget_svm.peers.process.model_export import write_model
@@ -60,16 +59,9 @@ def run_peer(config: PeerConfig, study: Study | None = None, *, fresh: bool = Fa
 
 def make_host(config: PeerConfig, study: Study, until: Until = "stopped") -> PeerHost:
     """Read the rows and the certificates; return a host that is not running yet."""
-    limits = config.limits
     credentials = CredentialFiles.of(config)
     node = Node(config.node_settings(until), study, load_site(config, study), random.SystemRandom())
-    settings = HostSettings(
-        config.peer.listen,
-        LinkSettings(limits.connections, limits.message_rate, limits.burst, limits.members),
-        config.metrics.port,
-        config.metrics.host,
-    )
     return PeerHost(
-        node, settings, Limits.of(study), credentials, SnapshotStore(config.peer.state),
-        lambda document: write_model(config.peer.model, document, study),
+        node, HostSettings(config.peer.listen, config.limits, config.metrics), Limits.of(study), credentials,
+        SnapshotStore(config.peer.state), lambda document: write_model(config.peer.model, document, study),
     )  # fmt: skip

@@ -8,144 +8,117 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 import grpc.aio
 
 SERVICE = "gadget.v2.Peer"
 HANDSHAKE_TIMEOUT_MS = 5_000
-KEEPALIVE = [
+BOTH_ENDS: list[tuple[str, Any]] = [
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 3_000),
     ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.max_send_message_length", -1),
 ]
 ENDED = (grpc.RpcError, grpc.aio.BaseError, grpc.aio.UsageError, asyncio.InvalidStateError)
 Handler = Callable[["ServerStream"], Awaitable[None]]
-Answer = Callable[[bytes, bytes], bytes]  # from a request and the certificate of its sender
+Answer = Callable[[bytes, bytes], bytes]
+"""From a request and the certificate of its sender; a PermissionError is told to the sender."""
 
 
 class StreamError(ConnectionError):
     """A stream has ended with an error; the message is the other end's reason, or gRPC's."""
 
 
-class RefusedCallError(Exception):
-    """A call that is not answered; the text goes to its sender."""
+class Stream:
+    """One end of a stream, around gRPC's call or the context of a handler. One task reads and one writes."""
 
-
-class ListenError(OSError):
-    """The address cannot be listened on."""
-
-
-class Stream(Protocol):
-    """One end of a stream. One task reads and one writes."""
+    def __init__(self, end: Any) -> None:
+        self._end = end
 
     async def read(self) -> bytes | None:
         """Return the next message, or None after the last; a StreamError if the stream broke."""
-
-    async def write(self, data: bytes) -> None:
-        """Return when the message has left this process's hands."""
-
-    async def finish(self, error: str = "") -> None:
-        """End the stream after what was written; an error is told to the other end."""
-
-
-class ClientStream:
-    """A stream that this end opened, with a channel of its own."""
-
-    def __init__(self, address: str, credentials: Any, name: str | None, frame_bytes: int) -> None:
-        options = channel_options(frame_bytes, name)
-        self._channel = grpc.aio.secure_channel(address, credentials, options=options)
-        self._call = self._channel.stream_stream(f"/{SERVICE}/Link")()
-
-    async def read(self) -> bytes | None:
         try:
-            data = await self._call.read()
+            data = await self._end.read()
         except ENDED as error:
             raise _stream_error(error) from None
         return data if isinstance(data, bytes) else None
 
     async def write(self, data: bytes) -> None:
+        """Return when the message has left this process's hands."""
         try:
-            await self._call.write(data)
+            await self._end.write(data)
         except ENDED as error:
             raise _stream_error(error) from None
+
+    async def finish(self, error: str = "") -> None:
+        """End the stream after what was written; an error is told to the other end."""
+
+
+class ClientStream(Stream):
+    """A stream that this end opened, with a channel of its own."""
+
+    def __init__(self, address: str, credentials: Any, name: str | None, frame_bytes: int) -> None:
+        options = channel_options(frame_bytes, name)
+        self._channel = grpc.aio.secure_channel(address, credentials, options=options)
+        super().__init__(self._channel.stream_stream(f"/{SERVICE}/Link")())
 
     async def finish(self, error: str = "") -> None:
         if error:
             return
         with suppress(*ENDED, StreamError, TimeoutError):
-            await self._call.done_writing()
+            await self._end.done_writing()
             async with asyncio.timeout(1.0):  # for the other end to finish too
                 while await self.read() is not None:
                     pass
 
     async def close(self) -> None:
         """Cancel the stream if it is not finished, and close its channel."""
-        self._call.cancel()
+        self._end.cancel()
         await self._channel.close(grace=None)
 
 
-class ServerStream:
+class ServerStream(Stream):
     """A stream that the other end opened. It ends when its handler returns."""
-
-    def __init__(self, context: Any) -> None:
-        self._context = context
 
     @property
     def address(self) -> str:
         """Where the call comes from, as gRPC writes it."""
-        return str(self._context.peer())
+        return str(self._end.peer())
 
     @property
     def certificate(self) -> bytes:
         """What TLS has accepted."""
-        return _certificate(self._context)
-
-    async def read(self) -> bytes | None:
-        try:
-            data = await self._context.read()
-        except ENDED as error:
-            raise _stream_error(error) from None
-        return data if isinstance(data, bytes) else None
-
-    async def write(self, data: bytes) -> None:
-        try:
-            await self._context.write(data)
-        except ENDED as error:
-            raise _stream_error(error) from None
+        return _certificate(self._end)
 
     async def finish(self, error: str = "") -> None:
         if error:
             with suppress(*ENDED):  # it may have ended already
-                await self._context.abort(grpc.StatusCode.FAILED_PRECONDITION, error)
+                await self._end.abort(grpc.StatusCode.FAILED_PRECONDITION, error)
 
 
-class Server(grpc.GenericRpcHandler):  # type: ignore[misc,type-arg,unused-ignore]
+class Server:
     """Accepts streams, which ``handle`` serves, and the calls in ``answers``."""
 
     def __init__(self, handle: Handler, answers: dict[str, Answer], frame_bytes: int, connections: int) -> None:
         async def serve(_: Any, context: Any) -> None:
             await handle(ServerStream(context))
 
-        self._handlers = {f"/{SERVICE}/{name}": _unary(answer) for name, answer in answers.items()}
-        self._handlers[f"/{SERVICE}/Link"] = grpc.stream_stream_rpc_method_handler(serve)
+        methods = {name: grpc.unary_unary_rpc_method_handler(_answering(answer)) for name, answer in answers.items()}
+        methods["Link"] = grpc.stream_stream_rpc_method_handler(serve)
+        self._handler = grpc.method_handlers_generic_handler(SERVICE, methods)
         self._frame_bytes, self._connections = frame_bytes, connections
         self._server: Any = None
-
-    def service(self, handler_call_details: Any) -> Any:
-        """Return the handler of a call: gRPC asks before it reads a message."""
-        return self._handlers.get(handler_call_details.method)
 
     async def start(self, address: str, credentials: Any) -> int:
         """Listen, with mutual TLS only; return the port."""
         self._server = grpc.aio.server(
-            handlers=[self],
+            handlers=[self._handler],
             maximum_concurrent_rpcs=2 * self._connections,
             options=[
-                *KEEPALIVE,
+                *BOTH_ENDS,
                 ("grpc.max_receive_message_length", self._frame_bytes),
-                ("grpc.max_send_message_length", -1),
                 ("grpc.max_concurrent_streams", 8),
                 ("grpc.max_metadata_size", 16 * 1024),
                 ("grpc.so_reuseport", 0),
@@ -154,12 +127,11 @@ class Server(grpc.GenericRpcHandler):  # type: ignore[misc,type-arg,unused-ignor
                 ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
             ],
         )
-        try:
+        port = 0
+        with suppress(RuntimeError):
             port = self._server.add_secure_port(address, credentials)
-        except RuntimeError:
-            port = 0
         if not port:
-            raise ListenError(
+            raise OSError(
                 f"cannot listen on {address} ({_why_not(address)}): "
                 "set [peer] listen to a free address of this machine, or stop the program that uses it"
             )
@@ -178,10 +150,9 @@ class Server(grpc.GenericRpcHandler):  # type: ignore[misc,type-arg,unused-ignor
 
 def channel_options(frame_bytes: int, name: str | None) -> list[tuple[str, Any]]:
     """Return options of a channel; ``name`` is the one that the other end's certificate must have."""
-    options: list[tuple[str, Any]] = [
-        *KEEPALIVE,
+    options = [
+        *BOTH_ENDS,
         ("grpc.max_receive_message_length", frame_bytes),
-        ("grpc.max_send_message_length", -1),
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.enable_http_proxy", 0),
         ("grpc.enable_retries", 0),
@@ -191,15 +162,15 @@ def channel_options(frame_bytes: int, name: str | None) -> list[tuple[str, Any]]
     return options if name is None else [*options, ("grpc.ssl_target_name_override", name)]
 
 
-def _unary(answer: Answer) -> Any:
+def _answering(answer: Answer) -> Callable[[bytes, Any], Awaitable[bytes]]:
     async def handle(request: bytes, context: Any) -> bytes:
         try:
             return answer(request, _certificate(context))
-        except RefusedCallError as error:
+        except PermissionError as error:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
             raise AssertionError("abort raises") from None
 
-    return grpc.unary_unary_rpc_method_handler(handle)
+    return handle
 
 
 def _certificate(context: Any) -> bytes:
