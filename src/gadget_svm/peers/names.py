@@ -3,7 +3,9 @@
 import ipaddress
 import re
 
-NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
+from gadget_svm.study.study import SITE_NAME
+
+NAME = SITE_NAME
 HOST_LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 
 

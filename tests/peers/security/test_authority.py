@@ -16,7 +16,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from gadget_svm.core.state_file import write_atomically
 from gadget_svm.peers.security import authority
-from gadget_svm.peers.security.issued import CertError
+from gadget_svm.peers.security.errors import CredentialsError
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
@@ -225,9 +225,9 @@ def test_two_at_once_lose_no_record(ca):
 
 def test_no_certificate_answers_in_another_peers_name(ca):
     authority.issue(ca, "a", ["gate"], now=NOW)
-    with pytest.raises(CertError, match="name of another peer"):
+    with pytest.raises(CredentialsError, match="name of another peer"):
         authority.issue(ca, "b", ["a"], now=NOW)
-    with pytest.raises(CertError, match="choose another name"):
+    with pytest.raises(CredentialsError, match="choose another name"):
         authority.issue(ca, "gate", now=NOW)
     authority.revoke(ca, "a", now=NOW)
     authority.issue(ca, "gate", now=NOW)
@@ -242,29 +242,29 @@ def test_names_that_are_none(ca, name):
 
 @pytest.mark.parametrize("name", ["ca", "revoked"])
 def test_names_of_the_authoritys_own_files(ca, name):
-    with pytest.raises(CertError, match="file of the authority"):
+    with pytest.raises(CredentialsError, match="file of the authority"):
         authority.issue(ca, name, now=NOW)
 
 
 def test_an_authority_outlives_what_it_signs(ca):
-    with pytest.raises(CertError, match="--days 10 at most"):
+    with pytest.raises(CredentialsError, match="--days 10 at most"):
         authority.issue(ca, "a", days=20, now=NOW + 3640 * DAY)
-    with pytest.raises(CertError, match="make a new one"):
+    with pytest.raises(CredentialsError, match="make a new one"):
         authority.issue(ca, "a", days=1, now=NOW + 3651 * DAY)
 
 
 def test_damaged_and_missing_files_name_the_way_out(ca, tmp_path):
-    with pytest.raises(CertError, match="gadget certs init"):
+    with pytest.raises(CredentialsError, match="gadget certs init"):
         authority.issue(tmp_path / "none", "a", now=NOW)
-    with pytest.raises(CertError, match=r"issued\.json is missing"):
+    with pytest.raises(CredentialsError, match=r"issued\.json is missing"):
         authority.records(tmp_path / "none")
     authority.init_ca(tmp_path / "other", now=NOW)
     (ca / "issued.json").write_text(json.dumps({"format": "else"}))
-    with pytest.raises(CertError, match="restore it from a backup"):
+    with pytest.raises(CredentialsError, match="restore it from a backup"):
         authority.revoke(ca, "a", now=NOW)
     (ca / "ca.key").write_bytes((tmp_path / "other" / "ca.key").read_bytes())
-    with pytest.raises(CertError, match=r"not the key of ca\.pem"):
+    with pytest.raises(CredentialsError, match=r"not the key of ca\.pem"):
         authority.issue(ca, "a", now=NOW)
     (ca / "ca.key").write_bytes(b"garbage")
-    with pytest.raises(CertError, match="damaged"):
+    with pytest.raises(CredentialsError, match="damaged"):
         authority.issue(ca, "a", now=NOW)

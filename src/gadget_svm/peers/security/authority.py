@@ -20,8 +20,8 @@ from gadget_svm.core.lookup import unknown
 from gadget_svm.core.state_file import write_atomically
 from gadget_svm.peers.names import check_host, check_name, ip_address
 from gadget_svm.peers.security import issued
-from gadget_svm.peers.security.errors import day
-from gadget_svm.peers.security.issued import CA, CA_KEY, PRIVATE, PUBLIC, REVOKED, CertError, Record
+from gadget_svm.peers.security.errors import BAD, CredentialsError, day, require
+from gadget_svm.peers.security.issued import CA, CA_KEY, PRIVATE, PUBLIC, REVOKED, Record
 
 RESERVED = ("ca", "revoked")  # NAME.pem would be a file of the authority
 CLOCK_TOLERANCE = timedelta(hours=1)  # certificates begin that much earlier: the clocks of sites differ
@@ -29,6 +29,9 @@ KEY_USAGES = (
     "digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
     "key_cert_sign", "crl_sign", "encipher_only", "decipher_only",
 )  # fmt: skip
+
+
+Rights = list[tuple[x509.ExtensionType, bool]]
 
 
 @dataclass(frozen=True)
@@ -60,26 +63,24 @@ class Authority:
             key = serialization.load_pem_private_key((folder / CA_KEY).read_bytes(), password=None)
         except FileNotFoundError as error:
             fix = "name the authority's folder (--ca), or make one: 'gadget certs init'"
-            raise CertError(f"{error.filename} is missing: {fix}") from error
-        except (ValueError, TypeError) as error:
-            raise CertError(f"{folder}: {CA} or {CA_KEY} is damaged ({error}): restore it from a backup") from error
+            raise CredentialsError(f"{error.filename} is missing: {fix}") from error
+        except BAD as error:
+            fix = "restore it from a backup"
+            raise CredentialsError(f"{folder}: {CA} or {CA_KEY} is damaged ({error}): {fix}") from error
         if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != cert.public_key():
-            raise CertError(f"{folder}: {CA_KEY} is not the key of {CA}: restore both from one backup")
+            raise CredentialsError(f"{folder}: {CA_KEY} is not the key of {CA}: restore both from one backup")
         return cls(folder, cert, key)
 
     def check_dates(self, start: datetime, end: datetime) -> None:
         """Refuse to sign if the authority has expired, or will before the end."""
         last = self.cert.not_valid_after_utc
-        if start > last:
-            raise CertError(
-                f"the authority in {self.folder} expired on {day(last.timestamp())}: make a new one with "
-                "'gadget certs init DIR' and issue every peer's certificate again"
-            )
-        if end > last:
-            raise CertError(
-                f"the authority expires on {day(last.timestamp())}, before {(end - start).days} days are over: "
-                f"--days {(last - start).days} at most, or make a new authority"
-            )
+        when, fix = (
+            day(last.timestamp()),
+            "make a new one with 'gadget certs init DIR' and issue every certificate again",
+        )
+        require(start <= last, f"the authority in {self.folder} expired on {when}: {fix}")
+        fix = f"--days {(last - start).days} at most, or make a new authority"
+        require(end <= last, f"the authority expires on {when}, before {(end - start).days} days are over: {fix}")
 
 
 def init_ca(
@@ -89,8 +90,7 @@ def init_ca(
 
     ``overwrite`` replaces one: no certificate that it issued is accepted any more.
     """
-    if not 1 <= len(name) <= 64:
-        raise CertError(f"an authority's name has 1 to 64 characters, got {len(name)}")
+    require(1 <= len(name) <= 64, f"an authority's name has 1 to 64 characters, got {len(name)}")
     start, end = _dates(now, days)
     issued.make_folder(folder)
     there = [file for file in (CA, CA_KEY, REVOKED, issued.RECORD) if (folder / file).exists()]
@@ -100,12 +100,11 @@ def init_ca(
             "--overwrite (no certificate it issued will be accepted any more)"
         )
     key = ec.generate_private_key(ec.SECP256R1())
-    cert = (
-        _builder(name, _common_name(name), key.public_key(), key.public_key(), start, end)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage("key_cert_sign", "crl_sign"), critical=True)
-        .sign(key, hashes.SHA256())
-    )
+    rights: Rights = [
+        (x509.BasicConstraints(ca=True, path_length=0), True),
+        (_usage("key_cert_sign", "crl_sign"), True),
+    ]
+    cert = _signed(name, key.public_key(), (start, end), None, key, rights)
     authority = Authority(folder, cert, key)
     with issued.locked(folder):
         write_atomically(folder / CA_KEY, _key_pem(key), PRIVATE)
@@ -122,8 +121,7 @@ def issue(
 ) -> Issued:  # fmt: skip
     """Issue a certificate for ``name``, in ``out`` (FOLDER/peers/NAME), with its key, ca.pem and revoked.pem."""
     check_name(name)
-    if name in RESERVED:
-        raise CertError(f"a peer may not be called {name!r}: {name}.pem is a file of the authority")
+    require(name not in RESERVED, f"a peer may not be called {name!r}: {name}.pem is a file of the authority")
     reached = tuple(dict.fromkeys(check_host(host) for host in hosts))
     start, end = _dates(now, days)
     authority = Authority.load(folder)
@@ -132,7 +130,9 @@ def issue(
     issued.make_folder(target)
     _check_free(target, name, _pem(authority.cert), overwrite)
     key = ec.generate_private_key(ec.SECP256R1())
-    cert = _peer_cert(authority, name, reached, key.public_key(), start, end)
+    cert = _signed(
+        name, key.public_key(), (start, end), authority.cert.subject, authority.key, _peer_rights(name, reached)
+    )
     dates = cert.not_valid_before_utc.timestamp(), cert.not_valid_after_utc.timestamp()
     paths = [target / file for file in (f"{name}.pem", f"{name}.key", CA, REVOKED)]
     with issued.locked(folder):
@@ -158,8 +158,8 @@ def revoke(folder: Path, name: str, *, keep_newest: bool = False, now: float | N
     at = moment.timestamp()
     with issued.locked(folder):
         number, former = issued.read_record(folder)
-        if all(record.name != name for record in former):
-            raise CertError(unknown("peer", name, {record.name: record for record in former}))
+        names = {record.name: record for record in former}
+        require(name in names, unknown("peer", name, names))
         valid = [record.serial for record in former if record.name == name and record.state(at) == "valid"]
         fresh = valid[:-1] if keep_newest else valid  # in the order of issue
         marked = [replace(record, revoked=at) if record.serial in fresh else record for record in former]
@@ -178,8 +178,7 @@ def _when(now: float | None) -> datetime:
 
 
 def _dates(now: float | None, days: int) -> tuple[datetime, datetime]:
-    if not 1 <= days <= 36_500:
-        raise CertError(f"a certificate is valid for 1 to 36500 days, got {days}")
+    require(1 <= days <= 36_500, f"a certificate is valid for 1 to 36500 days, got {days}")
     return _when(now), _when(now) + timedelta(days=days)
 
 
@@ -203,50 +202,42 @@ def _check_free(target: Path, name: str, ca: bytes, overwrite: bool) -> None:
 def _check_hosts(name: str, hosts: Sequence[str], former: Sequence[Record], now: float) -> None:
     """Refuse hosts that are names of other peers: the certificate could be used in their place."""
     for other in former:
-        if other.name == name or other.state(now) != "valid":
-            continue
-        if other.name in hosts:
-            raise CertError(f"host {other.name!r} is the name of another peer: leave it out, or revoke that peer first")
-        if name in other.hosts:
-            raise CertError(f"{name!r} is a host in the certificate of {other.name!r}: choose another name")
+        if other.name != name and other.state(now) == "valid":
+            its, fix = other.name, "leave it out, or revoke that peer first"
+            require(its not in hosts, f"host {its!r} is the name of another peer: {fix}")
+            require(name not in other.hosts, f"{name!r} is a host in the certificate of {its!r}: choose another name")
 
 
-def _common_name(name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+def _peer_rights(name: str, hosts: Sequence[str]) -> Rights:
+    purposes = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
+    places = [(host, ip_address(host)) for host in hosts if host != name]
+    names = [x509.DNSName(host) if at is None else x509.IPAddress(at) for host, at in places]
+    return [
+        (x509.BasicConstraints(ca=False, path_length=None), True), (_usage("digital_signature"), True),
+        (x509.ExtendedKeyUsage(purposes), False), (x509.SubjectAlternativeName([x509.DNSName(name), *names]), False),
+    ]  # fmt: skip
 
 
-def _builder(
-    name: str, issuer: x509.Name, public: ec.EllipticCurvePublicKey, issuer_public: ec.EllipticCurvePublicKey,
-    start: datetime, end: datetime,
-) -> x509.CertificateBuilder:  # fmt: skip
-    return (
+def _signed(
+    name: str, public: ec.EllipticCurvePublicKey, dates: tuple[datetime, datetime], issuer: x509.Name | None,
+    key: ec.EllipticCurvePrivateKey, rights: Rights,
+) -> x509.Certificate:  # fmt: skip
+    """Return a certificate. ``issuer``: None if it signs itself. ``rights``: extensions, and whether each is critical."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    builder = (
         x509.CertificateBuilder()
-        .subject_name(_common_name(name))
-        .issuer_name(issuer)
+        .subject_name(subject)
+        .issuer_name(issuer or subject)
         .public_key(public)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(start - CLOCK_TOLERANCE)
-        .not_valid_after(end)
+        .not_valid_before(dates[0] - CLOCK_TOLERANCE)
+        .not_valid_after(dates[1])
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_public), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
     )
-
-
-def _peer_cert(
-    authority: Authority, name: str, hosts: Sequence[str], public: ec.EllipticCurvePublicKey, start: datetime,
-    end: datetime,
-) -> x509.Certificate:  # fmt: skip
-    found = [(host, ip_address(host)) for host in hosts if host != name]
-    names = [x509.DNSName(host) if at is None else x509.IPAddress(at) for host, at in found]
-    purposes = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
-    return (
-        _builder(name, authority.cert.subject, public, authority.key.public_key(), start, end)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage("digital_signature"), critical=True)
-        .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name), *names]), critical=False)
-        .sign(authority.key, hashes.SHA256())
-    )
+    for extension, critical in rights:
+        builder = builder.add_extension(extension, critical=critical)
+    return builder.sign(key, hashes.SHA256())
 
 
 def _usage(*allowed: str) -> x509.KeyUsage:

@@ -10,7 +10,7 @@ BAD = (ValueError, TypeError, UnsupportedAlgorithm)
 
 
 class CredentialsError(ValueError):
-    """A peer cannot start with these files, and how to fix that."""
+    """Why a peer cannot start with these files, or the authority cannot sign, and how to fix that."""
 
 
 class UntrustedError(Exception):

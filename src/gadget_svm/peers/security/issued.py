@@ -9,14 +9,11 @@ from typing import Any
 from filelock import FileLock
 
 from gadget_svm.core.state_file import write_atomically
+from gadget_svm.peers.security.errors import CredentialsError
 
 CA, CA_KEY, REVOKED, RECORD = "ca.pem", "ca.key", "revoked.pem", "issued.json"
 FORMAT = "gadget-svm/issued/1"
 PRIVATE, PUBLIC = 0o600, 0o644
-
-
-class CertError(ValueError):
-    """Why the authority cannot do what was asked, and how to fix that."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +45,9 @@ def read_record(folder: Path) -> tuple[int, list[Record]]:
         )
         return int(about["crl_number"]), [Record(**each) for each in typed]
     except FileNotFoundError as error:
-        raise CertError(f"{path} is missing: {fix}") from error
+        raise CredentialsError(f"{path} is missing: {fix}") from error
     except (ValueError, TypeError, KeyError) as error:
-        raise CertError(f"{path} is damaged ({error!r}): restore it from a backup") from error
+        raise CredentialsError(f"{path} is damaged ({error!r}): restore it from a backup") from error
 
 
 def write_record(folder: Path, number: int, records: Sequence[Record]) -> None:
