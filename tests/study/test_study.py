@@ -73,6 +73,7 @@ def test_good_studies_survive_their_text(study):
         ({"scaling": ["none"]}, "scaling must be one of"),
         ({"scaling_sites": 0}, "needs the number of sites"),
         ({"degree": 10**9}, "degree must be"),
+        ({"degree": 3}, "degree must be even, got 3"),
         ({"name": "a\nb"}, "name must be"),
         ({"name": "\ud800"}, "name must be"),
         ({"sites": ["Ward 3"]}, "sites must not hold 'Ward 3'"),

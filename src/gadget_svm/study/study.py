@@ -139,6 +139,8 @@ def problems(study: Study) -> Iterator[str]:
         value = getattr(study, name)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             yield f"{name} must be a whole number from {least} to {most:,}, got {shown(value)}"
+    if isinstance(study.degree, int) and study.degree % 2:
+        yield f"degree must be even, got {study.degree}"
     for name in ("lam", "gap"):
         value = getattr(study, name)
         if not _is_number(value) or value <= 0:

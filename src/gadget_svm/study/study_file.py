@@ -39,9 +39,7 @@ class Learn(Section):
     algorithm: Algorithm = Field(default="pdmm", description='"pdmm" or "gadget"')
     lam: Positive = Field(description="the weight of the regulariser")
     intercept: bool = Field(default=True, description="a constant feature that is learned like the others")
-    degree: Annotated[int, Field(ge=2, multiple_of=2)] = Field(
-        default=4, description="neighbours of a peer, an even number"
-    )
+    degree: int = Field(default=4, description="neighbours of a peer, an even number")
 
 
 class Scale(Section):
