@@ -12,7 +12,8 @@ there, it sends the total to its parent. Whoever lacks something asks for it aga
 
 Answers cause no messages, so that duplicates die out. A peer joins attempts of growing numbers only, one of each
 number, and none while another one is unfinished, unless that one's initiator has begun anew. It sends its total once:
-what comes later is not counted. If one site is counted twice, because it restarted meanwhile, the attempt fails.
+what comes later is not counted. If one site is counted twice, because it restarted meanwhile, the attempt fails. A probe
+whose number is too low is answered by one without a model, with the number to exceed: its initiator tries again.
 """
 
 import json
@@ -140,7 +141,14 @@ class Certification:
         self._highest = max(self._highest, message.id.number)
         if attempt is not None and attempt.probe.id == message.id:
             return self._probed(attempt, name, message, now)
-        if len(message.model) != self.outputs * self.width or not self._may_join(message.id, now):
+        if attempt is not None and not len(message.model) and message.id.number >= attempt.probe.id.number:
+            return self._outnumbered(attempt, message)
+        if len(message.model) != self.outputs * self.width:
+            return []
+        if message.id.number <= self._joined:  # its initiator does not know how high the numbers are
+            id_ = m.CertificateId(self._joined, self.me, incarnation)
+            return [Tell(name, replace(message, id=id_, model=np.empty(0), parent=self.me))]
+        if not self._may_join(message.id, now):
             return []
         joined = _Attempt(replace(message, parent=name), m.CoveredSite(self.me, incarnation, rows), now)
         joined.others[name] = _Neighbour(now, message.parent)
@@ -176,6 +184,12 @@ class Certification:
             ):
                 return self._fail(f"{name} is gone")
         return actions + self._advance(attempt, now)
+
+    def _outnumbered(self, attempt: _Attempt, notice: m.CertificateProbe) -> list[Action]:
+        """Give up an attempt that a neighbour cannot join, and tell its initiator the number to exceed."""
+        parent = attempt.probe.parent
+        tell = [] if parent == self.me else [Tell(parent, notice)]
+        return [*tell, *self._fail(f"attempt {notice.id.number} is known already")]
 
     def _may_join(self, id: m.CertificateId, now: float) -> bool:
         old = self._attempt

@@ -32,7 +32,7 @@ READY_GAP = 0.8
 READY_S, TURN_S, READY_PARTITION_S = 2.0, 40.0, 30.0
 """For so long: at the lowest name, for each lower name in addition, and at least if the certificate would not be full.
 A turn is longer than a stalled attempt: two initiators at a time would hold each other up."""
-FIRST_WAIT_S, LONGEST_WAIT_S = 3.0, 300.0
+FIRST_WAIT_S, LONGEST_WAIT_S = 3.0, 60.0
 """Between two attempts of which the first one failed; it doubles each time."""
 
 
