@@ -168,7 +168,7 @@ def test_a_snapshot_is_answered_when_it_is_on_disk_and_comes_back(make, tmp_path
     node = NotingNode(Started=[Finish("done")])
     run(make(node), fresh=True)
     assert node.events[0].snapshot is None
-    assert len(list((tmp_path / "a").glob("*.old"))) == 2
+    assert len(list((tmp_path / "a").glob("*.old1"))) == 2
 
 
 def test_a_full_disk_is_an_answer_and_no_end(make, monkeypatch):

@@ -8,18 +8,16 @@ import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import grpc
 
+from gadget_svm.peers.process.config import PeerConfig
 from gadget_svm.peers.security.credentials import Credentials, Identity, Verifier
 from gadget_svm.peers.security.errors import CredentialsError, UntrustedError
 from gadget_svm.peers.security.handshake import Handshake
-from gadget_svm.peers.security.revocation import RevocationFile
+from gadget_svm.peers.security.revocation import RevocationFile, file_stamp
 from gadget_svm.peers.wire.limits import NONCE_BYTES, Limits
-
-if TYPE_CHECKING:
-    from gadget_svm.peers.process.config import PeerConfig
 
 log = logging.getLogger(__name__)
 
@@ -35,24 +33,20 @@ class CredentialFiles:
 
     def __init__(self, cert: Path, key: Path, ca: Path, revoked: Path, expect: str | None = None) -> None:
         self._paths = (cert, key, ca, revoked)
-        self.credentials = Credentials.load(*self._paths, expect, now=time.time())
-        self._revocation_file = RevocationFile(revoked, self.credentials.authority)
-        self._verifier = Verifier(self.credentials.authority, self._revocation_file.read(time.time()))
-        self._seen = self._stamps()
+        self.credentials = own = Credentials.load(*self._paths, expect, now=time.time())
+        self.name = own.name
+        self._revocation_file = RevocationFile(revoked, own.authority)
+        self._verifier = Verifier(own.authority, self._revocation_file.read(time.time()))
+        self._seen = [file_stamp(path) for path in self._paths[:3]]
         self._renewed: Any = None  # for the server, which asks in a thread of gRPC's
-        for warning in self.credentials.warnings:
+        for warning in own.warnings:
             log.warning("%s", warning)
 
     @classmethod
-    def of(cls, config: "PeerConfig") -> Self:
+    def of(cls, config: PeerConfig) -> Self:
         """Read the files that a peer.toml names."""
         tls = config.tls
         return cls(tls.cert, tls.key, tls.ca, tls.revoked, config.peer.name)
-
-    @property
-    def name(self) -> str:
-        """The name of this peer."""
-        return self.credentials.name
 
     @property
     def expires(self) -> float:
@@ -96,7 +90,7 @@ class CredentialFiles:
 
     def reload(self) -> bool:
         """Read files that were replaced; whether anything has changed. What cannot be used is logged once."""
-        stamps = self._stamps()
+        stamps = [file_stamp(path) for path in self._paths[:3]]
         changed = False
         try:
             if stamps != self._seen:
@@ -121,13 +115,3 @@ class CredentialFiles:
     def _configuration(self) -> Any:
         own = self.credentials
         return grpc.ssl_server_certificate_configuration([(own.key_pem, own.cert_pem)], own.ca_pem)
-
-    def _stamps(self) -> list[tuple[int, int, int] | None]:
-        found: list[tuple[int, int, int] | None] = []
-        for path in self._paths[:3]:
-            try:
-                stat = path.stat()
-                found.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
-            except OSError:
-                found.append(None)
-        return found

@@ -8,20 +8,16 @@ refused, and its files are never overwritten.
 import errno
 import os
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
 
+from gadget_svm.core import state_file
 from gadget_svm.core.file_lock import FileInUseError, lock_file
-from gadget_svm.core.state_file import (
-    StateFileError,
-    UnsupportedStateError,
-    encode_state,
-    read_state,
-    write_atomically,
-)
 from gadget_svm.peers.storage.snapshot import Snapshot
 
 KIND, VERSION = "peer snapshot", 2
@@ -31,13 +27,10 @@ FIXES = {
     errno.ENOSPC: "free some space on that disk",
     errno.EDQUOT: "free some space or raise the quota",
     errno.EROFS: "mount the file system writable, or set [peer] state to another folder",
-    errno.EACCES: "give the peer's user the right to read and write there",
-    errno.EPERM: "give the peer's user the right to read and write there",
-    errno.ENOTDIR: "set [peer] state to a folder",
-    errno.EEXIST: "set [peer] state to a folder",
     errno.EIO: "check the disk",
-    errno.ENOLCK: "put the state on a local disk",
-    errno.EOPNOTSUPP: "put the state on a local disk",
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "give the peer's user the right to read and write there"),
+    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST), "set [peer] state to a folder"),
+    **dict.fromkeys((errno.ENOLCK, errno.EOPNOTSUPP), "put the state on a local disk"),
 }
 
 
@@ -60,19 +53,15 @@ class SnapshotStore:
 
     def open(self) -> None:
         """Take the folder, which is made if missing; remove what killed writers left in it."""
-        try:
+        with self._errors("cannot lock the state"):
             _make_folder(self.folder)
-            self._lock = lock_file(self.folder / "lock")
+            try:
+                self._lock = lock_file(self.folder / "lock")
+            except FileInUseError as error:
+                fix = "stop that peer, or give this one its own [peer] state folder"
+                raise SnapshotError(f"the state in {self.folder} is in use by {error}: {fix}") from error
             for slot in SLOTS:
                 (self.folder / f"{slot}.part").unlink(missing_ok=True)
-        except FileInUseError as error:
-            raise SnapshotError(
-                f"the state in {self.folder} is in use by {error}: stop that peer, or give this one its own [peer] "
-                "state folder"
-            ) from error
-        except OSError as error:
-            self.close()
-            raise _explained("cannot lock the state", self.folder, error) from error
 
     def close(self) -> None:
         """Release the folder. Idempotent."""
@@ -86,64 +75,19 @@ class SnapshotStore:
         If the store is open, a damaged file is set aside as ``*.damaged``. If no undamaged one is left, nothing is
         moved and it is an error: a peer must not restart from scratch unasked.
         """
-        try:
-            return self._load()
-        except OSError as error:
-            raise _explained("cannot read the state", self.folder, error) from error
-        except MemoryError as error:
-            raise SnapshotError(f"cannot read the state in {self.folder}: it does not fit into memory") from error
-
-    def save(self, snapshot: Snapshot) -> None:
-        """Write a new generation; on return it survives a kill and a power cut. On an error the old ones stay."""
-        about = {"generation": self._generation + 1, "about": dict(snapshot.about)}
-        content = encode_state(KIND, VERSION, snapshot.arrays, about)
-        try:
-            write_atomically(self.folder / self._next, content, mode=0o600)
-        except OSError as error:
-            raise _explained("cannot save the state", self.folder, error) from error
-        self._generation += 1
-        self._next = _other(self._next)
-
-    def set_aside(self) -> list[Path]:
-        """Rename all snapshots, also of older programs, so that the next start is from scratch. Return the new names.
-
-        A name that is taken gets a number.
-        """
-        try:
-            found = [path for slot in (*SLOTS, *OLD_SLOTS) if (path := self.folder / slot).exists()]
-            moved = [path.rename(_free_name(path, "old")) for path in found]
-            _sync(self.folder)
-        except OSError as error:
-            raise _explained("cannot set the state aside", self.folder, error) from error
-        self._generation, self._next = 0, SLOTS[0]
-        return moved
-
-    def _load(self) -> Snapshot | None:
-        old = [slot for slot in OLD_SLOTS if (self.folder / slot).exists()]
-        if old:
-            raise SnapshotError(
-                f"{self.folder} has the state of an older version of this program ({', '.join(old)}), which this one "
-                "does not read: finish with the old version, or start with --fresh, which sets it aside"
-            )
-        good: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
-        damaged: dict[str, StateFileError] = {}
-        for slot in SLOTS:
-            path = self.folder / slot
-            try:
-                path.open("rb").close()  # that it cannot be opened is no damage
-                good[slot] = read_state(path, KIND, VERSION)
-            except FileNotFoundError:
-                continue
-            except UnsupportedStateError as error:
-                raise SnapshotError(f"{error}; or start with --fresh, which sets it aside") from error
-            except StateFileError as error:
-                damaged[slot] = error
-        if not good:
-            if damaged:
+        with self._errors("cannot read the state"):
+            if old := [slot for slot in OLD_SLOTS if (self.folder / slot).exists()]:
                 raise SnapshotError(
-                    f"no undamaged state is left in {self.folder}: {'; '.join(map(str, damaged.values()))}. Restore a "
-                    "copy, or start from scratch with --fresh, which sets the files aside"
+                    f"{self.folder} has the state of an older version of this program ({', '.join(old)}), which this "
+                    "one does not read: finish with the old version, or start with --fresh, which sets it aside"
                 )
+            good, damaged = self._read_slots()
+        if not good and damaged:
+            raise SnapshotError(
+                f"no undamaged state is left in {self.folder}: {'; '.join(map(str, damaged.values()))}. Restore a "
+                "copy, or start from scratch with --fresh, which sets the files aside"
+            )
+        if not good:
             return None
         newest = max(good, key=lambda slot: good[slot][1]["generation"])
         arrays, about = good[newest]
@@ -151,31 +95,71 @@ class SnapshotStore:
         self.warnings = [self._set_aside_damaged(slot, error, newest) for slot, error in damaged.items()]
         return Snapshot(arrays, about["about"])
 
-    def _set_aside_damaged(self, slot: str, finding: StateFileError, newest: str) -> str:
+    def save(self, snapshot: Snapshot) -> None:
+        """Write a new generation; on return it survives a kill and a power cut. On an error the old ones stay."""
+        about = {"generation": self._generation + 1, "about": dict(snapshot.about)}
+        content = state_file.encode_state(KIND, VERSION, snapshot.arrays, about)
+        with self._errors("cannot save the state"):
+            state_file.write_atomically(self.folder / self._next, content, mode=0o600)
+        self._generation += 1
+        self._next = _other(self._next)
+
+    def set_aside(self) -> list[Path]:
+        """Rename all snapshots, also of older programs, so that the next start is from scratch. Return the new names.
+
+        A name that is taken gets another number.
+        """
+        with self._errors("cannot set the state aside"):
+            found = [path for slot in (*SLOTS, *OLD_SLOTS) if (path := self.folder / slot).exists()]
+            moved = [path.rename(_free_name(path)) for path in found]
+            _sync(self.folder)
+        self._generation, self._next = 0, SLOTS[0]
+        return moved
+
+    def _read_slots(self) -> tuple[dict[str, tuple[Any, dict[str, Any]]], dict[str, state_file.StateFileError]]:
+        """Return what undamaged snapshots hold, and what is wrong with the others, by slot."""
+        good, damaged = {}, {}
+        for slot in SLOTS:
+            path = self.folder / slot
+            try:
+                path.open("rb").close()  # that it cannot be opened is no damage
+                good[slot] = state_file.read_state(path, KIND, VERSION)
+            except FileNotFoundError:
+                continue
+            except state_file.UnsupportedStateError as error:
+                raise SnapshotError(f"{error}; or start with --fresh, which sets it aside") from error
+            except state_file.StateFileError as error:
+                damaged[slot] = error
+        return good, damaged
+
+    def _set_aside_damaged(self, slot: str, finding: Exception, newest: str) -> str:
         """Keep a damaged file for whoever examines it; return the sentence for the log."""
-        good, bad = self.folder / newest, self.folder / slot
+        good, bad, kept = self.folder / newest, self.folder / slot, "left in place"
         saved = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(good.stat().st_mtime))
-        aside = bad.with_name(f"{slot}.damaged")
-        try:
-            if self._lock is not None:
-                bad.replace(aside)
-            kept = f"kept as {aside.name}" if self._lock is not None else "left in place"
-        except OSError as error:
-            kept = f"not moved ({error.strerror})"
+        if self._lock is not None:
+            with suppress(OSError):
+                kept = f"kept as {bad.replace(bad.with_name(f'{slot}.damaged')).name}"
         return f"{finding}; {newest}, saved {saved}, is used instead; the damaged file is {kept}"
+
+    @contextmanager
+    def _errors(self, what: str) -> Iterator[None]:
+        """Turn the errors of a disk into those that say what to do."""
+        try:
+            yield
+        except OSError as error:
+            fix = FIXES.get(error.errno or 0, "check the disk and the folder's permissions")
+            raise SnapshotError(f"{what} in {self.folder}: {error.strerror or error}; {fix}") from error
+        except MemoryError as error:
+            raise SnapshotError(f"{what} in {self.folder}: it does not fit into memory") from error
 
 
 def _other(slot: str) -> str:
     return SLOTS[1 - SLOTS.index(slot)]
 
 
-def _free_name(path: Path, suffix: str) -> Path:
+def _free_name(path: Path) -> Path:
     """Return a name beside the file that is not taken."""
-    candidate, number = path.with_name(f"{path.name}.{suffix}"), 1
-    while candidate.exists():
-        number += 1
-        candidate = path.with_name(f"{path.name}.{suffix}{number}")
-    return candidate
+    return next(free for n in count(1) if not (free := path.with_name(f"{path.name}.old{n}")).exists())
 
 
 def _make_folder(folder: Path) -> None:
@@ -195,8 +179,3 @@ def _sync(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _explained(what: str, folder: Path, error: OSError) -> SnapshotError:
-    fix = FIXES.get(error.errno or 0, "check the disk and the folder's permissions")
-    return SnapshotError(f"{what} in {folder}: {error.strerror or error}; {fix}")
