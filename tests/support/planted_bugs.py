@@ -223,8 +223,8 @@ def _timer_lost(patch: Patch) -> None:
 def _dials_once(patch: Patch) -> None:
     original = Discovery.failed
 
-    def failed(self, address, name, now):
-        original(self, address, name, now)
+    def failed(self, address):
+        original(self, address)
         self._attempt(address).next = np.inf
 
     patch(Discovery, "failed", failed)

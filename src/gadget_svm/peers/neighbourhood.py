@@ -91,7 +91,7 @@ class Neighbourhood:
             return
         self.out.log("debug", "link closed", peer=link.name, reason=reason)
         if link.dialled is not None and not link.ready:
-            self.discovery.failed(link.dialled, link.name, now)
+            self.discovery.failed(link.dialled)
         if self.links.ready(link.name) is None and link.ready:
             self.edges.lose(link.name, now)
             self.dial(now)
@@ -99,7 +99,7 @@ class Neighbourhood:
     def dial_failed(self, address: str, reason: str, now: float) -> None:
         """Note that an address did not answer."""
         names = [line.name for line in self.present() if line.address == address]
-        self.discovery.failed(address, names[0] if names else None, now)
+        self.discovery.failed(address)
         for name in names:
             if self.links.ready(name) is not None:
                 self._tested[name] = False
@@ -211,7 +211,6 @@ class Neighbourhood:
         overlay = self._overlay()
         wanted = overlay.to_verify | self.edges.chosen
         for address, name in self.discovery.due(now, self.detector, self.links.names, wanted, self.rng):
-            self.discovery.dialled(address, now)
             self.out.dial(address, name)
         for link in self.links.all_ready():  # does its address work for others?
             if link.dialled is None and link.name not in self._tested:
@@ -355,7 +354,7 @@ class Neighbourhood:
             self.study_refused = refusal.text
             self.issues.report("study", refusal.text, now)
         if link.dialled is not None:
-            self.discovery.failed(link.dialled, link.name, now)
+            self.discovery.failed(link.dialled)
         self._close(link, "refused")
 
     def _set_reachable(self, works: bool, by: str, now: float = 0.0) -> None:

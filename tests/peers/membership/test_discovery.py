@@ -38,15 +38,14 @@ class Network:
         for _ in range(round(2 * seconds)):
             self.now += 0.5
             self.detector.tick(self.now)
-            for address, name in self.due():
+            for address, _ in self.due():
                 self.dials.append((self.now, address))
-                self.discovery.dialled(address, self.now)
                 if hang:
                     continue
                 if address in self.answers:
                     self.discovery.connected(address, self.answers[address], self.now)
                 else:
-                    self.discovery.failed(address, name, self.now)
+                    self.discovery.failed(address)
         return [address for _, address in self.dials[start:]]
 
     def times(self, address):
@@ -86,7 +85,7 @@ def test_a_seed_where_nobody_known_is_is_dialled_now_and_then():
     network.linked = {"b"}
     for _ in range(600):
         network.run(1)
-        network.detector.heard("b", 1, int(network.now))
+        network.detector.spoke("b", 1)
     assert 4 <= len(network.times("seed:1")) <= 15
     assert network.times("b:1") == []  # it is known to be there
     assert len(network.times("alias:1")) == 1  # and here, once it has answered
@@ -163,5 +162,5 @@ def test_what_is_kept_is_bounded(monkeypatch):
     monkeypatch.setattr(discovery, "MAX_ADDRESSES", 20)
     network = Network()
     for i in range(1000):
-        network.discovery.failed(f"x:{i}", None, 0.0)
+        network.discovery.connected(f"x:{i}", "x", 0.0)
     assert len(network.discovery._attempts) == 20

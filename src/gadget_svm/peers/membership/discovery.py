@@ -36,8 +36,6 @@ class Attempts:
 
     next: float = -inf  # no dial before
     wait: float = 0.0
-    longest: float = LONGEST_WAIT_S
-    jitter: float = 1.0
     dialled: float = -inf
     answered: str = ""  # who answered last
 
@@ -61,16 +59,15 @@ class Discovery:
     def due(
         self, now: float, detector: FailureDetector, linked: Collection[str], chosen: Collection[str], rng: Random
     ) -> list[tuple[str, str | None]]:
-        """Return whom to dial now, and who has to answer there; `dialled` is to follow for each.
+        """Return whom to dial now, and who has to answer there. Until one answers, each counts as failed.
 
         ``linked`` are the names with an open link, ``chosen`` the neighbours that this peer wants.
         """
         self._under_way = {a: since for a, since in self._under_way.items() if now - since < DIAL_TIMEOUT_S}
         room = (DIALS if linked else DIALS_ALONE) - len(self._under_way)
-        queues = []
+        queues, longest_wait = [], dict[str, float]()
         for longest, kind in self._kinds(now, detector, linked, chosen, rng):
-            for address in kind:
-                self._attempt(address).longest = longest
+            longest_wait.update(dict.fromkeys(kind, longest))
             free = [a for a in kind if a not in {self._own, *self._under_way} and self._attempt(a).next <= now]
             queues.append([(address, kind[address]) for address in sorted(free, key=self._last_dialled)])
         first = self._turn % len(queues)
@@ -80,21 +77,18 @@ class Discovery:
         for dial in mixed:
             if dial is not None and len(found) < room:
                 found.setdefault(*dial)
-                self._attempt(dial[0]).jitter = rng.uniform(0.75, 1.25)
+        for address in found:
+            attempt = self._attempt(address)
+            attempt.wait = min(max(2 * attempt.wait, FIRST_WAIT_S), longest_wait[address])
+            attempt.next = now + attempt.wait * rng.uniform(0.75, 1.25)
+            self._under_way[address] = attempt.dialled = now
+            if address in self._hearsay:
+                self._hearsay_from = now + HEARSAY_INTERVAL_S
         return list(found.items())
 
-    def dialled(self, address: str, now: float) -> None:
-        """A dial is under way."""
-        self._under_way[address] = self._attempt(address).dialled = now
-        if address in self._hearsay:
-            self._hearsay_from = now + HEARSAY_INTERVAL_S
-
-    def failed(self, address: str, name: str | None, now: float) -> None:  # noqa: ARG002
-        """Nobody answered, or it was refused: wait twice as long as the last time."""
+    def failed(self, address: str) -> None:
+        """Nobody answered, or it was refused."""
         self._under_way.pop(address, None)
-        attempt = self._attempt(address)
-        attempt.wait = min(max(2 * attempt.wait, FIRST_WAIT_S), attempt.longest)
-        attempt.next = now + attempt.wait * attempt.jitter
 
     def connected(self, address: str, name: str, now: float) -> None:
         """``name`` answered, and its hello was accepted (or it is this peer itself)."""

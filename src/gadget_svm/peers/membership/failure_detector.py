@@ -82,10 +82,6 @@ class FailureDetector:
         """This peer's own entry."""
         return self.table.me
 
-    def alive(self) -> list[str]:
-        """Return the names of all who are present, this peer and suspects included, sorted."""
-        return self.table.alive()
-
     def accept(self, name: str, incarnation: int) -> bool:
         """Whether to use a message of this incarnation: not if a later one spoke, nor after it left."""
         if name == self.me.name or not 0 < incarnation <= LARGEST:
@@ -99,7 +95,7 @@ class FailureDetector:
         At least an eighth, and half of the news, are of verified members; they come before the others.
         """
         records = self.table.records
-        names = [name for name in self._queue.take(count // 2) if name in records]
+        names = [name for name in self._queue.take(count // 2, self.table.is_verified) if name in records]
         gone = [] if count < 4 else [entry for entry in self._one_gone(rng) if entry.name not in names]
         room = max(count - 1 - len(names) - len(gone), 0)
         verified = _sample(self.table.verified(), count - 1, rng)
@@ -133,21 +129,12 @@ class FailureDetector:
         else:
             self._hear_hearsay(member)
 
-    def heard(self, name: str, incarnation: int, beat: int) -> None:
-        """Take a word from the member itself that has no entry."""
-        record = self.table.find(name)
-        old = record.entry if record else Member(name, "", incarnation, beat, reachable=False)
-        self.hear(replace(old, incarnation=incarnation, beat=beat, state=State.ALIVE), direct=True)
-
     def spoke(self, name: str, incarnation: int) -> None:
         """Take a word from the member itself that has no entry and no beat: any message."""
-        record = self.table.records.get(name)
-        if record is not None and record.proven == incarnation and record.entry.state == State.ALIVE:
-            record.since = record.spoke = self._time
-            record.leaving = False
-            return
-        same = record is not None and record.entry.incarnation == incarnation
-        self.heard(name, incarnation, record.entry.beat if same and record is not None else 0)
+        record = self.table.find(name)
+        known = Member(name, "", incarnation, 0, reachable=False) if record is None else record.entry
+        beat = known.beat if known.incarnation == incarnation else 0
+        self.hear(replace(known, incarnation=incarnation, beat=beat, state=State.ALIVE), direct=True)
 
     def leave(self, name: str, incarnation: int) -> None:
         """The member itself leaves: gone at once, until a higher incarnation is heard of."""
@@ -157,7 +144,8 @@ class FailureDetector:
         if record is None:
             record = Record(Member(name, "", incarnation, 0, State.LEFT, reachable=False), self._time)
             self._bury(name, record)
-        record.left = record.proven = incarnation
+        self.table.prove(record, incarnation)
+        record.left = incarnation
         record.spoke = -inf  # from now on hearsay of a successor is heard
         if record.entry.incarnation <= incarnation:
             record.entry = replace(record.entry, incarnation=incarnation)
@@ -191,9 +179,6 @@ class FailureDetector:
     def _hear_itself(self, member: Member) -> None:
         if not self.accept(member.name, member.incarnation):
             return
-        if member.state == State.LEFT:
-            self.leave(member.name, member.incarnation)
-            return
         record = self._admit(member, direct=True)
         if record is None:
             return
@@ -201,10 +186,8 @@ class FailureDetector:
             self.table.put(record, replace(member, address=member.address or record.entry.address))
         if 0 < record.proven < member.incarnation:
             self._renewed.add(member.name)
-        record.proven, record.spoke = member.incarnation, self._time
-        if not record.verified:
-            self.table.verify(record)
-            self._queue.verify(member.name)
+        self.table.prove(record, member.incarnation)
+        record.spoke, record.leaving = self._time, False
         self._revive(record)
 
     def _hear_hearsay(self, member: Member) -> None:
@@ -289,11 +272,11 @@ class FailureDetector:
     def _bury(self, name: str, record: Record) -> None:
         if self.table.is_present(name):
             self._set_state(record, State.DEAD)
-        self._queue.drop(name)
+        self._queue.left.pop(name, None)
         self.table.bury(name, record)
 
     def _announce(self, record: Record) -> None:
-        self._queue.add(record.entry.name, record.verified, len(self.table.records))
+        self._queue.add(record.entry.name, len(self.table.records))
 
     def _one_gone(self, rng: Random) -> list[Member]:
         names = [*self.table.gone, *self.table.tombstones]

@@ -17,7 +17,6 @@ class Record:
     entry: Member
     since: float  # the last sign of life
     spoke: float = -inf  # the last word of its own
-    verified: bool = False  # whether it ever spoke itself
     proven: int = 0  # the highest incarnation that spoke itself
     left: int = 0  # the highest incarnation that said itself that it leaves
     leaving: bool = False  # others say that it left
@@ -25,6 +24,11 @@ class Record:
     @property
     def present(self) -> bool:
         return self.entry.state <= State.SUSPECT
+
+    @property
+    def verified(self) -> bool:
+        """Whether it ever spoke itself."""
+        return self.proven > 0
 
 
 class MemberTable:
@@ -77,11 +81,6 @@ class MemberTable:
         record = self.find(name)
         return self.me if name == self.me.name else record.entry if record else None
 
-    def latest(self, name: str) -> int:
-        """Return the last known incarnation of a member in any state; 0 if it is unknown."""
-        known = self.known(name)
-        return 0 if known is None else known.incarnation
-
     def incarnations(self) -> dict[str, int]:
         """Return the last known incarnation of every other member, tombstones included: for a snapshot."""
         return {name: record.entry.incarnation for name, record in (*self.tombstones.items(), *self.records.items())}
@@ -109,9 +108,12 @@ class MemberTable:
     def is_present(self, name: str) -> bool:
         return name in self.records and self.records[name].present
 
-    def verify(self, record: Record) -> None:
-        record.verified, self._verified = True, None
-        self.version += 1
+    def prove(self, record: Record, incarnation: int) -> None:
+        """Note which incarnation of a member has spoken itself."""
+        if not record.verified:
+            self._verified = None
+            self.version += 1
+        record.proven = incarnation
 
     def put(self, record: Record, entry: Member) -> None:
         """Replace the entry of a record; its state stays."""

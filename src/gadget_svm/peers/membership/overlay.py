@@ -3,7 +3,7 @@
 Owns the number of a name and the neighbours of a name; knows no addresses, no states and no time.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from hashlib import sha256
 
@@ -11,15 +11,6 @@ from hashlib import sha256
 def node_id(name: str) -> int:
     """Return the number of a peer in arrays: the first 31 bits of SHA-256 of its name."""
     return int.from_bytes(sha256(name.encode()).digest()[:4], "big") >> 1
-
-
-def check_distinct(names: Iterable[str]) -> None:
-    """Refuse two names with one number (by chance n²/2³² among n names: 2 % at ten thousand)."""
-    owner: dict[int, str] = {}
-    for name in sorted(set(names)):
-        first = owner.setdefault(node_id(name), name)
-        if first != name:
-            raise ValueError(f"peers {first!r} and {name!r} share the node number {node_id(name)}: rename one of them")
 
 
 def any_reachable(reachable: Mapping[str, bool]) -> bool:
