@@ -34,30 +34,34 @@ def _reachable(text: str) -> str:
     return found
 
 
+def _key(text: str, default: Any = ..., example: Any = None) -> Any:
+    """Return a key, with its comment; one that may be missing has an example."""
+    return Field(default=default, description=text, examples=[example])
+
+
 Name = Annotated[str, AfterValidator(check_name)]
 Listen = Annotated[str, AfterValidator(check_endpoint)]
 Address = Annotated[str, AfterValidator(_reachable)]
+Level = Literal["debug", "info", "warning", "error"]
 
 
 class Peer(Section):
     """[peer]"""
 
-    name: Name = Field(description="this peer's name; its certificate must have the same")
-    study: Where = Field(default=Path("study.toml"), description="what all sites agree on; the same file everywhere")
-    listen: Listen = Field(default="0.0.0.0:7400", description="where it listens")
-    address: Address | None = Field(
-        default=None, description="how others reach it, host:port", examples=["site.example.org:7400"]
+    name: Name = _key("this peer's name; its certificate must have the same")
+    study: Where = _key("what all sites agree on; the same file everywhere", Path("study.toml"))
+    listen: Listen = _key("where it listens", "0.0.0.0:7400")
+    address: Address | None = _key("how others reach it, host:port", None, "site.example.org:7400")
+    reachable: Literal["auto"] | bool = _key(
+        'whether others can connect to it: "auto" (found out), true or false', "auto"
     )
-    reachable: Literal["auto"] | bool = Field(
-        default="auto", description='whether others can connect to it: "auto" (found out), true or false'
+    join: Annotated[tuple[Address, ...], Field(strict=False)] = _key(
+        "peers to contact first; one that answers is enough, its own address does no harm", ()
     )
-    join: Annotated[tuple[Address, ...], Field(strict=False)] = Field(
-        default=(), description="peers to contact first; one that answers is enough, its own address does no harm"
-    )
-    state: Where = Field(default=Path("state"), description="folder for what must survive a restart")
-    model: Where = Field(default=Path("model.safetensors"), description="file for the model")
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(default=0, description="decides every draw of the algorithm")
-    float32: bool = Field(default=False, description="send half as many bytes, with seven digits")
+    state: Where = _key("folder for what must survive a restart", Path("state"))
+    model: Where = _key("file for the model", Path("model.safetensors"))
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = _key("decides every draw of the algorithm", 0)
+    float32: bool = _key("send half as many bytes, with seven digits", False)
 
     @model_validator(mode="after")
     def _has_address(self) -> Self:
@@ -71,38 +75,36 @@ class Peer(Section):
 class Tls(Section):
     """[tls]"""
 
-    cert: Where = Field(description="this peer's certificate, from 'gadget certs issue'")
-    key: Where = Field(description="its private key: mode 0600, never leaves this machine")
-    ca: Where = Field(description="the authority that all peers share")
-    revoked: Where = Field(description="the authority's revocation list; a newer one is read while the peer runs")
+    cert: Where = _key("this peer's certificate, from 'gadget certs issue'")
+    key: Where = _key("its private key: mode 0600, never leaves this machine")
+    ca: Where = _key("the authority that all peers share")
+    revoked: Where = _key("the authority's revocation list; a newer one is read while the peer runs")
 
 
 class Data(Section):
     """[data]"""
 
-    train: Where = Field(description="the rows of this site; they never leave it")
-    label: Annotated[int, Field(ge=0)] | str | None = Field(
-        default=None, description="the label's column, by name or number, if the file has columns", examples=["label"]
+    train: Where = _key("the rows of this site; they never leave it")
+    label: Annotated[int, Field(ge=0)] | str | None = _key(
+        "the label's column, by name or number, if the file has columns", None, "label"
     )
-    test: Where | None = Field(default=None, description="rows to measure accuracy on", examples=["test.svm"])
-    zero_based: bool | None = Field(
-        default=None, description="whether an svmlight file counts its columns from 0", examples=[False]
-    )
+    test: Where | None = _key("rows to measure accuracy on", None, "test.svm")
+    zero_based: bool | None = _key("whether an svmlight file counts its columns from 0", None, False)
 
 
 class Pace(Section):
     """[pace], in seconds"""
 
-    tick: Positive = Field(default=0.05, description="least time between two ticks of the algorithm")
-    heartbeat: Positive = Field(default=1.0, description="time between two heartbeats")
-    suspect: Positive = Field(default=5.0, description="silence after which a peer is suspected")
-    dead: Positive = Field(default=5.0, description="suspicion after which it counts as dead")
-    snapshot: Positive = Field(default=10.0, description="least time between two snapshots")
-    export: Positive = Field(default=30.0, description="least time between two writings of the model")
-    send_rate: Positive = Field(default=600_000.0, description="bytes of weights per second that it sends, on average")
-    linger: Positive = Field(default=60.0, description="how long a certified peer waits for others before it ends")
-    stop_after_seconds: Positive | None = Field(default=None, description="stop by itself", examples=[3600.0])
-    stop_after_ticks: Count | None = Field(default=None, description="stop by itself", examples=[100_000])
+    tick: Positive = _key("least time between two ticks of the algorithm", 0.05)
+    heartbeat: Positive = _key("time between two heartbeats", 1.0)
+    suspect: Positive = _key("silence after which a peer is suspected", 5.0)
+    dead: Positive = _key("suspicion after which it counts as dead", 5.0)
+    snapshot: Positive = _key("least time between two snapshots", 10.0)
+    export: Positive = _key("least time between two writings of the model", 30.0)
+    send_rate: Positive = _key("bytes of weights per second that it sends, on average", 600_000.0)
+    linger: Positive = _key("how long a certified peer waits for others before it ends", 60.0)
+    stop_after_seconds: Positive | None = _key("stop by itself", None, 3600.0)
+    stop_after_ticks: Count | None = _key("stop by itself", None, 100_000)
 
     @model_validator(mode="after")
     def _suspects_late_enough(self) -> Self:
@@ -116,30 +118,24 @@ class Pace(Section):
 class Limits(Section):
     """[limits]"""
 
-    message_rate: Positive = Field(default=200.0, description="messages a second from one sender")
-    burst: Count = Field(default=400, description="messages at once from one sender")
-    connections: Count = Field(default=256, description="open connections")
-    members: Annotated[int, Field(ge=2)] = Field(default=10_000, description="peers to remember")
+    message_rate: Positive = _key("messages a second from one sender", 200.0)
+    burst: Count = _key("messages at once from one sender", 400)
+    connections: Count = _key("open connections", 256)
+    members: Annotated[int, Field(ge=2)] = _key("peers to remember", 10_000)
 
 
 class Metrics(Section):
     """[metrics]"""
 
-    port: Annotated[int, Field(ge=0, le=65535)] = Field(
-        default=0, description="for /metrics, /healthz and /status.json; 0: none"
-    )
-    host: Annotated[str, Field(min_length=1)] = Field(
-        default="127.0.0.1", description="they are plain HTTP: keep them local"
-    )
+    port: Annotated[int, Field(ge=0, le=65535)] = _key("for /metrics, /healthz and /status.json; 0: none", 0)
+    host: Annotated[str, Field(min_length=1)] = _key("they are plain HTTP: keep them local", "127.0.0.1")
 
 
 class Log(Section):
     """[log]"""
 
-    level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="debug, info, warning or error"
-    )
-    format: Literal["json", "text"] = Field(default="json", description='"json" or "text"')
+    level: Level = _key("debug, info, warning or error", "info")
+    format: Literal["json", "text"] = _key('"json" or "text"', "json")
 
 
 class PeerConfig(Section):
@@ -175,15 +171,13 @@ class PeerConfig(Section):
 
     def node_settings(self, until: Until = "stopped") -> NodeSettings:
         """Return what the node needs to know of this file."""
-        peer, pace = self.peer, self.pace
+        peer, pace = self.peer, dict(self.pace)
         return NodeSettings(
             name=peer.name, address=peer.address or "",
             reachable=None if peer.reachable == "auto" else peer.reachable,
             join=tuple(each for each in peer.join if each != peer.address), seed=peer.seed, float32=peer.float32,
-            tick=pace.tick, heartbeat=pace.heartbeat, suspect=pace.suspect, dead=pace.dead,
-            snapshot_interval=pace.snapshot, export_interval=pace.export, send_rate=pace.send_rate,
-            max_members=self.limits.members, until=until, linger=pace.linger,
-            stop_after_ticks=pace.stop_after_ticks, stop_after_seconds=pace.stop_after_seconds,
+            snapshot_interval=pace.pop("snapshot"), export_interval=pace.pop("export"),
+            max_members=self.limits.members, until=until, **pace,
         )  # fmt: skip
 
 
@@ -200,11 +194,8 @@ def load(path: str | Path) -> PeerConfig:
 
 def template(name: str, values: Values) -> str:
     """Return a commented peer.toml for the peer ``name``, with these values by section and key."""
-    first: dict[str, dict[str, Any]] = {
-        "peer": {"name": name},
-        "tls": {"cert": f"{name}.pem", "key": f"{name}.key", "ca": "ca.pem", "revoked": "revoked.pem"},
-    }
-    given = {
-        section: {key: value for key, value in keys.items() if value is not None} for section, keys in values.items()
-    }
-    return toml_template(PeerConfig, {s: {**first.get(s, {}), **given.get(s, {})} for s in {**first, **given}})
+    tls = {"cert": f"{name}.pem", "key": f"{name}.key", "ca": "ca.pem", "revoked": "revoked.pem"}
+    merged: dict[str, dict[str, Any]] = {"peer": {"name": name}, "tls": tls}
+    for section, keys in values.items():
+        merged.setdefault(section, {}).update({key: value for key, value in keys.items() if value is not None})
+    return toml_template(PeerConfig, merged)
