@@ -179,7 +179,8 @@ def _when(now: float | None) -> datetime:
 
 def _dates(now: float | None, days: int) -> tuple[datetime, datetime]:
     require(1 <= days <= 36_500, f"a certificate is valid for 1 to 36500 days, got {days}")
-    return _when(now), _when(now) + timedelta(days=days)
+    start = _when(now)
+    return start, start + timedelta(days=days)
 
 
 def _check_free(target: Path, name: str, ca: bytes, overwrite: bool) -> None:
@@ -222,7 +223,7 @@ def _signed(
     name: str, public: ec.EllipticCurvePublicKey, dates: tuple[datetime, datetime], issuer: x509.Name | None,
     key: ec.EllipticCurvePrivateKey, rights: Rights,
 ) -> x509.Certificate:  # fmt: skip
-    """Return a certificate. ``issuer``: None if it signs itself. ``rights``: extensions, and whether each is critical."""
+    """Return a certificate. ``issuer``: None if it signs itself. ``rights``: its extensions, and which are critical."""
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     builder = (
         x509.CertificateBuilder()

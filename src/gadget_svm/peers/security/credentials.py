@@ -5,7 +5,7 @@ Owns every check of a certificate. Makes and writes none (`authority` does), ope
 """
 
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +32,8 @@ class Credentials:
     cert_pem: bytes = field(repr=False)
     key_pem: bytes = field(repr=False)
     ca_pem: bytes = field(repr=False)
+    private_key: ec.EllipticCurvePrivateKey = field(repr=False)
+    authority: x509.Certificate = field(repr=False)
     serial: int
     not_after: float  # the earlier end of the certificate's and the authority's
     warnings: tuple[str, ...] = ()
@@ -48,7 +50,8 @@ class Credentials:
         )
         is_root = _is_authority(authority) and _issued_by(authority, authority)
         require(is_root, f"{ca} (tls.ca) is not an authority's certificate: name ca.pem")
-        belongs = _private_key(key, key_pem).public_key() == ours.public_key()
+        private = _private_key(key, key_pem)
+        belongs = private.public_key() == ours.public_key()
         require(belongs, f"{key} (tls.key) is not the key of {cert}: copy both from one run of 'gadget certs issue'")
         _check_dates(ca, authority, now, "make a new authority with 'gadget certs init' and issue again")
         together = "copy both from one folder that 'gadget certs issue' wrote"
@@ -68,20 +71,11 @@ class Credentials:
         end = min(ours.not_valid_after_utc, authority.not_valid_after_utc).timestamp()
         exposed = f"{key} may be read by others on this machine: chmod 600 {key}"
         warnings = (exposed,) if key.stat().st_mode & 0o077 else ()
-        return cls(name, cert_pem, key_pem, ca_pem, ours.serial_number, end, warnings)
-
-    @cached_property
-    def authority(self) -> x509.Certificate:
-        """The authority's certificate."""
-        return x509.load_pem_x509_certificate(self.ca_pem)
+        return cls(name, cert_pem, key_pem, ca_pem, private, authority, ours.serial_number, end, warnings)
 
     def sign(self, data: bytes) -> bytes:
         """Sign with ECDSA over SHA-256, in a context of our own."""
-        return self._key.sign(CONTEXT + data, ec.ECDSA(hashes.SHA256()))
-
-    @cached_property
-    def _key(self) -> ec.EllipticCurvePrivateKey:
-        return _private_key(Path(), self.key_pem)
+        return self.private_key.sign(CONTEXT + data, ec.ECDSA(hashes.SHA256()))
 
 
 class Identity(NamedTuple):
