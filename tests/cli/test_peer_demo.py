@@ -19,7 +19,8 @@ pytest.importorskip("aiohttp")
 from gadget_svm import load_dataset, load_model
 from gadget_svm.cli import peer_demo
 from gadget_svm.cli.app import app
-from gadget_svm.cli.peer_demo import PeerDemoRequest, PeerProcess, closing, free_ports, set_up
+from gadget_svm.cli.peer import PeerDemoRequest
+from gadget_svm.cli.peer_demo import PeerProcess, closing, free_ports, set_up
 from gadget_svm.peers.process.config import load
 from gadget_svm.study.study_file import load_study
 

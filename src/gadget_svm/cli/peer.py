@@ -1,5 +1,6 @@
 """`gadget peer`: configure, run, watch and stop a site's own process. `peer_client` and `gadget_svm.peers` do it."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import ModuleType
@@ -9,8 +10,7 @@ import typer
 
 from gadget_svm.cli.errors import RetryableError
 from gadget_svm.cli.file_options import KeyOption, by_section, relative, with_keys
-from gadget_svm.cli.options import Json, local_path, option, require_packages
-from gadget_svm.cli.peer_demo import demo, require_peer_packages
+from gadget_svm.cli.options import Json, command_for, local_path, option, option_field, require_packages
 from gadget_svm.cli.peer_simulate import simulate
 
 peer_app = typer.Typer(help="Peers: one process per site, connected by mTLS.", no_args_is_help=True)
@@ -61,12 +61,34 @@ KEYS = {
 """Every key of peer.toml except the name, with its option."""
 
 
+MODULES = (
+    "gadget_svm.peers", "cryptography", "google.protobuf", "grpc", "prometheus_client", "pydantic", "aiohttp",
+)  # fmt: skip
+"""What peers need. The first one sets how much gRPC logs."""
+
+
 def _client() -> ModuleType:
     """Return the module that talks to peers, if all packages are there."""
-    require_peer_packages()
+    require_packages("peers", *MODULES)
     from gadget_svm.cli import peer_client
 
     return peer_client
+
+
+@dataclass(frozen=True)
+class PeerDemoRequest:
+    """The arguments of a demo as typed."""
+
+    peers: int = option_field("--peers", default=5, min=2, max=64, help="Number of processes.")
+    data: str = option_field("--data", default="digits", help="A named data set, or a file.")
+    seconds: float = option_field("--seconds", default=300.0, min=5.0, max=1e6, help="The longest that they may take.")
+    out: Path = option_field("--out", default=Path("peers"), check=local_path, help="A new folder, or an earlier demo.")
+    chaos: bool = option_field("--chaos", default=False, help="Kill one peer with SIGKILL, and start it again.")
+    gap: float = option_field("--gap", default=0.01, min=1e-6, max=10.0, help="The certified gap at which they end.")
+    lam: float | None = option_field("--lam", min=1e-12, max=1e6, help="Default: the paper's for its data sets.")
+    random_state: int = option_field("--seed", default=0, min=0, help="The seed that divides the rows.")
+    quiet: bool = option_field("--quiet", "-q", default=False, help="Print only the result.")
+    json: bool = option_field("--json", default=False, help="Print one JSON object on stdout, and nothing else.")
 
 
 @peer_app.command("new")
@@ -103,14 +125,13 @@ def new(
 def run(
     config: Toml = Path("peer.toml"),
     fresh: Annotated[bool, option("--fresh", help="Start from scratch; the saved state is moved aside.")] = False,
-    until: Until = UntilName.stopped,  # type: ignore[attr-defined]
+    until: Until = UntilName.stopped,
 ) -> None:
     """Run a peer until it is stopped (Ctrl-C, SIGTERM, the end of its terminal, 'gadget peer stop'), or until the study
     has ended; it then saves its state and model."""
-    require_peer_packages()
+    own, study = _client().load_files(config)
     from gadget_svm.peers.process.running import BrokenError, run_peer
 
-    own, study = _client().load_files(config)
     if until == "certified" and study.algorithm == "gadget":
         raise ValueError(
             "--until certified needs the algorithm pdmm: gadget has no dual variables, so no model can be certified. "
@@ -148,5 +169,14 @@ def export(config: Toml = Path("peer.toml")) -> None:
     typer.echo(f"{_client().export(config)} is written.")
 
 
-peer_app.command("demo")(demo)
+@peer_app.command("demo")
+@command_for(PeerDemoRequest)
+def demo(request: PeerDemoRequest) -> None:
+    """Real peers on this machine, with new certificates, learn until their common model is certified."""
+    require_packages("peers", *MODULES)
+    from gadget_svm.cli.peer_demo import run_demo
+
+    raise typer.Exit(run_demo(request))
+
+
 peer_app.command("simulate")(simulate)

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from gadget_svm.cli.output import make_table
-from gadget_svm.peers.events import Event, Export, RunStep, Save, Saved, Started, StepDone, StopRequested, TimerFired
+from gadget_svm.peers import events as ev
 from gadget_svm.peers.names import check_endpoint
 from gadget_svm.peers.node import Node
 from gadget_svm.peers.process.config import PeerConfig, load
@@ -43,13 +43,13 @@ def show_status(peer: str | None, config: Path | None, as_json: bool, watch: boo
     """Print the status of a peer as a table or JSON, once or until Ctrl-C."""
     own, address = _asked_peer(peer, config)
     if as_json:
-        typer.echo(json.dumps(ask(own, address), indent=2))
+        typer.echo(json.dumps(fetch_status(own, address), indent=2))
     elif not watch:
-        Console().print(peer_table(ask(own, address)))
+        Console().print(peer_table(fetch_status(own, address)))
     else:
         with Live(console=Console(), auto_refresh=False) as live:
             while True:
-                live.update(peer_table(ask(own, address)), refresh=True)
+                live.update(peer_table(fetch_status(own, address)), refresh=True)
                 time.sleep(STATUS_INTERVAL_S)
 
 
@@ -57,14 +57,14 @@ def stop(config: Path, wait_s: float) -> None:
     """Ask a peer to leave, and wait until it has."""
     own = load(config)
     try:
-        before = ask(own, own.local_address, own.peer.name)["issues"]
+        before = fetch_status(own, own.local_address, own.peer.name)["issues"]
         request_stop(own, own.local_address)
     except (CredentialsError, UnreachableError) as error:
         raise ValueError(f"{error}{_other_way(own)}") from error
     until = time.monotonic() + wait_s
     while time.monotonic() < until:
         try:
-            ask(own, own.local_address, own.peer.name)
+            fetch_status(own, own.local_address, own.peer.name)
         except UnreachableError:
             typer.echo(f"{own.peer.name} has left; its model is {own.peer.model}.")
             for topic in {"snapshot", "model"} & set(before):
@@ -110,28 +110,23 @@ def export(config: Path) -> Path:
 
 def model_of(make_node: Callable[[], Node], snapshot: Snapshot) -> ModelDocument | None:
     """Return the model that a node writes when it leaves at once; else (a certified or lone one) after a heartbeat."""
-    for goes_live in (False, True):
+    for before in ([], [ev.TimerFired()]):
         node = make_node()
-        effects, done = node.handle(Started(time.time(), snapshot), 0.0), 0
-        then: list[Event] = [TimerFired(), StopRequested("export")] if goes_live else [StopRequested("export")]
+        effects, done = node.handle(ev.Started(time.time(), snapshot), 0.0), 0
+        then: list[ev.Event] = [*before, ev.StopRequested("export")]
         while done < len(effects) or then:
             if done == len(effects):
                 effects += node.handle(then.pop(0), node.settings.heartbeat)
                 continue
             match effects[done]:
-                case Export(model=model):
+                case ev.Export(model=model):
                     return model
-                case Save(number=number) if goes_live:
-                    effects += node.handle(Saved(number), 0.0)
-                case RunStep(step=step):
-                    effects += node.handle(StepDone(step()), node.settings.heartbeat)
+                case ev.Save(number=number) if before:
+                    effects += node.handle(ev.Saved(number), 0.0)
+                case ev.RunStep(step=step):
+                    effects += node.handle(ev.StepDone(step()), node.settings.heartbeat)
             done += 1
     return None
-
-
-def ask(own: PeerConfig, address: str, name: str | None = None) -> dict[str, Any]:
-    """Return the status of the peer at an address, asked with the certificate of ``own``."""
-    return fetch_status(own, address, name)
 
 
 def _asked_peer(peer: str | None, config: Path | None) -> tuple[PeerConfig, str]:
