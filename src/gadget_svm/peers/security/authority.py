@@ -74,11 +74,9 @@ class Authority:
     def check_dates(self, start: datetime, end: datetime) -> None:
         """Refuse to sign if the authority has expired, or will before the end."""
         last = self.cert.not_valid_after_utc
-        when, fix = (
-            day(last.timestamp()),
-            "make a new one with 'gadget certs init DIR' and issue every certificate again",
-        )
-        require(start <= last, f"the authority in {self.folder} expired on {when}: {fix}")
+        when = day(last.timestamp())
+        again = "make a new one with 'gadget certs init DIR' and issue every certificate again"
+        require(start <= last, f"the authority in {self.folder} expired on {when}: {again}")
         fix = f"--days {(last - start).days} at most, or make a new authority"
         require(end <= last, f"the authority expires on {when}, before {(end - start).days} days are over: {fix}")
 
@@ -100,11 +98,8 @@ def init_ca(
             "--overwrite (no certificate it issued will be accepted any more)"
         )
     key = ec.generate_private_key(ec.SECP256R1())
-    rights: Rights = [
-        (x509.BasicConstraints(ca=True, path_length=0), True),
-        (_usage("key_cert_sign", "crl_sign"), True),
-    ]
-    cert = _signed(name, key.public_key(), (start, end), None, key, rights)
+    basic, usage = x509.BasicConstraints(ca=True, path_length=0), _usage("key_cert_sign", "crl_sign")
+    cert = _signed(name, key.public_key(), (start, end), None, key, [(basic, True), (usage, True)])
     authority = Authority(folder, cert, key)
     with issued.locked(folder):
         write_atomically(folder / CA_KEY, _key_pem(key), PRIVATE)

@@ -18,10 +18,10 @@ from cryptography.x509.oid import NameOID
 from gadget_svm.peers.names import NAME
 from gadget_svm.peers.security.errors import BAD, CredentialsError, UntrustedError, day, read_file, require
 from gadget_svm.peers.security.revocation import RevocationFile, Revocations
+from gadget_svm.peers.wire.limits import CERTIFICATE_BYTES
 
 CONTEXT = b"gadget-svm peer signature 2\0"
 """Precedes all that is signed, so that no signature of a peer can be taken for one of TLS."""
-CERTIFICATE_BYTES = 16_384
 
 
 @dataclass(frozen=True)
