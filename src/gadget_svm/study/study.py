@@ -86,20 +86,16 @@ class Study:
         """Return the study as JSON in one fixed form."""
         return self._text
 
-    @property
+    @cached_property
     def digest(self) -> bytes:
         """SHA-256 of the text."""
-        return self._digest
+        return hashlib.sha256(self._text.encode()).digest()
 
     @cached_property
     def _text(self) -> str:
         values = asdict(self) | {"format": FORMAT, "lam": float(self.lam), "gap": float(self.gap)}
         values["classes"] = [each if isinstance(each, str) else float(each) for each in self.classes]
         return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-    @cached_property
-    def _digest(self) -> bytes:
-        return hashlib.sha256(self._text.encode()).digest()
 
     @classmethod
     def parse(cls, text: str) -> "Study":
