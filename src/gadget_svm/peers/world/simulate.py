@@ -172,7 +172,7 @@ def network_plan(
     spread = LATENCIES[latency] if isinstance(latency, str) else (latency, latency)
     return replace(
         Scenario("network"), title=f"{peers:,} peers", peers=(peers, peers), faults_stop=0.0, settle=86_400.0, wire=0.0,
-        data=DataPlan((rows, rows), (features, features)), settings=settings,
+        data=DataPlan((rows, rows), (features, features)), settings=settings, study={"min_sites": peers},
         links=LinkPlan(spread, bandwidth=bandwidth, loss=(loss, loss)),
     )  # fmt: skip
 

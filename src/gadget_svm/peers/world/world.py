@@ -32,7 +32,7 @@ SUPERVISOR_DELAY_S = 3.0
 MAX_RESTARTS = 30
 """A process that ends with an error is started again by its supervisor, but not for ever."""
 PACE = {"tick": 0.25, "heartbeat": 1.0, "suspect": 4.0, "dead": 4.0, "snapshot_interval": 5.0, "export_interval": 15.0}
-TERMS = {"lam": 0.05, "degree": 3, "gap": 0.01}
+TERMS = {"lam": 0.05, "degree": 4, "gap": 0.01}
 
 
 class World:
