@@ -203,8 +203,10 @@ class Node:
         if last is not None and self.session.ticks >= last:
             self._leave("enough ticks")
             return
-        self.session.set_edges(self.edges.counted(self._now))
         due = self.conclusion.take_sums()
+        if due is None and self._now < self.learning.tick_at:
+            return
+        self.session.set_edges(self.edges.counted(self._now))
         if due is not None and self.learning.run(self.session.sums_step(due.model, due.scale), "sums"):
             self._sums_for = due.id
             return
@@ -356,7 +358,7 @@ class Node:
             return Estimates()
         me = self.neighbourhood.detector.me
         others = [line for line in members.values() if line.name != me.name]
-        near = [model for _, model in self.session.neighbour_models()]
+        near = self.session.neighbour_models()
         return estimate(self.study.lam, measures.norm, me, others, self.session.model(), near)
 
     def _situation(self) -> Situation:

@@ -69,7 +69,9 @@ class Discovery:
         for longest, kind in self._kinds(now, detector, linked, chosen, rng):
             longest_wait.update(dict.fromkeys(kind, longest))
             free = [a for a in kind if a not in {self._own, *self._under_way} and self._attempt(a).next <= now]
-            queues.append([(address, kind[address]) for address in sorted(free, key=self._last_dialled)])
+            queues.append(
+                [(address, kind[address]) for address in sorted(free, key=lambda a: self._attempt(a).dialled)]
+            )
         first = self._turn % len(queues)
         self._turn += 1
         mixed = chain.from_iterable(zip_longest(*queues[first:], *queues[:first]))
@@ -129,6 +131,3 @@ class Discovery:
                 del self._attempts[next(iter(self._attempts))]
             self._attempts[address] = Attempts()
         return self._attempts[address]
-
-    def _last_dialled(self, address: str) -> float:
-        return self._attempt(address).dialled

@@ -34,7 +34,7 @@ from random import Random
 from typing import Any
 
 from gadget_svm.peers.membership.dissemination import DisseminationQueue
-from gadget_svm.peers.membership.member import LARGEST, Member, State
+from gadget_svm.peers.membership.member import Member, State
 from gadget_svm.peers.membership.member_table import MemberTable, Record
 from gadget_svm.peers.membership.name_conflict import NameConflict
 
@@ -84,7 +84,7 @@ class FailureDetector:
 
     def accept(self, name: str, incarnation: int) -> bool:
         """Whether to use a message of this incarnation: not if a later one spoke, nor after it left."""
-        if name == self.me.name or not 0 < incarnation <= LARGEST:
+        if name == self.me.name:
             return False
         record = self.table.find(name)
         return record is None or (incarnation >= record.proven and incarnation > record.left)
@@ -109,7 +109,7 @@ class FailureDetector:
 
     def remember(self, name: str, incarnation: int) -> None:
         """Take a member from a snapshot: gone until it shows itself."""
-        if name != self.me.name and 0 < incarnation <= LARGEST and self.table.find(name) is None:
+        if name != self.me.name and self.table.find(name) is None:
             self._bury(name, Record(Member(name, "", incarnation, 0, State.DEAD, reachable=False), self._time))
 
     def beat(self, **fields: Any) -> None:
@@ -119,8 +119,6 @@ class FailureDetector:
 
     def hear(self, member: Member, direct: bool) -> None:
         """Take an entry of a view; ``direct`` if the member that it is about sent it, by its certificate."""
-        if not (0 < member.incarnation <= LARGEST and 0 <= member.beat <= LARGEST):
-            return
         if member.name == self.me.name:
             if self._conflict.hear(member, direct, self.me, self._time):
                 self.beat()

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
-LARGEST = 1 << 62
-"""The highest incarnation and the highest beat; an entry with a higher one is ignored."""
+LARGEST = (1 << 62) - 1
+"""The highest incarnation and the highest beat that messages may carry."""
 
 
 class State(IntEnum):

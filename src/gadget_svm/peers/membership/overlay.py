@@ -8,6 +8,7 @@ from functools import lru_cache
 from hashlib import sha256
 
 
+@lru_cache(maxsize=1 << 16)
 def node_id(name: str) -> int:
     """Return the number of a peer in arrays: the first 31 bits of SHA-256 of its name."""
     return int.from_bytes(sha256(name.encode()).digest()[:4], "big") >> 1

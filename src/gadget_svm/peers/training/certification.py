@@ -12,8 +12,8 @@ there, it sends the total to its parent. Whoever lacks something asks for it aga
 
 Answers cause no messages, so that duplicates die out. A peer joins attempts of growing numbers only, one of each
 number, and none while another one is unfinished, unless that one's initiator has begun anew. It sends its total once:
-what comes later is not counted. If one site is counted twice, because it restarted meanwhile, the attempt fails. A probe
-whose number is too low is answered by one without a model, with the number to exceed: its initiator tries again.
+what comes later is not counted. If one site is counted twice, because it restarted meanwhile, the attempt fails. A
+probe whose number is too low is answered by one without a model, with the number to exceed: its initiator tries again.
 """
 
 import json

@@ -64,7 +64,10 @@ def algorithm_of(study: Study, rows: int) -> Gadget | Pdmm:
 
 
 class Learner:
-    """A node's state. A tick is `solve`, whose messages are sent, then `absorb` of the messages that arrived."""
+    """A node's state. A tick is `solve`, whose messages are sent, then `absorb` of the messages that arrived.
+
+    Everything else is called between two ticks.
+    """
 
     def __init__(
         self, X: sp.csr_matrix, label: NDArray[np.int32], study: Study, node: int, *, seed: int = 0,
@@ -106,7 +109,6 @@ class Learner:
 
     def set_neighbours(self, neighbours: Collection[int]) -> None:
         """Replace the neighbours, between two ticks."""
-        self._check_between_ticks()
         new = set(neighbours).difference(self.block.links.target.tolist())
         linked = self.duals is not None and bool(self.neighbours)
         self.run.set_neighbours(self.block, np.array(sorted(neighbours), dtype=np.int64))
@@ -116,7 +118,6 @@ class Learner:
 
     def reset_edge(self, other: int) -> None:
         """A neighbour was restarted, and counts its messages from 0."""
-        self._check_between_ticks()
         self.run.reset_edge(self.block, other)
 
     def succeed(self, former: Self) -> None:
@@ -124,7 +125,6 @@ class Learner:
 
         With GADGET the neighbours have its mass too, besides what its successor begins with: start a new epoch.
         """
-        self._check_between_ticks()
         self.block.exchanges = max(self.block.exchanges, former.block.exchanges)
         self._recency = former._recency
         epoch = former.block.edge.get("epoch")
@@ -141,7 +141,6 @@ class Learner:
 
     def solve(self) -> list[NodeMessage]:
         """Do the first half of a tick: learn from the rows, and return what to send."""
-        self._check_between_ticks()
         self.t += 1
         self._running = self.run.iteration(self.block, self.t)
         sent = next(self._running)
@@ -152,8 +151,7 @@ class Learner:
 
     def absorb(self, messages: Sequence[NodeMessage]) -> None:
         """Do the second half: apply the messages that arrived."""
-        if self._running is None:
-            raise RuntimeError("nothing was solved: absorb follows solve")
+        assert self._running is not None, "absorb follows solve"
         running, self._running = self._running, None
         try:
             running.send(Delivery(self._batch(messages)))
@@ -173,7 +171,6 @@ class Learner:
         Ticks update w step by step, and rounding errors would stay. They are small unless w was very large for a while,
         as a neighbour's messages may make it.
         """
-        self._check_between_ticks()
         edge, alpha, block = self.block.edge, self.duals, self.block
         if alpha is not None:
             pull = np.asarray((self.X.T @ (alpha.T * self._signs)).T).ravel()
@@ -224,7 +221,7 @@ class Learner:
         changed.
         """
         if self.study.algorithm == "pdmm":
-            if sent is None or last.weight <= 0.0:
+            if sent is None:
                 return None
             found = (1.0 if last.other < self.node else -1.0) * (last.vector - sent) / (2.0 * last.weight)
         elif previous is None or last.weight == previous.weight:
@@ -240,7 +237,6 @@ class Learner:
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return what a snapshot needs: arrays (not copies), and JSON values."""
-        self._check_between_ticks()
         block = self.block
         arrays = {name: getattr(block, name) for name in _STATE}
         arrays |= {f"edge.{name}": value for name, value in block.edge.items()}
@@ -261,20 +257,14 @@ class Learner:
         }
         self.t, block.exchanges, self.isolated = int(about["t"]), int(about["exchanges"]), bool(about["isolated"])
 
-    def _check_between_ticks(self) -> None:
-        if self._running is not None:
-            raise RuntimeError("in the middle of a tick: absorb first")
-
     def _batch(self, messages: Sequence[NodeMessage]) -> MessageBatch:
         count = len(messages)
-        vector = np.empty((count, self.block.s.shape[1]))
-        for m, message in enumerate(messages):
-            vector[m] = message.vector
-        columns = tuple(zip(*messages, strict=True)) or ((), (), (), (), ())
+        notes = np.array([each.note for each in messages]) if self.study.algorithm == "pdmm" else None
         return MessageBatch(
-            self.t, np.array(columns[0], dtype=np.int64), np.full(count, self.node),
-            np.array(columns[1], dtype=np.int64), vector, np.array(columns[3], dtype=np.float64),
-            np.array(columns[4], dtype=np.float64) if self.study.algorithm == "pdmm" else None,
+            self.t, np.array([each.other for each in messages], dtype=np.int64), np.full(count, self.node),
+            np.array([each.seq for each in messages], dtype=np.int64),
+            np.array([each.vector for each in messages]).reshape(count, self.block.s.shape[1]),
+            np.array([each.weight for each in messages], dtype=np.float64), notes,
         )  # fmt: skip
 
 

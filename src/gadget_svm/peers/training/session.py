@@ -132,7 +132,7 @@ class TrainingSession:
             open_numbers = {number for number in open_numbers if self._asked_at.get(number, -inf) <= late}
             if wanted and not open_numbers and self.edge_names == {*wanted.values()}:
                 return None
-        near = [model for _, model in self.neighbour_models()] if measure else None
+        near = self.neighbour_models() if measure else None
         messages, restarted = self._inbox.take()
         return partial(self._trainer.tick, TickInput(wanted, restarted, open_numbers, messages, near))
 
@@ -203,17 +203,14 @@ class TrainingSession:
             return None
         return self._trainer.learner.model()
 
-    def neighbour_models(self) -> list[tuple[str, Floats]]:
+    def neighbour_models(self) -> list[Floats]:
         """Return estimates of the neighbours' models, as far as their pushes tell."""
-        found = []
-        for number, name in self._wanted.items():
-            heard = self._inbox.heard.get(number)
-            if self._trainer is not None and heard is not None:
-                last_sent = self._trainer.filter.last_sent(number)
-                model = self._trainer.learner.estimate_neighbour_model(heard.last, heard.previous, last_sent)
-                if model is not None:
-                    found.append((name, model))
-        return found
+        if self._trainer is None:
+            return []
+        learner, last_sent, heard = self._trainer.learner, self._trainer.filter.last_sent, self._inbox.heard
+        known = [(heard[number], last_sent(number)) for number in self._wanted if number in heard]
+        found = (learner.estimate_neighbour_model(each.last, each.previous, sent) for each, sent in known)
+        return [model for model in found if model is not None]
 
     def gap_share(self) -> float:
         """Return this node's share of the duality gap; -1 if an edge was not used in both directions yet."""
