@@ -65,7 +65,7 @@ class Learning:
     def tick(self, at_rest: bool, gap: float, now: float) -> None:
         """Begin a tick if it is time. At rest only a new learner is built."""
         if now < self.tick_at:
-            return
+            return  # the sums of a certificate were due
         heartbeat = self.settings.heartbeat
         if at_rest and self.session.ready:
             self.tick_at = now + heartbeat
