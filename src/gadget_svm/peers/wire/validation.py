@@ -151,7 +151,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("loss", "slack", "objective"), _any_number),
     "weight": lambda value, name, limits: check_number(value, name, limits, *bounds.WEIGHTS[limits.algorithm]),
     "note": check_note,
-    "text": check_text, "Leave.reason": check_text,
+    "text": check_text, "reason": check_text,
     "certified": partial(check_text, most=bounds.CERTIFIED_BYTES),
     "study": partial(check_text, most=bounds.STUDY_BYTES, lines=True),
     "nonce": partial(check_bytes, least=bounds.NONCE_BYTES, most=bounds.NONCE_BYTES),
@@ -165,17 +165,17 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("sum", "spread", "largest"), partial(check_vector, of="features")),
     "members": check_members, "entries": check_parts, "sites": partial(check_parts, least=1),
     "id": lambda id, _, limits: check(id, limits),
-    **dict.fromkeys(("state", "edge", "reason", "float32", "reachable", "dial_failed", "chosen"), lambda *_: None),
 }  # fmt: skip
-"""The rule of each field, by its name, or by "Message.name" if other messages have a different field of that name.
-Flags need none, nor do enumerations, since decoding makes no unknown value of one."""
+"""The rule of each field, by its name, or by "Message.name" if other messages have a different field of that name."""
+WITHOUT_RULE = {"float32", "reachable", "dial_failed", "chosen", "state", "edge", "Refusal.reason"}
+"""Flags, and enumerations: decoding makes no unknown value of one."""
 
 
 @cache
 def _rules(kind: Any) -> list[tuple[str, str]]:
     """Return the fields of a message, each with the key of its rule."""
     own = [(each.name, f"{kind.__name__}.{each.name}") for each in fields(kind)]
-    return [(name, key if key in RULES else name) for name, key in own]
+    return [(name, key if key in RULES else name) for name, key in own if not {name, key} & WITHOUT_RULE]
 
 
 @lru_cache(maxsize=4096)
