@@ -14,7 +14,7 @@ from gadget_svm.peers.edges import EdgeTable
 from gadget_svm.peers.issues import IssueTable
 from gadget_svm.peers.links import Link, LinkTable
 from gadget_svm.peers.membership.discovery import Discovery
-from gadget_svm.peers.membership.failure_detector import Changes, FailureDetector
+from gadget_svm.peers.membership.failure_detector import FailureDetector
 from gadget_svm.peers.membership.member import Member, State
 from gadget_svm.peers.membership.overlay import any_reachable, neighbours
 from gadget_svm.peers.outbox import Outbox
@@ -23,8 +23,8 @@ from gadget_svm.peers.wire.limits import printable
 from gadget_svm.peers.wire.messages import Heartbeat, Hello, Leave, Refusal, RefusalReason
 from gadget_svm.study.study import Study, differences
 
-VIEW_LINES, RESTING_VIEW_LINES = 8, 2
-"""Members in a heartbeat, while learning and at rest."""
+VIEW_LINES, RESTING_VIEW_LINES, NEWS_LINES = 8, 2, 32
+"""Members in a heartbeat: while learning, at rest, and while there is news of many."""
 UNUSED_LINK_HEARTBEATS = 5
 """A link that no end wants an edge on is closed after so many heartbeats."""
 DETECTION_HEARTBEATS = 3
@@ -48,7 +48,10 @@ class Neighbourhood:
         self.settings, self.study, self.rng, self.out, self.issues = settings, study, rng, out, issues
         self.name = settings.name
         beat = settings.heartbeat
-        self.detector = FailureDetector(me, suspect=settings.suspect, dead=settings.dead, limit=settings.max_members)
+        spread = 8 * beat / (study.degree * VIEW_LINES)
+        self.detector = FailureDetector(
+            me, suspect=settings.suspect, dead=settings.dead, spread=spread, limit=settings.max_members
+        )
         self.table = self.detector.table
         self.discovery = Discovery(settings.join, settings.address)
         self.links = LinkTable(self.name)
@@ -152,7 +155,8 @@ class Neighbourhood:
     def heartbeat(self, link: Link) -> None:
         """Send a heartbeat on a link."""
         self._heartbeats += 1
-        me, lines = self.detector.me, RESTING_VIEW_LINES if self.at_rest else VIEW_LINES
+        me = self.detector.me
+        lines = NEWS_LINES if self.detector.has_news else RESTING_VIEW_LINES if self.at_rest else VIEW_LINES
         hello = link.hello
         assert hello is not None
         self.out.send(
@@ -177,7 +181,7 @@ class Neighbourhood:
         if self.edges.heard(link.name, beat.edge, beat.chosen, names_me, now):
             self.heartbeat(link)
 
-    def beat(self, now: float, **own: Any) -> Changes:
+    def beat(self, now: float, **own: Any) -> None:
         """Do what is due once per heartbeat; ``own`` are the fields of this node's entry.
 
         Raises `SupersededError` if another process has this name.
@@ -188,6 +192,7 @@ class Neighbourhood:
             self.edges.forgive(gap)
         self._last_beat = now
         changes = self.detector.tick(now)
+        self.out.muted |= changes.raised is not None  # the new incarnation has to be on disk first
         for name in changes.left:
             self.edges.forget(name)
             if (link := self.links.ready(name)) is not None:
@@ -204,7 +209,6 @@ class Neighbourhood:
         self.dial(now)
         for link in self.links.all_ready():
             self.heartbeat(link)
-        return changes
 
     def dial(self, now: float) -> None:
         """Dial whoever is missing. Would-be neighbours that are known by hearsay only are dialled first."""

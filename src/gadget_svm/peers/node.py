@@ -29,6 +29,8 @@ from gadget_svm.peers.wire import messages as m
 from gadget_svm.peers.writer import Writer
 from gadget_svm.study.study import Study
 
+FRESH_HEARTBEATS = 5
+"""Members that were heard of within so many heartbeats count in the estimates."""
 WAKING_GAPS = 2.0
 """A node at rest learns again when the estimated gap is above this multiple of the study's."""
 
@@ -215,15 +217,13 @@ class Node:
     def _beat(self) -> None:
         """Do what is due once per heartbeat."""
         members = self._members()
-        self.found = self._estimates(members)
+        self.found = self._estimates()
         limit = WAKING_GAPS * self.study.gap if self.at_rest else self.study.gap
         is_certified = bool(self.conclusion.confirmed) and self.conclusion.ending.at_rest(members)
         self.at_rest = self.neighbourhood.at_rest = is_certified and self.found.gap <= limit
         measures, slack = self.session.measures, self.session.gap_share()
         own = {} if measures is None else {"loss": measures.loss, "slack": slack, "objective": measures.objective}
-        changes = self.neighbourhood.beat(self._now, certified=self.conclusion.confirmed, **own)
-        if changes.raised is not None:
-            self.writer.save_soon = True
+        self.neighbourhood.beat(self._now, certified=self.conclusion.confirmed, **own)
         starts = self._is_new and self._now - self._started <= self.settings.suspect
         if self.neighbourhood.study_refused and not self.neighbourhood.agreed and starts:
             self._is_refused = True
@@ -292,10 +292,14 @@ class Node:
         scale = self.session.scale
         if conclusion.exports_due and scale is not None:
             writer.export(lambda number: conclusion.take_export(number, scale), ticks, self._now)
-        if (conclusion.snapshot_due or writer.snapshot_is_due(self._now, ticks)) and not self.learning.step:
-            self._save("snapshot")
         if writer.export_is_due(self._now, ticks):
             self._export_current()
+        if self.learning.step:
+            return
+        if self.out.muted:
+            self._save("incarnation")
+        elif conclusion.snapshot_due or writer.snapshot_is_due(self._now, ticks):
+            self._save("snapshot")
 
     def _save(self, label: str) -> None:
         self.conclusion.saving(self.writer.save(label, self._snapshot, self.session.ticks, self._now))
@@ -317,8 +321,10 @@ class Node:
         self.issues.resolve("model" if label == "model" else "snapshot")
         if self.conclusion.saved(event.number):
             self.neighbourhood.confirm(self.conclusion.confirmed)
-        if self.phase == "starting" and label == "incarnation":
-            self._go_live()
+        if label == "incarnation":
+            self.out.muted = False
+            if self.phase == "starting":
+                self._go_live()
 
     def _save_failed(self, event: ev.SaveFailed) -> None:
         label = self.writer.failed(event.number)
@@ -352,14 +358,14 @@ class Node:
         """Everybody present, this node included, by name."""
         return {line.name: line for line in self.neighbourhood.present()}
 
-    def _estimates(self, members: dict[str, Member]) -> Estimates:
+    def _estimates(self) -> Estimates:
         measures = self.session.measures
         if measures is None:
             return Estimates()
-        me = self.neighbourhood.detector.me
-        others = [line for line in members.values() if line.name != me.name]
+        detector = self.neighbourhood.detector
+        others = detector.fresh(FRESH_HEARTBEATS * self.settings.heartbeat)
         near = self.session.neighbour_models()
-        return estimate(self.study.lam, measures.norm, me, others, self.session.model(), near)
+        return estimate(self.study.lam, measures.norm, detector.me, others, self.session.model(), near)
 
     def _situation(self) -> Situation:
         session = self.session

@@ -8,6 +8,7 @@ class Outbox:
     """Effects in the order in which they were asked for."""
 
     def __init__(self) -> None:
+        self.muted = False  # whether nothing may be sent, as this node's incarnation is not on disk
         self._effects: list[Effect] = []
 
     def add(self, *effects: Effect) -> None:
@@ -16,7 +17,8 @@ class Outbox:
 
     def send(self, link: int, message: Message) -> None:
         """Send a message on a link."""
-        self._effects.append(Send(link, message))
+        if not self.muted:
+            self._effects.append(Send(link, message))
 
     def hang_up(self, link: int, reason: str) -> None:
         """Close a link."""

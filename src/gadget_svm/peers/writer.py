@@ -17,7 +17,6 @@ class Writer:
         self._count = 0
         self._snapshot_at = self._export_at = inf
         self._snapshot_ticks = self._export_ticks = -1
-        self.save_soon = False  # whether a snapshot should not wait for its interval
         self.saved_at = -inf  # when the last snapshot was on disk
 
     def start(self, now: float, ticks: int) -> None:
@@ -33,7 +32,7 @@ class Writer:
     def snapshot_is_due(self, now: float, ticks: int) -> bool:
         """Return whether it is time, and something has changed."""
         is_due = now >= self._snapshot_at and ticks != self._snapshot_ticks
-        return (self.save_soon or is_due) and "snapshot" not in self._under_way.values()
+        return is_due and "snapshot" not in self._under_way.values()
 
     def export_is_due(self, now: float, ticks: int) -> bool:
         """Return whether it is time, and something has changed."""
@@ -41,7 +40,7 @@ class Writer:
 
     def save(self, label: str, make: Callable[[], Snapshot], ticks: int, now: float) -> int:
         """Write a snapshot; return its number."""
-        self._snapshot_at, self._snapshot_ticks, self.save_soon = now + self._snapshot_interval, ticks, False
+        self._snapshot_at, self._snapshot_ticks = now + self._snapshot_interval, ticks
         number = self._next(label)
         self._out.add(Save(number, make()))
         return number

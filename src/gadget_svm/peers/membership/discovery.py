@@ -110,7 +110,7 @@ class Discovery:
         for address in self._seeds:
             attempt = self._attempt(address)
             nobody_here = address not in here and not table.is_present(attempt.answered)
-            rested = nobody_here and now - attempt.dialled >= SEED_INTERVAL_S
+            rested = nobody_here and (not attempt.answered or now - attempt.dialled >= SEED_INTERVAL_S)
             if attempt.answered != me and (rested or not linked):
                 seeds[address] = None
         yield LONGEST_WAIT_S, seeds

@@ -24,8 +24,8 @@ that advanced, or a word from the member itself; opinions of others are none. Ce
    a share only, because names are easily invented.
 
 A holder of a certificate can invent names, up to ``limit``. They never displace a verified member.
-Beats travel in views, so ``suspect`` has to grow with the network: by simulation, n members that each hear L entries a
-second need some 8 n / L seconds.
+Beats travel in views, so the time until a member is suspected grows with the network, by ``spread`` for each member: by
+simulation, n members that each hear L entries a second need some 8 n / L seconds.
 """
 
 from dataclasses import dataclass, field, replace
@@ -38,6 +38,7 @@ from gadget_svm.peers.membership.member import Member, State
 from gadget_svm.peers.membership.member_table import MemberTable, Record
 from gadget_svm.peers.membership.name_conflict import NameConflict
 
+MANY_NEWS = 8
 JUMP = 1 << 32
 """Hearsay raises a known incarnation by no more than this, so that a lie leaves room to outbid it."""
 
@@ -64,8 +65,12 @@ class Changes:
 class FailureDetector:
     """Keeps ``table`` by these rules. The node calls ``tick`` often, ``beat`` once a heartbeat, and sends views."""
 
-    def __init__(self, me: Member, *, suspect: float, dead: float, forget: float = 3600.0, limit: int = 10_000) -> None:
+    def __init__(
+        self, me: Member, *, suspect: float, dead: float, spread: float = 0.0, forget: float = 3600.0,
+        limit: int = 10_000,
+    ) -> None:  # fmt: skip
         self.table = MemberTable(me, limit)
+        self._spread = spread  # seconds that beats need to reach everybody, for each member
         self._suspect, self._dead, self._forget = suspect, dead, forget
         self._last: float | None = None  # ``now`` at the last tick
         self._late = False
@@ -81,6 +86,16 @@ class FailureDetector:
     def me(self) -> Member:
         """This peer's own entry."""
         return self.table.me
+
+    @property
+    def has_news(self) -> bool:
+        """Whether views should be longer, as many members are to be spoken of."""
+        return len(self._queue.left) > MANY_NEWS
+
+    def fresh(self, age: float) -> list[Member]:
+        """Return the entries of the others of whom there was a sign of life within ``age`` seconds."""
+        oldest = self._time - age
+        return [record.entry for record in self.table.records.values() if record.present and record.since >= oldest]
 
     def accept(self, name: str, incarnation: int) -> bool:
         """Whether to use a message of this incarnation: not if a later one spoke, nor after it left."""
@@ -232,11 +247,12 @@ class FailureDetector:
         if self._time - self._scanned < min(self._suspect, self._dead) / 20:
             return
         self._scanned = self._time
+        suspect = max(self._suspect, self._spread * len(self.table.present()))
         for record in self.table.records.values():
             silent = self._time - record.since
-            if not record.present or silent < self._suspect:
+            if not record.present or silent < suspect:
                 continue
-            if silent >= self._suspect + self._dead:
+            if silent >= suspect + self._dead:
                 self._set_state(record, State.DEAD)
             elif record.entry.state == State.ALIVE:
                 self.table.set_state(record, State.SUSPECT, self._time)
