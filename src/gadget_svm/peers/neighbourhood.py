@@ -152,11 +152,10 @@ class Neighbourhood:
 
     # Heartbeats
 
-    def heartbeat(self, link: Link) -> None:
-        """Send a heartbeat on a link."""
+    def heartbeat(self, link: Link, lines: int = 1) -> None:
+        """Send a heartbeat on a link, with so many entries of members; by default only this node's own."""
         self._heartbeats += 1
         me = self.detector.me
-        lines = NEWS_LINES if self.detector.has_news else RESTING_VIEW_LINES if self.at_rest else VIEW_LINES
         hello = link.hello
         assert hello is not None
         self.out.send(
@@ -207,8 +206,9 @@ class Neighbourhood:
         self.edges.expire(now)
         self._close_unused(now)
         self.dial(now)
+        lines = NEWS_LINES if self.detector.has_news else RESTING_VIEW_LINES if self.at_rest else VIEW_LINES
         for link in self.links.all_ready():
-            self.heartbeat(link)
+            self.heartbeat(link, lines)
 
     def dial(self, now: float) -> None:
         """Dial whoever is missing. Would-be neighbours that are known by hearsay only are dialled first."""
