@@ -21,13 +21,13 @@ from gadget_svm.peers.world.intruder import make_intruder
 from gadget_svm.peers.world.invariants import InvariantError, Invariants
 from gadget_svm.peers.world.machine import Hardware, Machine, MakeNode, NodeLike
 from gadget_svm.peers.world.network import SimulatedNetwork
-from gadget_svm.peers.world.randomness import generator, whole_within, within
+from gadget_svm.peers.world.places import Place, draw_places
+from gadget_svm.peers.world.randomness import generator, whole_within
 from gadget_svm.peers.world.scenario import Scenario
 from gadget_svm.peers.world.shards import CLASSES, Optima, Shard, generate
 from gadget_svm.study.study import Study
 
 NodeFactory = Callable[[NodeSettings, Study, Site, random.Random], NodeLike]
-START_SPREAD_S = 1.0
 SUPERVISOR_DELAY_S = 3.0
 MAX_RESTARTS = 30
 """A process that ends with an error is started again by its supervisor, but not for ever."""
@@ -57,12 +57,12 @@ class World:
         self.network.hostile = frozenset(strangers)
         self.invariants = Invariants(self.study, self.optima, names, strangers, say)
         self.machines: dict[str, Machine] = {}
-        addresses = self._addresses(names)
-        for name in names:
-            self._add_peer(name, addresses)
+        places = draw_places(scenario, self.roles, seed)
+        for name, place in places.items():
+            self._add_peer(name, place)
         schedule(targets, scenario, seed, dict(self.machines), self.network, self.queue)
         for name in strangers:
-            self._add_stranger(name, addresses)
+            self._add_stranger(name, tuple(place.address for place in places.values() if place.address))
         self.queue.at(scenario.faults_stop, self.network.calm)
         self.restarts = 0
         self.goals = Goals(scenario, self.study, self.roles, self.machines, self.optima, self.queue)
@@ -92,30 +92,15 @@ class World:
             terms["sites"] = tuple(survivors)
         return Study(name="simulated", n_features=n_features, classes=CLASSES, **terms)
 
-    def _addresses(self, names: tuple[str, ...]) -> dict[str, str]:
-        """Return where each peer can be reached; outbound-only peers have no address, or one that never answers."""
-        rng = generator(self.seed, "addresses")
-        hidden = round(within(rng, self.scenario.outbound_only) * len(names))
-        closed = set(rng.sample(names, min(hidden, len(names) - 1)))
-        return {name: ("" if name in closed else f"{name}:7400") for name in names}
-
-    def _add_peer(self, name: str, addresses: dict[str, str]) -> None:
-        rng = generator(self.seed, "peer", name)
-        address, closed_port = addresses[name], addresses[name] or f"{name}:7400"
-        knows_it = rng.random() < 0.5  # whether a site without an address was told so
-        open_to = [other for each, other in addresses.items() if other and each != name]
-        join = tuple(rng.sample(open_to, min(2, len(open_to)))) if rng.random() < 0.5 else tuple(open_to[:2])
-        settings = self._settings(name, address or ("" if knows_it else closed_port), join)
-        if not address and knows_it:
-            settings = replace(settings, reachable=False)
+    def _add_peer(self, name: str, place: Place) -> None:
+        settings = replace(self._settings(name, place.told, place.join), reachable=place.reachable)
         site = site_of(self.shards[name])
-        machine = self._machine(name, address, lambda rng: self.make_node(settings, self.study, site, rng))
-        machine_start = self.roles.late.get(name, rng.uniform(0.0, START_SPREAD_S))
-        self.queue.at(machine_start, machine.start)
+        machine = self._machine(name, place.address, lambda rng: self.make_node(settings, self.study, site, rng))
+        self.queue.at(place.start, machine.start)
 
-    def _add_stranger(self, name: str, addresses: dict[str, str]) -> None:
+    def _add_stranger(self, name: str, addresses: tuple[str, ...]) -> None:
         """Add a machine that others must refuse: a hostile one, or a peer of another study."""
-        settings = self._settings(name, f"{name}:7400", tuple(filter(None, addresses.values())))
+        settings = self._settings(name, f"{name}:7400", addresses)
         if name.startswith("intruder"):
             machine = self._machine(name, settings.address, lambda _: make_intruder(settings, self.study, self.seed))
         else:
