@@ -12,7 +12,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -91,7 +91,6 @@ class PeerHost:
         self.links = Links(credentials, limits, settings.limits, self.deliver, self.counts)
         answers = control_answers(credentials, self.status, self.stop, self.links.reject)
         self._server = Server(self.links.serve, answers, limits.frame_bytes, settings.limits.connections)
-        self._status_server: Any = None
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="step")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="write")
         self.port = 0  # where it listens, when it runs
@@ -131,26 +130,29 @@ class PeerHost:
         """
         self._loop = asyncio.get_running_loop()
         self._finished: asyncio.Future[ev.Finish] = self._loop.create_future()
-        try:
+        async with AsyncExitStack() as closing:  # in the opposite order, whatever fails
+            closing.callback(self._store.close)
+            closing.push_async_callback(asyncio.to_thread, self._writer.shutdown)
+            closing.callback(self._worker.shutdown, wait=False, cancel_futures=True)
+            closing.push_async_callback(self._server.stop, 1.0)
+            closing.push_async_callback(self.links.close)
+            closing.callback(self._finished.cancel)  # so that the node gets no more events
             self._store.open()
-            snapshot = self._restore(fresh)
-            self.port = await self._server.start(
-                self._settings.listen, self._credentials.server_credentials(self.links.handshakes.began)
-            )
+            if fresh:
+                self._store.set_aside()
+            snapshot = self._store.load()
+            credentials = self._credentials.server_credentials(self.links.handshakes.began)
+            self.port = await self._server.start(self._settings.listen, credentials)
             if port := self._settings.metrics.port:
                 from gadget_svm.peers.process.status_server import serve_status
 
-                self._status_server = await serve_status(self.status, self._settings.metrics.host, port)
+                server = await serve_status(self.status, self._settings.metrics.host, port)
+                closing.push_async_callback(server.cleanup)
             self._stop_on_signals()
             self.deliver(ev.Started(time.time(), snapshot))
             self.deliver(ev.CredentialsChanged(self._credentials.expires))
-            checks = asyncio.create_task(self._check_now_and_then())
-            try:
-                finish = await self._finished
-            finally:
-                checks.cancel()
-        finally:
-            await self._close()
+            closing.callback(asyncio.create_task(self._check_now_and_then()).cancel)
+            finish = await self._finished
         log.info("finished", extra=fields(reason=finish.reason))
         if finish.error:
             raise NodeFailedError(finish.error)
@@ -213,15 +215,6 @@ class PeerHost:
 
     # Around the loop
 
-    def _restore(self, fresh: bool) -> Any:
-        if fresh:
-            for path in self._store.set_aside():
-                log.warning("the earlier state is set aside", extra=fields(path=str(path)))
-        snapshot = self._store.load()
-        for warning in self._store.warnings:
-            log.warning("%s", warning)
-        return snapshot
-
     async def _check_now_and_then(self) -> None:
         while True:
             await asyncio.sleep(CHECK_INTERVAL_S)
@@ -237,17 +230,3 @@ class PeerHost:
             for number in SIGNALS:
                 if signal.getsignal(number) is not signal.SIG_IGN:
                     self._loop.add_signal_handler(number, self.stop, f"signal {number.name}")
-
-    async def _close(self) -> None:
-        """Send what was sent, write what is being written, and only then release the folder."""
-        if self._timer is not None:
-            self._timer.cancel()
-        if not self._finished.done():
-            self._finished.cancel()
-        await self.links.close()
-        await self._server.stop(1.0)
-        if self._status_server is not None:
-            await self._status_server.cleanup()
-        self._worker.shutdown(wait=False, cancel_futures=True)
-        await asyncio.to_thread(self._writer.shutdown)
-        self._store.close()

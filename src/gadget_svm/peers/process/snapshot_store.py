@@ -6,6 +6,7 @@ refused, and its files are never overwritten.
 """
 
 import errno
+import logging
 import os
 import time
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ FIXES = {
     **dict.fromkeys((errno.ENOTDIR, errno.EEXIST), "set [peer] state to a folder"),
     **dict.fromkeys((errno.ENOLCK, errno.EOPNOTSUPP), "put the state on a local disk"),
 }
+log = logging.getLogger(__name__)
 
 
 class SnapshotError(RuntimeError):
@@ -41,15 +43,13 @@ class SnapshotError(RuntimeError):
 class SnapshotStore:
     """The snapshots of one peer. Open it before use; the death of the process releases the folder.
 
-    ``save`` is for one thread at a time. ``warnings`` names the damaged files that `load` has set aside.
+    ``save`` is for one thread at a time.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.warnings: list[str] = []
         self._lock: FileLock | None = None
-        self._generation = 0
-        self._next = SLOTS[0]  # the slot to write next: never the newest good one
+        self._generation = 0  # of the newest good snapshot; the next one goes to the other slot
 
     def open(self) -> None:
         """Take the folder, which is made if missing; remove what killed writers left in it."""
@@ -91,8 +91,9 @@ class SnapshotStore:
             return None
         newest = max(good, key=lambda slot: good[slot][1]["generation"])
         arrays, about = good[newest]
-        self._generation, self._next = about["generation"], _other(newest)
-        self.warnings = [self._set_aside_damaged(slot, error, newest) for slot, error in damaged.items()]
+        self._generation = about["generation"]
+        for slot, error in damaged.items():
+            self._set_aside_damaged(slot, error, newest)
         return Snapshot(arrays, about["about"])
 
     def save(self, snapshot: Snapshot) -> None:
@@ -100,20 +101,18 @@ class SnapshotStore:
         about = {"generation": self._generation + 1, "about": dict(snapshot.about)}
         content = state_file.encode_state(KIND, VERSION, snapshot.arrays, about)
         with self._errors("cannot save the state"):
-            state_file.write_atomically(self.folder / self._next, content, mode=0o600)
+            state_file.write_atomically(self.folder / SLOTS[self._generation % 2], content, mode=0o600)
         self._generation += 1
-        self._next = _other(self._next)
 
     def set_aside(self) -> list[Path]:
-        """Rename all snapshots, also of older programs, so that the next start is from scratch. Return the new names.
-
-        A name that is taken gets another number.
-        """
+        """Rename all snapshots, also of older programs, for a start from scratch; return their new names."""
         with self._errors("cannot set the state aside"):
             found = [path for slot in (*SLOTS, *OLD_SLOTS) if (path := self.folder / slot).exists()]
             moved = [path.rename(_free_name(path)) for path in found]
             _sync(self.folder)
-        self._generation, self._next = 0, SLOTS[0]
+        self._generation = 0
+        if moved:
+            log.warning("the earlier state is set aside as %s", ", ".join(map(str, moved)))
         return moved
 
     def _read_slots(self) -> tuple[dict[str, tuple[Any, dict[str, Any]]], dict[str, state_file.StateFileError]]:
@@ -132,14 +131,14 @@ class SnapshotStore:
                 damaged[slot] = error
         return good, damaged
 
-    def _set_aside_damaged(self, slot: str, finding: Exception, newest: str) -> str:
-        """Keep a damaged file for whoever examines it; return the sentence for the log."""
+    def _set_aside_damaged(self, slot: str, finding: Exception, newest: str) -> None:
+        """Keep a damaged file for whoever examines it."""
         good, bad, kept = self.folder / newest, self.folder / slot, "left in place"
         saved = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(good.stat().st_mtime))
         if self._lock is not None:
             with suppress(OSError):
                 kept = f"kept as {bad.replace(bad.with_name(f'{slot}.damaged')).name}"
-        return f"{finding}; {newest}, saved {saved}, is used instead; the damaged file is {kept}"
+        log.warning("%s; %s, saved %s, is used instead; the damaged file is %s", finding, newest, saved, kept)
 
     @contextmanager
     def _errors(self, what: str) -> Iterator[None]:
@@ -151,10 +150,6 @@ class SnapshotStore:
             raise SnapshotError(f"{what} in {self.folder}: {error.strerror or error}; {fix}") from error
         except MemoryError as error:
             raise SnapshotError(f"{what} in {self.folder}: it does not fit into memory") from error
-
-
-def _other(slot: str) -> str:
-    return SLOTS[1 - SLOTS.index(slot)]
 
 
 def _free_name(path: Path) -> Path:
