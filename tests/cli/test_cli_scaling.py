@@ -36,7 +36,7 @@ def unequal(path, rows=160, seed=0, sparse=False):
 @pytest.mark.parametrize("more", [["--no-intercept"], []])
 def test_saved_model_is_unscaled(tmp_path, kind, more):
     from gadget_svm.data import read_table
-    from gadget_svm.peers.scale import common_scale, statistics
+    from gadget_svm.peers.training.scale import common_scale, statistics
 
     train, test = unequal(tmp_path / "train.csv"), unequal(tmp_path / "test.csv", rows=70, seed=1)
     typed = ["train", train, "--test", test, "--scale", kind, "--nodes", 3, "--max-iter", 40, *more]
