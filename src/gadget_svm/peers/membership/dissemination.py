@@ -1,7 +1,11 @@
 """Which members go out first in a view, and how often. Owns a queue of names, and nothing that is said of them."""
 
 from collections.abc import Callable
+from itertools import islice
 from math import ceil, log2
+
+SCANNED = 4
+"""Names that are looked at for each one that is taken: the queue may be long."""
 
 
 class DisseminationQueue:
@@ -16,8 +20,10 @@ class DisseminationQueue:
 
     def take(self, count: int, is_verified: Callable[[str], bool]) -> list[str]:
         """Return the next names, half of them verified if there is enough of both kinds."""
-        verified = [name for name in self.left if is_verified(name)]
-        hearsay = [name for name in self.left if not is_verified(name)]
+        verified: list[str] = []
+        hearsay: list[str] = []
+        for name in islice(self.left, SCANNED * count):
+            (verified if is_verified(name) else hearsay).append(name)
         names = verified[: max(count - count // 2, count - len(hearsay))]
         names += hearsay[: count - len(names)]
         for name in names:  # those to be sent again go to the end

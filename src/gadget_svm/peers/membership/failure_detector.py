@@ -109,6 +109,8 @@ class FailureDetector:
 
         At least an eighth, and half of the news, are of verified members; they come before the others.
         """
+        if count == 1:
+            return (self.me,)
         records = self.table.records
         names = [name for name in self._queue.take(count // 2, self.table.is_verified) if name in records]
         gone = [] if count < 4 else [entry for entry in self._one_gone(rng) if entry.name not in names]
@@ -145,6 +147,10 @@ class FailureDetector:
     def spoke(self, name: str, incarnation: int) -> None:
         """Take a word from the member itself that has no entry and no beat: any message."""
         record = self.table.find(name)
+        if record is not None and record.proven == incarnation and record.entry.state == State.ALIVE:
+            record.since = record.spoke = self._time
+            record.leaving = False
+            return
         known = Member(name, "", incarnation, 0, reachable=False) if record is None else record.entry
         beat = known.beat if known.incarnation == incarnation else 0
         self.hear(replace(known, incarnation=incarnation, beat=beat, state=State.ALIVE), direct=True)
@@ -196,7 +202,7 @@ class FailureDetector:
         if record is None:
             return
         if member.incarnation != record.entry.incarnation or member.beat >= record.entry.beat:
-            self.table.put(record, replace(member, address=member.address or record.entry.address))
+            self.table.put(record, member if member.address else replace(member, address=record.entry.address))
         if 0 < record.proven < member.incarnation:
             self._renewed.add(member.name)
         self.table.prove(record, member.incarnation)
@@ -218,6 +224,7 @@ class FailureDetector:
             return
         if (member.incarnation, member.beat) > (old.incarnation, old.beat):
             keep_address = old.address and (member.incarnation == old.incarnation or not member.address)
+            keep_address = keep_address and member.address != old.address
             self.table.put(record, replace(member, address=old.address) if keep_address else member)
             if member.state == State.ALIVE and self._admit(member, direct=False):
                 self._revive(record)

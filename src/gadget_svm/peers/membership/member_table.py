@@ -117,7 +117,8 @@ class MemberTable:
 
     def put(self, record: Record, entry: Member) -> None:
         """Replace the entry of a record; its state stays."""
-        old, record.entry = record.entry, replace(entry, state=record.entry.state)
+        old = record.entry
+        record.entry = entry if entry.state == old.state else replace(entry, state=old.state)
         self.version += (old.address, old.reachable) != (entry.address, entry.reachable)
 
     def set_state(self, record: Record, state: State, now: float) -> bool:
