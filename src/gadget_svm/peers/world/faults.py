@@ -27,6 +27,7 @@ class Roles:
     gone: set[str] = field(default_factory=set)  # not running at the end
     revoked: set[str] = field(default_factory=set)
     late: dict[str, float] = field(default_factory=dict)  # when they start
+    twice: dict[str, float] = field(default_factory=dict)  # when a second process of the name starts
 
     @property
     def survivors(self) -> list[str]:
@@ -70,6 +71,8 @@ def draw_roles(scenario: Scenario, names: tuple[str, ...], seed: int) -> tuple[R
                     roles.revoked.add(name)
                 elif plan.kind == "join-late":
                     roles.late[name] = within(rng, plan.at)
+                elif plan.kind == "same-name":
+                    roles.twice[name] = within(rng, plan.at)
                 else:
                     roles.gone.add(name)
             targets.append((plan, name))
@@ -178,7 +181,7 @@ def _revoke(strike: Strike) -> None:
             strike.queue.at(strike.begin + strike.rng.uniform(0.0, REVOCATION_SPREADS_S), learn, machine)
 
 
-LASTING = ("revoke", "join-late")
+LASTING = ("revoke", "join-late", "same-name")
 KINDS: dict[str, Callable[[Strike], None]] = {
     "kill": _kill,
     "power-off": partial(_kill, power_off=True),
@@ -194,4 +197,4 @@ KINDS: dict[str, Callable[[Strike], None]] = {
     "disk-slow": _disk_slow,
     "revoke": _revoke,
 }
-"""What each kind does; "join-late", "intruder" and "other-study" are done when the machines are made."""
+"""What each kind does; "join-late", "same-name", "intruder" and "other-study" are done when the machines are made."""

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 from gadget_svm.core.types import Floats
 from gadget_svm.peers.storage.snapshot import ModelDocument
+from gadget_svm.peers.training.scale import Scale
 from gadget_svm.peers.world.event_queue import EventQueue
 from gadget_svm.peers.world.faults import Roles
-from gadget_svm.peers.world.invariants import document_digest
+from gadget_svm.peers.world.invariants import document_digest, scale_of
 from gadget_svm.peers.world.machine import Machine
 from gadget_svm.peers.world.scenario import Scenario
 from gadget_svm.peers.world.shards import Optima
@@ -35,6 +36,12 @@ class Goals:
     reached: dict[str, float] = field(default_factory=dict)  # when each goal was reached first
     history: list[dict[str, float]] | None = None  # records of the run, if they are wanted
     _good: int = 0
+    _machines: dict[str, list[Machine]] = field(default_factory=dict)  # by the name of their peer
+
+    def __post_init__(self) -> None:
+        """Find the machines of each peer."""
+        for machine in self.machines.values():
+            self._machines.setdefault(machine.identity, []).append(machine)
 
     @property
     def first_check(self) -> float:
@@ -52,7 +59,7 @@ class Goals:
     def _record(self) -> dict[str, float]:
         """Return the state of the run, with the worst model of a sample of the peers."""
         survivors = self.roles.survivors
-        machines = [self.machines[name] for name in survivors]
+        machines = [self._machine(name) for name in survivors]
         sample = survivors[:: -(-len(survivors) // MAX_SAMPLED)]
         models = [model for name in sample if (model := self._model(name, survivors)) is not None]
         traffic = machines[0].network.traffic
@@ -61,13 +68,14 @@ class Goals:
             "iteration": max((machine.steps for machine in machines), default=0),
             "messages": traffic.messages,
             "bytes": traffic.nbytes,
-            "excess": max((self.optima.excess(model, survivors) for model in models), default=math.nan),
+            "excess": max((self.optima.excess(model, survivors, scale) for model, scale in models), default=math.nan),
             "certified": sum("model" in m.disk.models and m.disk.models["model"].kind == "certified" for m in machines),
         }
 
     def missing(self) -> Iterator[str]:
         """Yield what is not reached yet."""
         survivors = self.roles.survivors
+        yield from self._missing_stops()
         if self.scenario.finish:
             yield from self._missing_ends(survivors)
         else:
@@ -77,35 +85,46 @@ class Goals:
 
     def _missing_models(self, survivors: list[str]) -> Iterator[str]:
         for name in survivors:
-            model = self._model(name, survivors)
-            if model is None:
-                yield f"{name} {'has no model' if self.machines[name].running else 'does not run'}"
+            found = self._model(name, survivors)
+            if found is None:
+                yield f"{name} {'has no model' if self._machine(name).running else 'does not run'}"
                 continue
-            excess = self.optima.excess(model, survivors)
+            excess = self.optima.excess(found[0], survivors, found[1])
             if not excess <= self.scenario.tolerance:
                 yield f"{name} is {excess:.2%} above the optimum of {len(survivors)} live peers"
         self.reached.setdefault("models", self.queue.now)
 
-    def _model(self, name: str, survivors: list[str]) -> Floats | None:
+    def _machine(self, name: str) -> Machine:
+        """Return the machine of a peer; of two, the one whose process was not told to stop."""
+        return next((machine for machine in self._machines[name] if not machine.superseded), self._machines[name][0])
+
+    def _missing_stops(self) -> Iterator[str]:
+        for name in self.roles.twice:
+            running = [machine for machine in self._machines[name] if not machine.superseded]
+            if len(running) != 1:
+                yield f"{len(running)} processes run as {name}, which was started twice"
+
+    def _model(self, name: str, survivors: list[str]) -> tuple[Floats, Scale | None] | None:
         """Return a running peer's model: the certified one if it covers all live peers, else what the node has."""
-        machine = self.machines[name]
+        machine = self._machine(name)
         if machine.node is None:
             return None
         stored = machine.disk.models.get("model")
         if stored is not None and stored.kind == "certified" and covered_names(stored) == survivors:
-            return stored.weights
-        return machine.node.model()
+            return stored.weights, Scale(stored.divisor, stored.shift)
+        model = machine.node.model()
+        return None if model is None else (model, scale_of(machine.node))
 
     def _missing_ends(self, survivors: list[str]) -> Iterator[str]:
         for name in survivors:
-            machine = self.machines[name]
+            machine = self._machine(name)
             if machine.running or machine.finish is None or machine.finish.error:
                 yield f"{name} has not ended with a certified model"
 
     def _missing_certificate(self, survivors: list[str]) -> Iterator[str]:
         digests = set()
         for name in survivors:
-            stored = self.machines[name].disk.models.get("model")
+            stored = self._machine(name).disk.models.get("model")
             if stored is None or stored.kind != "certified":
                 yield f"{name} has no certified model"
                 return

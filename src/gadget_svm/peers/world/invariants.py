@@ -11,9 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from gadget_svm.peers.events import Effect, Event, Export, LinkUp, Received, Report, RunStep, Send, TimerFired
+from gadget_svm.peers.events import (
+    Effect,
+    Event,
+    Export,
+    LinkUp,
+    Received,
+    Report,
+    RunStep,
+    Send,
+    StepDone,
+    StepFailed,
+    TimerFired,
+)  # fmt: skip
 from gadget_svm.peers.storage.snapshot import ModelDocument, Snapshot
+from gadget_svm.peers.training.scale import Scale
 from gadget_svm.peers.wire.messages import Certified, Heartbeat, Hello, Leave, Push
+from gadget_svm.peers.world.edge_epochs import EdgeEpochs
 from gadget_svm.peers.world.learner_inputs import LearnerInputs
 from gadget_svm.peers.world.machine import Machine
 from gadget_svm.peers.world.shards import Optima
@@ -42,6 +56,8 @@ class Invariants:
     _incarnations: dict[str, tuple[int, int]] = field(default_factory=dict)  # life and incarnation by name
     _timers: dict[str, tuple[float, int]] = field(default_factory=dict)
     _inputs: dict[str, LearnerInputs] = field(default_factory=dict)
+    _epochs: dict[str, EdgeEpochs] = field(default_factory=dict)
+    _scales: dict[bytes, Scale] = field(default_factory=dict)  # by digest
     _confirmed: dict[str, str] = field(default_factory=dict)  # certificates by name
     _seen: dict[Any, str] = field(default_factory=dict)
 
@@ -51,6 +67,7 @@ class Invariants:
         """Note a start."""
         self._inputs[machine.name] = LearnerInputs(machine.name, self.strangers)
         self._inputs[machine.name].restored(snapshot)
+        self._epochs[machine.name] = EdgeEpochs(snapshot, per_edge=self.study.algorithm == "pdmm")
         if self.say:
             self.say(machine.name, f"starts {'with a snapshot' if snapshot else 'from scratch'}")
 
@@ -73,14 +90,26 @@ class Invariants:
             self._inputs[machine.name].identities[event.link] = event.identity
         elif type(event) is Received:
             self._note_arrival(machine, event)
+        elif type(event) is StepDone:
+            self._note_step(machine)
+        elif type(event) is StepFailed:
+            self._epochs[machine.name] = EdgeEpochs(None, self.study.algorithm == "pdmm")
         for effect in effects:
             if type(effect) is Send:
                 self._check_message(machine, effect)
             elif type(effect) is RunStep:
                 if wrong := self._inputs[machine.name].step(effect):
                     raise InvariantError(wrong)
+                self._epochs[machine.name].runs(effect)
             elif type(effect) is Export and machine.name not in self.strangers:
                 self._check_export(machine, effect.model)
+
+    def _note_step(self, machine: Machine) -> None:
+        if wrong := self._epochs[machine.name].done():
+            raise InvariantError(f"the learner of {machine.name} {wrong}")
+        session = getattr(machine.node, "session", None)
+        if session is not None and session.scale is not None:
+            self._scales[session.scale_digest] = session.scale
 
     def _check_timer(self, machine: Machine) -> None:
         now = machine.queue.now
@@ -130,7 +159,7 @@ class Invariants:
     def _check_confirmed(self, machine: Machine, beat: Heartbeat) -> None:
         """What a peer says it has certified is synced at its site, and never replaced by an earlier one."""
         line = beat.members[0] if beat.members else None
-        if line is None or line.name != machine.name or not line.certified:
+        if line is None or line.name != machine.identity or not line.certified:
             return
         stored = machine.disk.models.get("model")
         if stored is None or not stored.metadata.get("certificate"):
@@ -159,10 +188,14 @@ class Invariants:
         for site in message.sites:
             if site.rows != len(self.optima.shards[site.name].label):
                 raise InvariantError(f"certificate {message.id} counts {site.rows} rows of {site.name}")
-        self._check_bound(str(message.id), message.model, float(message.bounds.sum()), names)
+        if (scale := self._scales.get(message.scale)) is None:
+            raise InvariantError(f"certificate {message.id} is of a scale that nobody learned with")
+        self._check_bound(str(message.id), message.model, float(message.bounds.sum()), names, scale)
 
-    def _check_bound(self, name: str, model: Any, bound: float, names: Collection[str]) -> None:
-        least, found = self.optima.least(names), self.optima.objective(model, names)
+    def _check_bound(
+        self, name: str, model: Any, bound: float, names: Collection[str], scale: Scale | None = None
+    ) -> None:
+        least, found = self.optima.least(names, scale), self.optima.objective(model, names, scale)
         if found - least > bound + ROUNDING * least:
             raise InvariantError(
                 f"certificate {name} says at most {bound:.3g} above the optimum of {sorted(names)}, it is "
@@ -185,6 +218,12 @@ class Invariants:
             )
         if self.certificates.setdefault(name, found) != found:
             raise InvariantError(f"the model of certificate {name} is another one at {machine.name}")
+
+
+def scale_of(node: Any) -> Scale | None:
+    """Return the scale with which a node learns; None if it has none."""
+    session = getattr(node, "session", None)
+    return None if session is None else session.scale
 
 
 def _number(certificate: str) -> int:

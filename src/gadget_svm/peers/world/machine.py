@@ -41,6 +41,8 @@ from gadget_svm.peers.world.randomness import generator, within
 CERTIFICATE_LIFE_S = 365 * 86_400.0
 TIMER_DELAY_S = 1e-6
 """Timers fire late, never early: also if a clock's readings are rounded."""
+SUPERSEDED = "another process runs as"
+"""What a process says when it ends for that reason."""
 SECONDS_PER_NUMBER = 2e-9
 """Of a training step, for each number that it touches."""
 
@@ -93,10 +95,17 @@ class Hardware:
 
 
 class Machine:
-    """A machine, with at most one process at a time on it. ``make`` makes the process's node."""
+    """A machine, with at most one process at a time on it. ``make`` makes the process's node.
 
-    def __init__(self, name: str, address: str, hardware: Hardware, make: MakeNode, seed: int, observer: Observer):
+    ``identity`` is the peer's name. It differs from the machine's if a peer runs on a second machine.
+    """
+
+    def __init__(
+        self, name: str, address: str, hardware: Hardware, make: MakeNode, seed: int, observer: Observer,
+        identity: str = "",
+    ) -> None:  # fmt: skip
         self.name, self.address, self.seed, self.observer = name, address, seed, observer
+        self.identity = identity or name
         self.hardware, self.queue, self.network = hardware, hardware.queue, hardware.network
         self.disk, self.clock = hardware.disk, hardware.clock
         self.make = make
@@ -132,6 +141,11 @@ class Machine:
     def now(self) -> float:
         """The machine's monotonic clock."""
         return self.clock.monotonic(self.queue.now)
+
+    @property
+    def superseded(self) -> bool:
+        """Whether the last process ended because another one proved that it has its name."""
+        return self.finish is not None and SUPERSEDED in self.finish.error
 
     def refuses(self, identity: str) -> bool:
         """Return whether this machine's host refuses connections of a peer."""

@@ -34,6 +34,7 @@ class Machine(Protocol):
     """What the network asks of a machine."""
 
     name: str
+    identity: str  # of its certificates; that of another machine, if a peer runs twice
     address: str  # where it accepts connections; empty if it accepts none
 
     @property
@@ -154,9 +155,9 @@ class SimulatedNetwork:
             reason = "timed out"
         elif not target.running:
             reason = "connection refused"
-        elif name is not None and name != target.name:
-            reason = f"the other end is {target.name}, not {name}"
-        elif dialler.refuses(target.name) or target.refuses(dialler.name):
+        elif name is not None and name != target.identity:
+            reason = f"the other end is {target.identity}, not {name}"
+        elif dialler.refuses(target.identity) or target.refuses(dialler.identity):
             reason = "certificate revoked"
         if reason:
             self.queue.after(self.latency(dialler.name, target.name), self._dial_failed, dialler, life, address, reason)
@@ -171,13 +172,13 @@ class SimulatedNetwork:
         # The dialler is ready one latency before the other end hears of it, and neither may send before.
         near.busy_until = far.busy_until = self.queue.now + self.latency(dialler.name, target.name)
         self.queue.at(near.busy_until, self._link_up, near)
-        far.machine.deliver(LinkUp(far.number, dialler.name, None))
+        far.machine.deliver(LinkUp(far.number, dialler.identity, None))
 
     def _link_up(self, end: End) -> None:
         if end.machine.life != end.life:
             return
         if end.is_open:
-            end.machine.deliver(LinkUp(end.number, end.other.machine.name, end.dialled))
+            end.machine.deliver(LinkUp(end.number, end.other.machine.identity, end.dialled))
         else:
             self._dial_failed(end.machine, end.life, str(end.dialled), "connection reset")
 
@@ -256,7 +257,7 @@ class SimulatedNetwork:
 
     def sever(self, machine: Machine, identity: str, reason: str) -> None:
         """Close all links of a machine to a peer, at both ends."""
-        for end in [end for end in self.ends[machine.name].values() if end.other.machine.name == identity]:
+        for end in [end for end in self.ends[machine.name].values() if end.other.machine.identity == identity]:
             self._break(end, reason)
 
     def _tell_other_end(self, end: End, reason: str) -> None:

@@ -20,12 +20,14 @@ class ScenarioError(ValueError):
 
 @dataclass(frozen=True)
 class DataPlan:
-    """Generated rows of two classes, a shard for each peer."""
+    """Generated rows, a shard for each peer."""
 
     rows: Counts = (20, 40)  # of a peer
     features: Counts = (5, 8)
     noise: float = 0.3  # of the labels' plane
     skew: float = 0.5  # how far the shards' means are apart
+    classes: Counts = (2, 2)
+    units: float = 0.0  # features are shifted, and their units differ by up to so many powers of ten
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ class Scenario:
 
 FAULT_KINDS = (
     "kill", "power-off", "pause", "slow", "clock-jump", "wall-jump", "one-way-cut", "cut", "partition", "disk-full",
-    "disk-slow", "revoke", "stop", "join-late", "intruder", "other-study",
+    "disk-slow", "revoke", "stop", "join-late", "same-name", "intruder", "other-study",
 )  # fmt: skip
 LOCAL = resources.files("gadget_svm.peers.world") / "scenarios"
 

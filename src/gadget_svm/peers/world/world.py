@@ -24,7 +24,7 @@ from gadget_svm.peers.world.network import SimulatedNetwork
 from gadget_svm.peers.world.places import Place, draw_places
 from gadget_svm.peers.world.randomness import generator, whole_within
 from gadget_svm.peers.world.scenario import Scenario
-from gadget_svm.peers.world.shards import CLASSES, Optima, Shard, generate
+from gadget_svm.peers.world.shards import Optima, draw_classes, generate
 from gadget_svm.study.study import Study
 
 NodeFactory = Callable[[NodeSettings, Study, Site, random.Random], NodeLike]
@@ -52,7 +52,7 @@ class World:
         self.shards = generate(names, scenario.data, seed)
         self.study = self._study(next(iter(self.shards.values())).X.shape[1])
         self.network.transcode = None if transcoder is None else transcoder(self.study)
-        self.optima = Optima(self.shards, self.study.lam, self.study.intercept)
+        self.optima = Optima(self.shards, self.study.lam, self.study.intercept, self.study.outputs)
         strangers = [f"{plan.kind}-{i}" for i, (plan, _) in enumerate(targets) if plan.kind in STRANGERS]
         self.network.hostile = frozenset(strangers)
         self.invariants = Invariants(self.study, self.optima, names, strangers, say)
@@ -60,6 +60,8 @@ class World:
         places = draw_places(scenario, self.roles, seed)
         for name, place in places.items():
             self._add_peer(name, place)
+            if name in self.roles.twice:
+                self._add_second(name, place)
         schedule(targets, scenario, seed, dict(self.machines), self.network, self.queue)
         for name in strangers:
             self._add_stranger(name, tuple(place.address for place in places.values() if place.address))
@@ -90,13 +92,25 @@ class World:
         terms = TERMS | {"min_sites": len(survivors) // 2 + 1} | dict(self.scenario.study)
         if self.scenario.finish:
             terms["sites"] = tuple(survivors)
-        return Study(name="simulated", n_features=n_features, classes=CLASSES, **terms)
+        classes = draw_classes(self.scenario.data, self.seed)
+        return Study(name="simulated", n_features=n_features, classes=classes, **terms)
 
-    def _add_peer(self, name: str, place: Place) -> None:
-        settings = replace(self._settings(name, place.told, place.join), reachable=place.reachable)
-        site = site_of(self.shards[name])
-        machine = self._machine(name, place.address, lambda rng: self.make_node(settings, self.study, site, rng))
+    def _add_peer(self, name: str, place: Place, identity: str = "") -> None:
+        settings = replace(self._settings(identity or name, place.told, place.join), reachable=place.reachable)
+        site = self._site(identity or name)
+        machine = self._machine(
+            name, place.address, lambda rng: self.make_node(settings, self.study, site, rng), identity
+        )
         self.queue.at(place.start, machine.start)
+
+    def _add_second(self, name: str, place: Place) -> None:
+        """Add a second process of a peer, on a machine of its own."""
+        other = f"{name}/2"
+        there = replace(place, address=f"{other}:7400", told=f"{other}:7400", start=self.roles.twice[name])
+        self._add_peer(other, there, identity=name)
+
+    def _site(self, name: str) -> Site:
+        return Site(self.shards[name].X, self.shards[name].label, self.study.classes)
 
     def _add_stranger(self, name: str, addresses: tuple[str, ...]) -> None:
         """Add a machine that others must refuse: a hostile one, or a peer of another study."""
@@ -105,7 +119,7 @@ class World:
             machine = self._machine(name, settings.address, lambda _: make_intruder(settings, self.study, self.seed))
         else:
             study = replace(self.study, lam=2 * self.study.lam)
-            site = site_of(next(iter(self.shards.values())))
+            site = self._site(self.roles.names[0])
             machine = self._machine(name, settings.address, lambda rng: self.make_node(settings, study, site, rng))
         self.queue.at(generator(self.seed, name).uniform(0.0, 0.5 * self.scenario.faults_stop), machine.start)
 
@@ -113,34 +127,29 @@ class World:
         values = PACE | {"until": "certified" if self.scenario.finish else "stopped"} | dict(self.scenario.settings)
         return NodeSettings(name, address, join=join, seed=self.seed, **values)
 
-    def _machine(self, name: str, address: str, make: MakeNode) -> Machine:
+    def _machine(self, name: str, address: str, make: MakeNode, identity: str = "") -> Machine:
         rng, plan = generator(self.seed, "hardware", name), self.scenario.disks
         drift = 1.0 + self.scenario.clock_drift * rng.uniform(-1.0, 1.0)
         clock = MachineClock(rng.uniform(0.0, 1e5), drift)
         disk = Disk(self.queue, generator(self.seed, "disk", name), plan.latency, plan.tear)
         hardware = Hardware(self.queue, self.network, disk, clock, self.scenario.step_seconds)
-        machine = self.machines[name] = Machine(name, address, hardware, make, self.seed, self.invariants)
+        machine = self.machines[name] = Machine(name, address, hardware, make, self.seed, self.invariants, identity)
         self.network.attach(machine)
         return machine
 
     def _supervise(self) -> None:
-        """Start processes again that ended with an error."""
-        for name in self.roles.names:
-            machine = self.machines[name]
-            if machine.finish is not None and machine.finish.error and not machine.running:
+        """Start processes again that ended with an error, but not if another process has the name."""
+        for machine in self.machines.values():
+            error = "" if machine.finish is None or machine.running else machine.finish.error
+            if error and not machine.superseded and machine.identity in self.roles.names:
                 self.restarts += 1
                 if self.restarts > MAX_RESTARTS:
-                    raise InvariantError(f"{name} ends again and again: {machine.finish.error}")
+                    raise InvariantError(f"{machine.name} ends again and again: {error}")
                 machine.start()
         self.queue.after(SUPERVISOR_DELAY_S, self._supervise)
 
 
 STRANGERS = ("intruder", "other-study")
-
-
-def site_of(shard: Shard) -> Site:
-    """Return a shard as a site's rows."""
-    return Site(shard.X, shard.label, CLASSES)
 
 
 def node_factory() -> NodeFactory:
