@@ -50,7 +50,8 @@ class Link:
 class LinkTable:
     """The links of one node, by number and by the other end's name.
 
-    If both ends dialled, the link of the smaller name stays; if one end dialled twice, its newer link stays.
+    That of the later incarnation stays. If both ends dialled, the link of the smaller name stays; if one end dialled
+    twice, its newer link stays.
     """
 
     def __init__(self, me: str) -> None:
@@ -80,6 +81,9 @@ class LinkTable:
         if other is None or other is link:
             self._ready[link.name] = link
             return None
+        if other.hello is not None and other.hello.incarnation < hello.incarnation:  # of a former process, or a second
+            self._ready[link.name] = link
+            return other
         theirs, ours = link.dialler(self.me), other.dialler(self.me)
         if theirs == ours:
             self._ready[link.name] = link
