@@ -86,7 +86,7 @@ def test_a_seed_where_nobody_known_is_is_dialled_now_and_then():
     for _ in range(600):
         network.run(1)
         network.detector.spoke("b", 1)
-    assert 4 <= len(network.times("seed:1")) <= 15
+    assert 15 <= len(network.times("seed:1")) <= 30  # it has never answered: at most every 30 s or so
     assert network.times("b:1") == []  # it is known to be there
     assert len(network.times("alias:1")) == 1  # and here, once it has answered
 

@@ -1,33 +1,42 @@
-"""Which members go out first in a view, and how often. Owns a queue of names, and nothing that is said of them."""
+"""Which members go out first in a view, and how often. Owns queues of names, and nothing that is said of them."""
 
-from collections.abc import Callable
 from itertools import islice
 from math import ceil, log2
 
-SCANNED = 4
-"""Names that are looked at for each one that is taken: the queue may be long."""
-
 
 class DisseminationQueue:
-    """Names with news, the oldest news first."""
+    """Names with news, the oldest news first: those of verified members, and those known by hearsay only."""
 
     def __init__(self) -> None:
-        self.left: dict[str, int] = {}  # how often each is still to be sent
+        self._verified: dict[str, int] = {}  # how often each is still to be sent
+        self._hearsay: dict[str, int] = {}
 
-    def add(self, name: str, members: int) -> None:
+    def __len__(self) -> int:
+        return len(self._verified) + len(self._hearsay)
+
+    def add(self, name: str, members: int, verified: bool) -> None:
         """There is news of ``name``: send it as often as gossip needs to reach ``members`` peers."""
-        self.left[name] = 3 * ceil(log2(members + 2))
+        self.discard(name)
+        (self._verified if verified else self._hearsay)[name] = 3 * ceil(log2(members + 2))
 
-    def take(self, count: int, is_verified: Callable[[str], bool]) -> list[str]:
+    def verify(self, name: str) -> None:
+        """A member known by hearsay has spoken itself."""
+        if name in self._hearsay:
+            self._verified[name] = self._hearsay.pop(name)
+
+    def discard(self, name: str) -> None:
+        """Forget a name."""
+        self._verified.pop(name, None)
+        self._hearsay.pop(name, None)
+
+    def take(self, count: int) -> list[str]:
         """Return the next names, half of them verified if there is enough of both kinds."""
-        verified: list[str] = []
-        hearsay: list[str] = []
-        for name in islice(self.left, SCANNED * count):
-            (verified if is_verified(name) else hearsay).append(name)
+        verified, hearsay = list(islice(self._verified, count)), list(islice(self._hearsay, count))
         names = verified[: max(count - count // 2, count - len(hearsay))]
         names += hearsay[: count - len(names)]
         for name in names:  # those to be sent again go to the end
-            left = self.left.pop(name)
+            queue = self._verified if name in self._verified else self._hearsay
+            left = queue.pop(name)
             if left > 1:
-                self.left[name] = left - 1
+                queue[name] = left - 1
         return names

@@ -90,7 +90,7 @@ class FailureDetector:
     @property
     def has_news(self) -> bool:
         """Whether views should be longer, as many members are to be spoken of."""
-        return len(self._queue.left) > MANY_NEWS
+        return len(self._queue) > MANY_NEWS
 
     def fresh(self, age: float) -> list[Member]:
         """Return the entries of the others of whom there was a sign of life within ``age`` seconds."""
@@ -112,7 +112,7 @@ class FailureDetector:
         if count == 1:
             return (self.me,)
         records = self.table.records
-        names = [name for name in self._queue.take(count // 2, self.table.is_verified) if name in records]
+        names = [name for name in self._queue.take(count // 2) if name in records]
         gone = [] if count < 4 else [entry for entry in self._one_gone(rng) if entry.name not in names]
         room = max(count - 1 - len(names) - len(gone), 0)
         verified = _sample(self.table.verified(), count - 1, rng)
@@ -206,6 +206,7 @@ class FailureDetector:
         if 0 < record.proven < member.incarnation:
             self._renewed.add(member.name)
         self.table.prove(record, member.incarnation)
+        self._queue.verify(member.name)
         record.spoke, record.leaving = self._time, False
         self._revive(record)
 
@@ -293,11 +294,11 @@ class FailureDetector:
     def _bury(self, name: str, record: Record) -> None:
         if self.table.is_present(name):
             self._set_state(record, State.DEAD)
-        self._queue.left.pop(name, None)
+        self._queue.discard(name)
         self.table.bury(name, record)
 
     def _announce(self, record: Record) -> None:
-        self._queue.add(record.entry.name, len(self.table.records))
+        self._queue.add(record.entry.name, len(self.table.records), record.verified)
 
     def _one_gone(self, rng: Random) -> list[Member]:
         names = [*self.table.gone, *self.table.tombstones]
