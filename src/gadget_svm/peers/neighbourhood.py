@@ -64,6 +64,7 @@ class Neighbourhood:
         self.last_refusals: list[str] = []
         self._text, self._digest = study.text(), study.digest
         self._heartbeats = 0
+        self._is_quiet = False
         self._last_beat = -inf
         self._tested: dict[str, bool] = {}  # peers whose address was dialled back, and whether that worked
         self._computed: _Overlay | None = None
@@ -207,8 +208,10 @@ class Neighbourhood:
         self._close_unused(now)
         self.dial(now)
         lines = NEWS_LINES if self.detector.has_news else RESTING_VIEW_LINES if self.at_rest else VIEW_LINES
-        for link in self.links.all_ready():
-            self.heartbeat(link, lines)
+        self._is_quiet = self.at_rest and not self._is_quiet and self.settings.suspect > 4 * self.settings.heartbeat
+        if not self._is_quiet:  # at rest every second heartbeat will do, if the others are patient enough
+            for link in self.links.all_ready():
+                self.heartbeat(link, lines)
 
     def dial(self, now: float) -> None:
         """Dial whoever is missing. Would-be neighbours that are known by hearsay only are dialled first."""
