@@ -10,15 +10,18 @@ from gadget_svm.gossip import running_sum
 from gadget_svm.peers import conclusion
 from gadget_svm.peers.conclusion import Conclusion
 from gadget_svm.peers.edges import EdgeTable
-from gadget_svm.peers.links import Link
+from gadget_svm.peers.links import Link, LinkTable
 from gadget_svm.peers.membership.discovery import Discovery
 from gadget_svm.peers.membership.failure_detector import FailureDetector
+from gadget_svm.peers.membership.name_conflict import NameConflict
 from gadget_svm.peers.neighbourhood import Neighbourhood
 from gadget_svm.peers.node import Node
+from gadget_svm.peers.training import learner, scaling
 from gadget_svm.peers.training.certification import Certification
 from gadget_svm.peers.training.ending import EndOfStudy
 from gadget_svm.peers.training.inbox import Heard, Inbox
 from gadget_svm.peers.training.learner import Learner, NodeMessage
+from gadget_svm.peers.training.scaling import Scaling
 from gadget_svm.peers.training.session import TrainingSession
 from gadget_svm.peers.wire.messages import EdgeState
 from gadget_svm.peers.world.disk import Disk
@@ -28,16 +31,17 @@ Patch = Callable[[object, str, object], None]
 
 @dataclass(frozen=True)
 class PlantedBug:
-    """A bug, and the scenarios in which it should show."""
+    """A bug, and the scenarios in which it should show, from a seed on."""
 
     name: str
     plant: Callable[[Patch], None]
     scenarios: tuple[str, ...]
+    first: int = 0
 
     def histories(self, count: int) -> Iterator[tuple[str, int]]:
         """Yield scenarios and seeds."""
         for i in range(count):
-            yield self.scenarios[i % len(self.scenarios)], i // len(self.scenarios)
+            yield self.scenarios[i % len(self.scenarios)], self.first + i // len(self.scenarios)
 
 
 def _old_sequence_numbers(patch: Patch) -> None:
@@ -52,6 +56,17 @@ def _old_sequence_numbers(patch: Patch) -> None:
 
 def _epochs_do_not_matter(patch: Patch) -> None:
     patch(running_sum, "_join_epoch", lambda block, messages: None)
+
+
+def _epochs_begin_again(patch: Patch) -> None:
+    original = Learner.restore
+
+    def restore(self, arrays, about):
+        original(self, arrays, about)
+        if "epoch" in self.block.edge:
+            self.block.edge["epoch"][:] = 0
+
+    patch(Learner, "restore", restore)
 
 
 def _saved_before_synced(patch: Patch) -> None:
@@ -256,34 +271,78 @@ def _one_step_too_many(patch: Patch) -> None:
 
 
 def _failed_save_forgotten(patch: Patch) -> None:
-    patch(Conclusion, "save_failed", lambda self, number: self._numbers.discard(number))
+    patch(Conclusion, "save_failed", lambda self, number: self._writing.pop(number, None))
+
+
+def _second_process_ignored(patch: Patch) -> None:
+    patch(NameConflict, "hear", lambda self, member, direct, mine, now: False)
+
+
+def _former_link_kept(patch: Patch) -> None:
+    original = LinkTable.accept
+
+    def accept(self, link, hello):
+        other = self._ready.get(link.name)
+        if other is not None and other.hello.incarnation < hello.incarnation:
+            link.hello = hello
+            return link
+        return original(self, link, hello)
+
+    patch(LinkTable, "accept", accept)
+
+
+def _own_scale_kept(patch: Patch) -> None:
+    original = Scaling._freeze
+
+    def freeze(self, known):
+        if not self.digest:
+            original(self, known)
+
+    patch(Scaling, "_freeze", freeze)
+    patch(scaling, "digest_of", lambda entries: bytes(31) + b"1")
+
+
+def _classes_mixed_up(patch: Patch) -> None:
+    original = learner._signs
+
+    def signs(label, outputs):
+        return original(label, outputs) if outputs == 1 else np.roll(original(label, outputs), 1, axis=1)
+
+    patch(learner, "_signs", signs)
 
 
 BUGS = (
     PlantedBug("an old sequence number is accepted", _old_sequence_numbers, ("reordered", "chaos")),
     PlantedBug("an epoch check is removed", _epochs_do_not_matter, ("gadget",)),
-    PlantedBug("a save is acknowledged before it is synced", _saved_before_synced, ("torn-disk", "clock-jumps")),
-    PlantedBug("a node speaks before its incarnation is saved", _speaks_before_saved, ("torn-disk", "clock-jumps")),
+    PlantedBug("edges begin again at epoch 0 after a restart", _epochs_begin_again, ("gadget", "stop-and-return")),
+    PlantedBug("a save is acknowledged before it is synced", _saved_before_synced, ("torn-disk",)),
+    PlantedBug("a node speaks before its incarnation is saved", _speaks_before_saved, ("torn-disk",)),
     PlantedBug("an incarnation is used twice", _same_incarnation, ("crash-restart",)),
-    PlantedBug("an edge counts before it is acknowledged", _counts_before_acknowledged, ("one-way-cut", "lossy")),
+    PlantedBug("an edge counts before it is acknowledged", _counts_before_acknowledged, ("lossy", "one-way-cut")),
     PlantedBug("an edge to a dead peer counts for ever", _counts_for_ever, ("crash-for-ever",)),
-    PlantedBug("an edge is dropped at one end only", _dropped_at_one_end, ("crash-restart", "calm")),
+    PlantedBug("an edge is dropped at one end only", _dropped_at_one_end, ("calm", "crash-restart")),
     PlantedBug("a tombstone is forgotten", _forgotten_tombstone, ("crash-for-ever", "stop-and-return")),
     PlantedBug("nobody is ever dead", _never_dead, ("crash-for-ever",)),
     PlantedBug("a peer of another study is accepted", _any_study, ("revocation",)),
-    PlantedBug("messages before the hello are accepted", _no_hello_needed, ("revocation", "lossy")),
+    PlantedBug("messages before the hello are accepted", _no_hello_needed, ("lossy", "revocation")),
     PlantedBug("sums are counted twice", _sums_counted_twice, ("calm", "lossy")),
     PlantedBug("sums of a certificate are too small", _optimistic_duals, ("calm",)),
-    PlantedBug("a certificate is confirmed before it is saved", _confirms_before_saved, ("calm", "full-disk")),
-    PlantedBug("a present model replaces a certified one", _exports_over_the_certificate, ("calm", "late-join")),
-    PlantedBug("a partition's certificate counts as full", _partition_counts_as_all, ("partition", "late-join")),
-    PlantedBug("a peer exits before others have the model", _exits_without_the_others, ("finish-with-faults",)),
+    PlantedBug(
+        "a certificate is confirmed before it is saved", _confirms_before_saved, ("certificate-kills", "full-disk")
+    ),
+    PlantedBug("a present model replaces a certified one", _exports_over_the_certificate, ("certificate-kills",)),
+    PlantedBug("a partition's certificate counts as full", _partition_counts_as_all, ("late-join", "partition")),
+    PlantedBug("a peer exits before others have the model", _exits_without_the_others, ("certificate-kills",)),
     PlantedBug("a timer is lost", _timer_lost, ("calm",)),
     PlantedBug("an address is dialled once", _dials_once, ("calm", "resets")),
     PlantedBug("lost acknowledgements block an edge", _credit_never_returns, ("lossy",)),
     PlantedBug("a certificate with any bound counts", _any_bound, ("calm",)),
     PlantedBug("a snapshot shares the learner's memory", _snapshot_shares_memory, ("torn-disk", "full-disk")),
-    PlantedBug("a second step is started", _one_step_too_many, ("calm", "slow-peers")),
+    PlantedBug("a second step is started", _one_step_too_many, ("slow-peers",)),
     PlantedBug("a model that could not be saved is forgotten", _failed_save_forgotten, ("full-disk",)),
-    PlantedBug("a restart forgets the certificate", _snapshot_forgets_the_certificate, ("finish-with-faults",)),
+    PlantedBug("a restart forgets the certificate", _snapshot_forgets_the_certificate, ("certificate-kills",), 10),
+    PlantedBug("a second process of a name is ignored", _second_process_ignored, ("same-name",)),
+    PlantedBug("a link of a former process is kept", _former_link_kept, ("same-name",)),
+    PlantedBug("a late site keeps its own scale", _own_scale_kept, ("scaled",)),
+    PlantedBug("a class is learned with the sign of another", _classes_mixed_up, ("three-classes",)),
 )

@@ -11,9 +11,14 @@ MAX_SEEDS = 500
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_planted_bug_is_found(bug, monkeypatch):
-    bug.plant(monkeypatch.setattr)
-    assert any(not run(scenario, seed).ok for scenario, seed in bug.histories(MAX_SEEDS))
+    with monkeypatch.context() as patches:
+        bug.plant(patches.setattr)
+        results = (run(*history) for history in bug.histories(MAX_SEEDS))
+        found = next((result for result in results if not result.ok), None)
+    assert found is not None
+    assert "planted_bugs.py" not in found.failure, "the bug is not planted well"
+    assert run(found.scenario, found.seed).ok, "the history fails without the bug"
 
 
 def test_there_are_enough_bugs():
-    assert len({bug.name for bug in BUGS}) == len(BUGS) >= 12
+    assert len({bug.name for bug in BUGS}) == len(BUGS) >= 20
