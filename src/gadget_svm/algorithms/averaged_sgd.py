@@ -17,7 +17,6 @@ n_i^2. For the same reason they agree on eta0, which is sent with the messages.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gadget_svm import gossip
 from gadget_svm.algorithms.base import BaseAlgorithm
@@ -27,7 +26,7 @@ from gadget_svm.algorithms.params import checked_positive, positive_or_auto
 from gadget_svm.core.block import Block
 from gadget_svm.core.network import Network
 from gadget_svm.core.rows import Rows
-from gadget_svm.core.types import Flags, Floats, Ints
+from gadget_svm.core.types import Flags, Floats, Ints, Words
 from gadget_svm.gossip import Gossip
 from gadget_svm.gossip.base import message_order, resume
 from gadget_svm.kernels import add_row, compiled, dot_row, draw, scale, sq_norm, sq_norm_row
@@ -55,7 +54,7 @@ def pass_length(rows: Rows, i: int) -> int:
 
 
 @compiled
-def example(rows: Rows, i: int, node: int, t: int, length: int, keys: NDArray[np.uint64], seed: int) -> int:
+def example(rows: Rows, i: int, node: int, t: int, length: int, keys: Words, seed: int) -> int:
     """Return the row of step t, in the order of its pass. Fractions of weights are right on average."""
     u = 0.5 if len(rows.mass) == 0 else draw(seed, node, ~t, EXAMPLE)
     return pick(rows, i, (permute(t % length, length, keys) + u) / length)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from scipy.sparse import csr_matrix
 
@@ -21,6 +20,7 @@ from gadget_svm.cli.progress import download_bar
 from gadget_svm.cli.shard_names import check_file_name, check_shards
 from gadget_svm.cli.train import TrainRequest
 from gadget_svm.cli.train_model import partition_of, wants_intercept
+from gadget_svm.core.types import Array, Ints
 from gadget_svm.data import Dataset, load_dataset
 from gadget_svm.data.catalog import ENTRIES
 from gadget_svm.data.formats import align_tables, read_raw
@@ -63,7 +63,7 @@ def load(request: TrainRequest, source: str, stderr: Console) -> Dataset:
         )  # fmt: skip
 
 
-def divide(request: TrainRequest, y: NDArray[Any]) -> NDArray[Any] | None:
+def divide(request: TrainRequest, y: Array) -> Array | None:
     """Return the site of every row, or None where the estimator divides them evenly."""
     scheme, options = partition_of(request)
     if scheme == "even":
@@ -75,7 +75,7 @@ def divide(request: TrainRequest, y: NDArray[Any]) -> NDArray[Any] | None:
 
 
 def _dataset(
-    request: TrainRequest, X: csr_matrix, y: NDArray[Any], summary: DataSummary, test: RawTable | None, note: str
+    request: TrainRequest, X: csr_matrix, y: Array, summary: DataSummary, test: RawTable | None, note: str
 ) -> Dataset:
     """Return shards as one data set. Test rows get the shards' width and numbering; other features are left out."""
     X_test = y_test = None
@@ -123,12 +123,12 @@ class TrainingRows:
     request: TrainRequest
     test: RawTable | None = None
     data: Dataset = field(init=False)
-    sites: NDArray[Any] | None = field(init=False, default=None)
-    sizes: NDArray[np.int64] | None = field(init=False, default=None)
+    sites: Array | None = field(init=False, default=None)
+    sizes: Ints | None = field(init=False, default=None)
     scale: Scale | None = field(init=False, default=None)
     evaluation: Evaluation = field(init=False)
 
-    def with_rows(self, data: Dataset, sites: NDArray[Any] | None) -> "TrainingRows":
+    def with_rows(self, data: Dataset, sites: Array | None) -> "TrainingRows":
         """Take rows, scaled as requested; sparse rows stay sparse."""
         require_classes(data.y, CHOOSE)
         self.data, self.sites, kind = data, sites, self.request.scale
@@ -152,7 +152,7 @@ class TrainingRows:
         shards = {"shards": [display_name(shard) for shard in self.request.shards]} if self.request.shards else {}
         return describe_data(self.data) | {"rows": self.n_rows} | shards
 
-    def node_sizes(self, n_nodes: int) -> NDArray[np.int64]:
+    def node_sizes(self, n_nodes: int) -> Ints:
         """Return the number of rows of each node."""
         if self.sizes is not None:
             return self.sizes

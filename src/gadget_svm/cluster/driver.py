@@ -13,7 +13,6 @@ from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gadget_svm.algorithms.base import Run
 from gadget_svm.algorithms.certificate import Certificate, CertificateState
@@ -25,7 +24,7 @@ from gadget_svm.cluster.worker import certify_together
 from gadget_svm.core.block import Links
 from gadget_svm.core.network import Network
 from gadget_svm.core.objective import BATCH, Scores
-from gadget_svm.core.types import Flags, Floats, Ints
+from gadget_svm.core.types import Array, Flags, Floats, Ints
 from gadget_svm.simulation.engine import REJOIN_GRACE_ITERATIONS, UNCERTIFIABLE
 from gadget_svm.simulation.runtime import Runtime
 
@@ -68,7 +67,7 @@ class RayRuntime(Runtime):
         self._questions: list[Question] = []  # asked again after an actor is restarted
         self._specs: list[Any] = []
         self._rows: list[str] = []  # digests of every node's rows
-        self._fetched: dict[str, dict[int, NDArray[Any]]] = {}  # what actors answered last, by name and actor
+        self._fetched: dict[str, dict[int, Array]] = {}  # what actors answered last, by name and actor
         self._events: list[dict[str, Any]] = []
         self._lost_since: dict[int, int] = {}  # iterations, by actor
         self._given_up: set[int] = set()  # lost actors that did not come back
@@ -168,7 +167,7 @@ class RayRuntime(Runtime):
         """Return every node's last iterate."""
         return self.gather("w")
 
-    def gather(self, name: str) -> NDArray[Any]:
+    def gather(self, name: str) -> Array:
         """Return an array of all blocks with an entry per node; of lost nodes, what was last fetched, or zeros."""
         fetched = self._fetched.setdefault(name, {})
         fetched.update(self._ask_all("values", name))

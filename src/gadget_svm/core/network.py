@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from gadget_svm.core.transitions import DOUBLY_STOCHASTIC, GIVEN, WALKS, EdgeWeights, check_transition, given_weights
-from gadget_svm.core.types import Flags, Floats, Ints, NodeIds
+from gadget_svm.core.types import Array, Flags, Floats, Ints, NodeIds
 
 Sparse = Any  # any scipy sparse matrix or array: they share no typed base
 
@@ -243,7 +242,7 @@ class Network:
         count, labels = connected_components(_csr(ones, self.indptr, self.indices), self.directed, "strong")
         return int(count), np.asarray(labels, np.int64)
 
-    def by_receiver(self, values: NDArray[Any]) -> tuple[Ints, NodeIds, NDArray[Any]]:
+    def by_receiver(self, values: Array) -> tuple[Ints, NodeIds, Array]:
         """Return the edges into every node j, source[in_ptr[j]:in_ptr[j+1]] ascending, and the value of each edge."""
         turned = _csr(values, self.indptr, self.indices).tocsc()
         return turned.indptr.astype(np.int64), turned.indices.astype(np.int32, copy=False), turned.data
@@ -265,7 +264,7 @@ class Network:
         return found
 
 
-def _csr(data: NDArray[np.generic], indptr: Ints, indices: NodeIds) -> sp.csr_array:
+def _csr(data: Array, indptr: Ints, indices: NodeIds) -> sp.csr_array:
     return sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, len(indptr) - 1))
 
 

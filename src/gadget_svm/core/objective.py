@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from gadget_svm.core.rows import NO_PAIRS
-from gadget_svm.core.types import Floats
+from gadget_svm.core.types import Floats, Indices
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.kernels.rows import losses
 
@@ -31,13 +30,13 @@ class Objective:
     """The pooled problem, for observers. Nodes never see it."""
 
     X: sp.csr_matrix
-    label: NDArray[np.int32]
+    label: Indices
     cost: Floats
     times: Floats
     lam: float
     n_outputs: int
     team: ThreadTeam = field(default_factory=ThreadTeam)
-    pairs: NDArray[np.int32] = field(default_factory=lambda: NO_PAIRS)  # of classes, if one against one
+    pairs: Indices = field(default_factory=lambda: NO_PAIRS)  # of classes, if one against one
 
     def __call__(self, models: Floats) -> Scores:
         """Return the scores of models (m x outputs x features); a few at a time, so that memory stays bounded."""

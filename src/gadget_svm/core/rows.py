@@ -4,9 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from gadget_svm.core.types import Floats
+from gadget_svm.core.types import Floats, Indices, Ints
 
 NO_PAIRS = np.empty((0, 2), dtype=np.int32)
 
@@ -17,8 +16,8 @@ class Shares(NamedTuple):
     An empty ``times`` means once each. A row of integer weight may be assigned to several nodes, a part to each.
     """
 
-    order: NDArray[np.int64]
-    start: NDArray[np.int64]
+    order: Ints
+    start: Ints
     times: Floats
 
     @property
@@ -39,21 +38,21 @@ class Rows(NamedTuple):
     intercept. An algorithm may hold that weight in units in which the feature is ``intercept_unit``.
     """
 
-    indptr: NDArray[np.int32]
-    indices: NDArray[np.int32]
+    indptr: Indices
+    indices: Indices
     data: Floats
-    label: NDArray[np.int32]
+    label: Indices
     cost: Floats
-    order: NDArray[np.int64]
-    start: NDArray[np.int64]
+    order: Ints
+    start: Ints
     mass: Floats
-    pairs: NDArray[np.int32] = NO_PAIRS
+    pairs: Indices = NO_PAIRS
     intercept_unit: float = 0.0
 
     @classmethod
     def of(
-        cls, X: sp.csr_matrix, label: NDArray[np.int32], cost: Floats, shares: Shares,
-        pairs: NDArray[np.int32] = NO_PAIRS, intercept_unit: float = 0.0,
+        cls, X: sp.csr_matrix, label: Indices, cost: Floats, shares: Shares,
+        pairs: Indices = NO_PAIRS, intercept_unit: float = 0.0,
     ) -> "Rows":  # fmt: skip
         """Return the rows of X, assigned by ``shares``. X is not copied."""
         mass = np.empty(len(shares.times))

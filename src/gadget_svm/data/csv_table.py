@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gadget_svm.core.types import Array, Floats
 from gadget_svm.data.files import DataFileError, open_data_file
 from gadget_svm.data.tables import CELLS_PER_BLOCK, Csr, LabelColumn, NoLabel, RawTable, is_number, stack_blocks
 
@@ -120,17 +120,17 @@ def label_column(path: Path, label: LabelColumn, names: Sequence[str] | None, wi
     return number % width
 
 
-def _read_cells(path: Path, header: CsvHeader) -> tuple[Csr, NDArray[np.str_]]:
+def _read_cells(path: Path, header: CsvHeader) -> tuple[Csr, Array]:
     """Return the features and the label cells."""
     number_of: dict[str, int] = {}  # the labels, in the order in which they occur
-    numbers: list[NDArray[np.float64]] = []
+    numbers: list[Floats] = []
 
     def encode(cell: str) -> int:
         if not cell.strip():
             raise ValueError("a label is missing")
         return number_of.setdefault(cell.strip(), len(number_of))
 
-    def blocks(lines: Iterator[str]) -> Iterator[NDArray[np.float64]]:
+    def blocks(lines: Iterator[str]) -> Iterator[Floats]:
         for first in lines:
             block = np.loadtxt(
                 chain([first], lines), delimiter=header.separator, quotechar='"', comments=None, ndmin=2,

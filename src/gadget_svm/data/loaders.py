@@ -7,11 +7,10 @@ import math
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gadget_svm.core.types import Array, Bytes, Ints
 from gadget_svm.data.files import DataFileError, damage_reported, damaged, open_data_file
 from gadget_svm.data.formats import align_tables, read_files, read_table
 from gadget_svm.data.svmlight import parse_svmlight
@@ -41,7 +40,7 @@ def _read_images(images: Path, labels: Path, n_features: int) -> tuple[Csr, Labe
     return checked_table(images, X, _read_idx(labels, 1).ravel(), n_features)
 
 
-def _read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
+def _read_idx(path: Path, dimensions: int) -> Bytes:
     """Return the rows of an idx file: a header of big-endian integers, then bytes."""
     with open_data_file(path) as file:
         header, content = file.read(4 * (1 + dimensions)), file.read()
@@ -78,7 +77,7 @@ def ccat(paths: Paths, n_features: int) -> TrainTest:
     return TrainTest(*_read_vectors(train, positive, n_features), *_read_vectors([test], positive, n_features))
 
 
-def _documents_with(topic: str, path: Path) -> NDArray[np.int64]:
+def _documents_with(topic: str, path: Path) -> Ints:
     """Return the ids of the documents with a topic, from lines ``topic document 1``."""
     start = topic.encode() + b" "
     with open_data_file(path) as file:
@@ -91,13 +90,13 @@ def _documents_with(topic: str, path: Path) -> NDArray[np.int64]:
     return np.array(ids, dtype=np.int64)
 
 
-def _read_vectors(paths: Paths, positive: NDArray[np.int64], n_features: int) -> tuple[Csr, Labels]:
+def _read_vectors(paths: Paths, positive: Ints, n_features: int) -> tuple[Csr, Labels]:
     """Return the rows of all files, labelled +1 if the document is among ``positive``."""
     from scipy.sparse import vstack
 
     # the document id is in the place of svmlight's label
     tables = read_files(paths, n_features=n_features, zero_based=False).tables
-    ids: NDArray[Any] = np.concatenate([y for _, y in tables])
+    ids: Array = np.concatenate([y for _, y in tables])
     return vstack([X for X, _ in tables], format="csr"), np.where(np.isin(ids, positive), 1, -1)
 
 
@@ -178,7 +177,7 @@ def breast_cancer() -> TrainTest:
     return _split_stratified(X, y, scale=True)
 
 
-def _split_stratified(X: NDArray[Any], y: NDArray[Any], scale: bool = False) -> TrainTest:
+def _split_stratified(X: Array, y: Array, scale: bool = False) -> TrainTest:
     from scipy.sparse import csr_matrix
     from sklearn.model_selection import train_test_split
 

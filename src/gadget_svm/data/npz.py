@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gadget_svm.core.types import Array
 from gadget_svm.data.files import DataFileError, damage_reported, damaged
 from gadget_svm.data.tables import Csr, LabelColumn, NoLabel, RawTable, dense_to_csr
 
@@ -19,11 +18,11 @@ def read_npz(path: Path, label: LabelColumn = None) -> RawTable:
     with damage_reported(path):
         try:
             with np.load(path, allow_pickle=False) as archive:
-                arrays: dict[str, NDArray[Any]] = {name: archive[name] for name in archive.files}
+                arrays: dict[str, Array] = {name: archive[name] for name in archive.files}
         except (ValueError, TypeError) as error:  # pickled objects, or an .npy file with the wrong suffix
             raise damaged(path, error) from error
     unlabelled = isinstance(label, NoLabel)
-    y: NDArray[Any] | None = np.empty(0) if unlabelled else arrays.get("y" if label is None else str(label))
+    y: Array | None = np.empty(0) if unlabelled else arrays.get("y" if label is None else str(label))
     if y is None or not ("X" in arrays or set(_CSR_ARRAYS) <= set(arrays)):
         found = ", ".join(sorted(arrays)) or "none"
         raise DataFileError(f"{path} has the arrays {found}: save y and X, or y and {', '.join(_CSR_ARRAYS)}")
@@ -39,7 +38,7 @@ def read_npz(path: Path, label: LabelColumn = None) -> RawTable:
     return RawTable(X, y)
 
 
-def _from_csr_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> Csr:
+def _from_csr_arrays(path: Path, arrays: dict[str, Array]) -> Csr:
     from scipy.sparse import csr_matrix
 
     if str(arrays.get("format", np.array(b"csr")).astype(str)) != "csr":

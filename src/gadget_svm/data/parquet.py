@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gadget_svm.core.extras import require
+from gadget_svm.core.types import Array
 from gadget_svm.data.csv_table import label_column
 from gadget_svm.data.files import DataFileError, damage_reported, damaged
 from gadget_svm.data.tables import CELLS_PER_BLOCK, LabelColumn, Labels, RawTable, stack_blocks
@@ -46,7 +46,7 @@ def _read_batches(path: Path, file: Any, label: LabelColumn) -> RawTable:
             raise DataFileError(f"{path}, column {name!r}: {kind} is not a number; {fix}")
     labels: list[Labels] = []
 
-    def blocks() -> Iterator[NDArray[Any]]:
+    def blocks() -> Iterator[Array]:
         for batch in file.iter_batches(max(1, CELLS_PER_BLOCK // (len(columns) + 1))):
             start = sum(map(len, labels))
             values = {name: _full_column(path, name, batch.column(name), start) for name in names}
@@ -58,10 +58,10 @@ def _read_batches(path: Path, file: Any, label: LabelColumn) -> RawTable:
     return RawTable(X, y, columns, label=names[k] if k < len(names) else None)
 
 
-def _full_column(path: Path, name: str, column: Any, start: int) -> NDArray[Any]:
+def _full_column(path: Path, name: str, column: Any, start: int) -> Array:
     """Return the values of a column of one batch. Row ``start`` of the file is the first of the batch."""
     if column.null_count:
         row = start + column.is_null().to_numpy(zero_copy_only=False).argmax() + 1
         raise DataFileError(f"{path}, column {name!r}, row {row}: a value is missing; fill it in or drop it")
-    values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    values: Array = column.to_numpy(zero_copy_only=False)
     return values

@@ -7,17 +7,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gadget_svm.core.types import Array
 from gadget_svm.data.files import DataFileError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-Labels = NDArray[Any]
+Labels = Array
 Csr: TypeAlias = "csr_matrix"
 """A matrix of scipy, which is slow to import and is imported on use."""
 CELLS_PER_BLOCK = 1_000_000
@@ -110,7 +110,7 @@ def is_number(text: str) -> bool:
     return "_" not in text
 
 
-def stack_blocks(blocks: Iterable[NDArray[Any]]) -> Csr:
+def stack_blocks(blocks: Iterable[Array]) -> Csr:
     """Stack dense blocks of rows into one CSR matrix. Only one block is dense at any time."""
     from scipy.sparse import csr_matrix, vstack
 
@@ -118,7 +118,7 @@ def stack_blocks(blocks: Iterable[NDArray[Any]]) -> Csr:
     return vstack(parts, format="csr") if parts else csr_matrix((0, 0))
 
 
-def dense_to_csr(X: NDArray[Any]) -> Csr:
+def dense_to_csr(X: Array) -> Csr:
     """Convert dense rows to CSR. scipy converts through COO, which takes ten times as long."""
     from scipy.sparse import csr_matrix
 

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from gadget_svm.core.rows import Shares
-from gadget_svm.core.types import Floats
+from gadget_svm.core.types import Array, Floats, Indices
 from gadget_svm.estimator.problem import Problem, as_csr, pairs_of, row_weights
 from gadget_svm.estimator.validation import check_memory, require_classes, require_one_kind
 
@@ -20,10 +20,10 @@ class ValidatedRows(NamedTuple):
     """Validated rows."""
 
     X: sp.csr_matrix  # includes the constant feature if there is an intercept
-    label: NDArray[np.int32]  # class numbers
+    label: Indices  # class numbers
     times: Floats | None  # sample weight times class weight; None: all 1
 
-    def require_two_classes(self, classes: NDArray[Any]) -> None:
+    def require_two_classes(self, classes: Array) -> None:
         """Raise unless at least two classes have rows of positive weight."""
         present = np.unique(self.label if self.times is None else self.label[self.times > 0])
         if len(present) < 2:

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from gadget_svm.algorithms.params import checked_count
 from gadget_svm.core.objective import Objective
 from gadget_svm.core.rows import NO_PAIRS, Rows, Shares
-from gadget_svm.core.types import Floats
+from gadget_svm.core.types import Array, Floats, Indices, Ints
 from gadget_svm.data.partition import are_counts, partition_by_site, partition_evenly
 from gadget_svm.data.tables import dense_to_csr
 from gadget_svm.estimator.sites import check_labels, node_names
@@ -47,12 +47,12 @@ class Problem:
     """
 
     X: sp.csr_matrix
-    label: NDArray[np.int32]
+    label: Indices
     times: Floats | None
     shares: Shares
     sites: list[Hashable]
     n_outputs: int
-    pairs: NDArray[np.int32] = field(default_factory=lambda: NO_PAIRS)
+    pairs: Indices = field(default_factory=lambda: NO_PAIRS)
     intercept: bool = False
     runtime: None = None
     """No runtime has the rows already, see `fitting.TrainingProblem`."""
@@ -72,7 +72,7 @@ class Problem:
         squares = np.add.reduceat(squares, self.X.indptr[:-1])
         return Lengths.of(squares if self.times is None else squares[self.times > 0]).intercept_unit()
 
-    def occurring(self) -> "tuple[Problem, NDArray[np.intp]]":
+    def occurring(self) -> "tuple[Problem, Ints]":
         """Return the problem without the features that occur in no row, and the numbers of the features it keeps.
 
         If few features would be left out, it keeps all.
@@ -119,7 +119,7 @@ class Lengths(NamedTuple):
         return float(2.0 ** np.round(np.log2(INTERCEPT_UNIT) + self.logs / self.n_rows)) if self.n_rows else 1.0
 
 
-def pairs_of(n_classes: int, multi_class: str) -> NDArray[np.int32]:
+def pairs_of(n_classes: int, multi_class: str) -> Indices:
     """Return the two classes of every output, one against one, in the order of scikit-learn's OneVsOneClassifier.
 
     The later class of a pair is +1. Empty for one against the rest, and for two classes.
@@ -153,9 +153,7 @@ def _with_constant(csr: sp.csr_matrix) -> sp.csr_matrix:
     return sp.csr_matrix((data, indices, csr.indptr + np.arange(rows + 1)), shape=(rows, columns + 1))
 
 
-def row_weights(
-    class_weight: Any, classes: NDArray[Any], label: NDArray[np.int32], times: Floats | None
-) -> Floats | None:
+def row_weights(class_weight: Any, classes: Array, label: Indices, times: Floats | None) -> Floats | None:
     """Return s_r c_r of every row, its sample weight times the weight of its class; None if there are neither.
 
     "balanced" is scikit-learn's: sum of all s_r / (number of classes * sum of s_r in the class).
@@ -176,7 +174,7 @@ def row_weights(
 
 
 def share_rows(
-    X: sp.csr_matrix, label: NDArray[np.int32], n_nodes: int | None, seed: int, times: Floats | None,
+    X: sp.csr_matrix, label: Indices, n_nodes: int | None, seed: int, times: Floats | None,
     sites: ArrayLike | None, labels: list[Hashable] | None = None,
 ) -> tuple[Shares, list[Hashable]]:  # fmt: skip
     """Assign rows to nodes: by ``sites``, else evenly over ``n_nodes``; every node gets at least one row.
@@ -200,7 +198,7 @@ def share_rows(
 
 
 def share_batch(
-    X: sp.csr_matrix, label: NDArray[np.int32], nodes: list[Hashable], seed: int, times: Floats | None,
+    X: sp.csr_matrix, label: Indices, nodes: list[Hashable], seed: int, times: Floats | None,
     sites: ArrayLike | None,
 ) -> Shares:  # fmt: skip
     """Assign the rows of a further batch to the existing ``nodes``; some may get none."""
@@ -209,7 +207,7 @@ def share_batch(
     return partition_evenly(X, label, len(nodes), seed, times)
 
 
-def one_per_row(sites: Any, label: NDArray[np.int32]) -> Any:
+def one_per_row(sites: Any, label: Indices) -> Any:
     """Return ``sites``, or raise if it does not have one label per row."""
     if isinstance(sites, str) or not hasattr(sites, "__len__"):
         raise TypeError(f"sites needs one label per row, such as a column of the table; got {sites!r}")
@@ -221,7 +219,7 @@ def one_per_row(sites: Any, label: NDArray[np.int32]) -> Any:
     return sites
 
 
-def _available(label: NDArray[np.int32], times: Floats | None) -> int:
+def _available(label: Indices, times: Floats | None) -> int:
     """Count the rows that can be assigned. Weights that are whole numbers count as copies."""
     if times is None:
         return len(label)

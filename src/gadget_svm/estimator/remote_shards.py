@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from gadget_svm.core.rows import NO_PAIRS, Rows, Shares
-from gadget_svm.core.types import Flags, Floats, Ints
+from gadget_svm.core.types import Array, Flags, Floats, Indices, Ints
 from gadget_svm.data.formats import align_tables, read_raw
 from gadget_svm.data.parquet import read_arrow_table
 from gadget_svm.data.partition import partition_by_site
@@ -29,7 +28,7 @@ class ShardSummary(NamedTuple):
 
     table: RawTable  # one empty row, or one with an id 0 if that occurs; for `align_tables`
     rows: int
-    labels: NDArray[Any]  # the distinct labels
+    labels: Array  # the distinct labels
     counts: Ints  # how many rows have each label
     lengths: list[Lengths]  # how long the rows of each label are
 
@@ -39,11 +38,11 @@ class CommonFormat(NamedTuple):
 
     width: int
     shift: bool  # whether svmlight ids count from 1
-    classes: NDArray[Any]  # the distinct labels
+    classes: Array  # the distinct labels
     weight: Floats | None  # the weight of each class's rows; None: every row counts once
     intercept_unit: float  # see `Rows`; 0 if there is no intercept
     merged: Ints | None = None  # the class of every label, if several labels are one class
-    pairs: NDArray[np.int32] = NO_PAIRS  # the two classes of every output, one against one
+    pairs: Indices = NO_PAIRS  # the two classes of every output, one against one
 
 
 @dataclass

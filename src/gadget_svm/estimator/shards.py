@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from gadget_svm.core.types import Array, Ints
 from gadget_svm.data.formats import Files, read_files
 from gadget_svm.data.tables import is_number
 from gadget_svm.data.uris import LOCAL, display_name, file_name, local_path, scheme_of
@@ -34,19 +34,19 @@ class DataSummary(NamedTuple):
         The distinct labels.
     """
 
-    rows: NDArray[np.int64]
+    rows: Ints
     features: int
     zero_based: bool | None
     columns: tuple[str, ...] | None
-    labels: NDArray[Any]
+    labels: Array
 
 
 class Stack(NamedTuple):
     """All shards in one table."""
 
     X: sp.csr_matrix
-    y: NDArray[Any]
-    sites: NDArray[np.int64]  # the node of every row
+    y: Array
+    sites: Ints  # the node of every row
     summary: DataSummary
 
 
@@ -80,7 +80,7 @@ def stack_shards(shards: Iterable[Any], label: str | None = None, format: str | 
     return Stack(X, y, np.repeat(np.arange(len(pairs)), sizes), summary)
 
 
-def _pair(i: int, shard: Any) -> tuple[sp.csr_matrix, NDArray[Any]]:
+def _pair(i: int, shard: Any) -> tuple[sp.csr_matrix, Array]:
     if not isinstance(shard, tuple | list) or len(shard) != 2:
         raise TypeError(f"shard {i} is neither an (X, y) pair nor a path: {type(shard).__name__}")
     X, y = shard
@@ -88,7 +88,7 @@ def _pair(i: int, shard: Any) -> tuple[sp.csr_matrix, NDArray[Any]]:
     return sp.csr_matrix(dense_or_sparse), np.asarray(y)
 
 
-def warn_of_kinds(names: Sequence[str], labels: Sequence[NDArray[Any]]) -> None:
+def warn_of_kinds(names: Sequence[str], labels: Sequence[Array]) -> None:
     """Warn if all labels of one shard are numbers and all of another are words: they may be the same classes."""
     if all(y.dtype.kind in "biuf" for y in labels):
         return

@@ -4,8 +4,8 @@ So draws do not change if nodes are grouped differently or moved between machine
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gadget_svm.core.types import Floats, Ints, Words
 from gadget_svm.kernels.compiler import compiled
 
 # The purposes of draws, each with a number of its own.
@@ -26,7 +26,7 @@ def mix_bits(z: np.uint64) -> np.uint64:
     return z ^ (z >> _S31)
 
 
-def mix_all(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mix_all(z: Words) -> Words:
     """`mix_bits` of every entry, in place: numpy's time for it is that for fresh memory."""
     room = np.empty_like(z)
     for shift, factor in ((_S30, _M1), (_S27, _M2)):
@@ -46,7 +46,7 @@ def draw(seed: int, node: int, time: int, purpose: int) -> float:
 
 
 @compiled
-def uniform(seed: int, nodes: NDArray[np.int64], times: NDArray[np.int64], purpose: int) -> NDArray[np.float64]:
+def uniform(seed: int, nodes: Ints, times: Ints, purpose: int) -> Floats:
     """Return one `draw` per pair of (node, time)."""
     out = np.empty(len(nodes))
     for i in range(len(nodes)):

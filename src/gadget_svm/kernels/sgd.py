@@ -3,9 +3,8 @@
 The step is in `algorithms.averaged_sgd`."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gadget_svm.core.types import Floats, Ints
+from gadget_svm.core.types import Floats, Ints, Words
 from gadget_svm.kernels.compiler import compiled
 from gadget_svm.kernels.counter_rng import EXAMPLE, draw, mix_bits
 
@@ -15,7 +14,7 @@ _ONE = np.uint64(1)
 
 
 @compiled
-def permutation_keys(seed: int, node: int, pass_number: int) -> NDArray[np.uint64]:
+def permutation_keys(seed: int, node: int, pass_number: int) -> Words:
     """Return the keys of the order of one pass, which depend on (seed, node, pass_number) alone."""
     key = np.uint64(draw(seed, node, pass_number, EXAMPLE) * 9007199254740992.0)
     keys = np.empty(2 * _ROUNDS, dtype=np.uint64)
@@ -26,7 +25,7 @@ def permutation_keys(seed: int, node: int, pass_number: int) -> NDArray[np.uint6
 
 
 @compiled
-def permute(place: int, count: int, keys: NDArray[np.uint64]) -> int:
+def permute(place: int, count: int, keys: Words) -> int:
     """Return the image of ``place`` under a permutation of 0..count given by `permutation_keys`, which is never stored.
 
     Each round is one-to-one on the numbers below a power of two, and a result of at least ``count`` is permuted again,

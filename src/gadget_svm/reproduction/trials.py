@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.datasets import dump_svmlight_file
 
 from gadget_svm.core.network import Network
 from gadget_svm.core.objective import Objective
 from gadget_svm.core.rows import Shares
-from gadget_svm.core.types import Floats
+from gadget_svm.core.types import Array, Floats, Indices
 from gadget_svm.data import Dataset
 from gadget_svm.data.formats import read_table
 from gadget_svm.data.partition import partition_evenly
@@ -39,7 +38,7 @@ class Trial:
     topology: str = "random-regular"
 
     @cached_property
-    def label(self) -> NDArray[np.int32]:
+    def label(self) -> Indices:
         """Class numbers of the training rows: 1 is the positive class."""
         return np.asarray(self.data.y > 0, dtype=np.int32)
 
@@ -58,7 +57,7 @@ class Trial:
         """The training problem of the nodes."""
         return Problem(self.data.X, self.label, None, self.shares, list(range(self.n_nodes)), 1)
 
-    def shard(self, i: int) -> tuple[sp.csr_matrix, NDArray[Any]]:
+    def shard(self, i: int) -> tuple[sp.csr_matrix, Array]:
         """Return node i's rows and their labels."""
         mine = self.shares.order[self.shares.start[i] : self.shares.start[i + 1]]
         return self.data.X[mine], self.data.y[mine]

@@ -2,16 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gadget_svm.algorithms.base import Run, models
 from gadget_svm.algorithms.certificate import Certificate, CertificateSession, CertificateState, Echo, longest
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, Exchange, MessageBatch
-from gadget_svm.core.types import Flags, Floats
+from gadget_svm.core.types import Array, Flags, Floats
 from gadget_svm.faults import ActiveEdges
 from gadget_svm.gossip.base import resume
 from gadget_svm.simulation.channel import Channel, padded
@@ -181,7 +179,7 @@ class LocalRuntime(Runtime):
         """Every node's last iterate, nodes x outputs x features."""
         return _joined([self.run.weights(block) for block in self.blocks])
 
-    def gather(self, name: str) -> NDArray[Any]:
+    def gather(self, name: str) -> Array:
         """A copy of an array of the blocks with an entry per node, such as "iterates"."""
         return np.concatenate([getattr(block, name) for block in self.blocks])
 

@@ -6,10 +6,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gadget_svm.core.objective import Scores
-from gadget_svm.core.types import Flags, Floats
+from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.simulation.distances import distances
 from gadget_svm.simulation.runtime import Evaluator
 
@@ -33,7 +32,7 @@ class Layout:
 
     sites: Sequence[Hashable]
     width: int
-    trained: NDArray[np.intp]
+    trained: Ints
     evaluate: Evaluator
 
     def widen(self, models: Floats) -> Floats:

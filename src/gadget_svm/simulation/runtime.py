@@ -3,12 +3,11 @@
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gadget_svm.algorithms.base import Run
 from gadget_svm.algorithms.certificate import Certificate
 from gadget_svm.core.objective import Scores
-from gadget_svm.core.types import Flags, Floats
+from gadget_svm.core.types import Array, Flags, Floats
 
 
 class Runtime(Protocol):
@@ -43,7 +42,7 @@ class Runtime(Protocol):
     def weights(self) -> Floats:
         """Every node's last iterate, nodes x outputs x features."""
 
-    def gather(self, name: str) -> NDArray[Any]:
+    def gather(self, name: str) -> Array:
         """An array of the blocks with an entry per node, such as "iterates"."""
 
     def exchanges(self) -> int:

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gadget_svm.algorithms.certificate import Certificate
-from gadget_svm.core.types import Floats
+from gadget_svm.core.types import Floats, Ints
 from gadget_svm.kernels.vectors import weighted_sum
 from gadget_svm.simulation.distances import disagreement
 from gadget_svm.simulation.observers import Layout, Observer, Record, View
@@ -162,7 +161,7 @@ def add_events(record: Record, runtime: Runtime) -> None:
         record.setdefault("events", []).extend(events)
 
 
-def _coverage(nodes: NDArray[np.int64], count: int) -> str:
+def _coverage(nodes: Ints, count: int) -> str:
     """Which of ``count`` nodes a certificate of ``nodes`` does not cover."""
     without = np.setdiff1d(np.arange(count), nodes)
     more = ", ..." if len(without) > MAX_NAMED_NODES else ""
