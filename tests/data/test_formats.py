@@ -265,7 +265,7 @@ def test_csv_header_and_label(tmp_path, content, rows, labels):
 
 
 def test_csv_longer_than_one_block(tmp_path, monkeypatch):
-    monkeypatch.setattr("gadget_svm.data.csv_table.CELLS_PER_BLOCK", 7)
+    monkeypatch.setattr("gadget_svm.data.text_tables.CELLS_PER_BLOCK", 7)
     rows = "\n".join(f"{i},{-i},{i % 2}" for i in range(1, 51))
     table, labels = read_table(written(tmp_path, "t.csv", rows.encode()))
     assert table[:, 0].toarray().ravel().tolist() == list(range(1, 51))

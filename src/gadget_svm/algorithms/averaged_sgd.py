@@ -19,10 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from gadget_svm import gossip
-from gadget_svm.algorithms.base import BaseAlgorithm
+from gadget_svm.algorithms.base import BaseAlgorithm, checked_positive, positive_or_auto
 from gadget_svm.algorithms.gadget import GadgetRun, pick
 from gadget_svm.algorithms.gadget_params import Gadget
-from gadget_svm.algorithms.params import checked_positive, positive_or_auto
 from gadget_svm.core.block import Block
 from gadget_svm.core.network import Network
 from gadget_svm.core.rows import Rows

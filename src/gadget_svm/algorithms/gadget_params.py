@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gadget_svm import gossip, spectral
-from gadget_svm.algorithms.base import BaseAlgorithm
+from gadget_svm.algorithms.base import BaseAlgorithm, checked_count
 from gadget_svm.algorithms.gadget import UNLIMITED, GadgetRun
-from gadget_svm.algorithms.params import checked_count
 from gadget_svm.core.lookup import lookup
 from gadget_svm.core.network import Network
 from gadget_svm.core.types import Floats

@@ -27,8 +27,7 @@ from typing import ClassVar
 import numpy as np
 
 from gadget_svm import gossip
-from gadget_svm.algorithms.base import BaseAlgorithm, BaseRun, check_undirected
-from gadget_svm.algorithms.params import checked_count, positive_or_auto
+from gadget_svm.algorithms.base import BaseAlgorithm, BaseRun, check_undirected, checked_count, positive_or_auto
 from gadget_svm.core.block import Block
 from gadget_svm.core.network import Network
 from gadget_svm.core.types import Flags, Floats

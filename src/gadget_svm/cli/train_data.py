@@ -6,7 +6,10 @@ Owns how rows are scaled, how test rows are aligned with them, and which method 
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field, replace
+from glob import iglob
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 from rich.console import Console
@@ -17,7 +20,6 @@ from gadget_svm.cli.evaluation import Evaluation
 from gadget_svm.cli.option_names import naming
 from gadget_svm.cli.output import say
 from gadget_svm.cli.progress import download_bar
-from gadget_svm.cli.shard_names import check_file_name, check_shards
 from gadget_svm.cli.train import TrainRequest
 from gadget_svm.cli.train_model import partition_of, wants_intercept
 from gadget_svm.core.types import Array, Ints
@@ -26,10 +28,10 @@ from gadget_svm.data.catalog import ENTRIES
 from gadget_svm.data.formats import align_tables, read_raw
 from gadget_svm.data.partition import assign_sites
 from gadget_svm.data.tables import RawTable, TrainTest
-from gadget_svm.data.uris import display_name
+from gadget_svm.data.uris import display_name, scheme_of
 from gadget_svm.estimator import GadgetSVC
 from gadget_svm.estimator.advice import scale_advice
-from gadget_svm.estimator.shards import DataSummary, stack_shards
+from gadget_svm.estimator.shards import DataSummary, shard_names, stack_shards
 from gadget_svm.estimator.validation import CHOOSE, lam_of, require_classes
 from gadget_svm.peers.scale import Scale, common_scale, statistics
 
@@ -195,3 +197,47 @@ class TrainingRows:
         stopped_early = model.stopped_by_ in ("max_iter", "max_seconds") and model.stopping_ is not None
         advice = scale_advice(self.data.X, SCALE_OPTIONS) if stopped_early and self.scale is None else ""
         return [advice[0].upper() + advice[1:] + "."] if advice else []
+
+
+def check_shards(request: TrainRequest) -> None:
+    """Refuse names that are no shards, duplicates, and options that divide rows. A file need not be on this machine."""
+    shards, count = request.shards, len(request.shards)
+    for shard in shards:
+        if shard in ENTRIES:
+            raise ValueError(f"{shard!r} is a named data set: train on it alone, or write ./{shard} for a file")
+        check_file_name(shard)
+    if request.scale != "none" and request.engine == "ray":
+        raise ValueError(
+            f"--scale {request.scale}: the actors read the shards and do not scale them: scale them before, "
+            "omit --engine ray, or put all rows into one file"
+        )
+    _check_distinct(shards)
+    if request.n_nodes not in (None, count):
+        raise ValueError(f"--nodes {request.n_nodes}: every shard is a node, and there are {count}: leave out --nodes")
+    if request.partition != "even":
+        raise ValueError(f"--partition {request.partition}: every shard is a node: omit --partition, or give one file")
+
+
+def check_file_name(name: str) -> None:
+    """Refuse a folder, and a pattern that no shell has expanded."""
+    if scheme_of(name):
+        if "*" in urlsplit(name).path:
+            raise ValueError(
+                f"{display_name(name)}: a URI takes no pattern: name each file, or write part-{{0..9}}.svm"
+            )
+        return
+    path = Path(name)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: name its files, such as {path / '*.svm'}; each is a node's shard")
+    if not path.exists() and next(iglob(name), None) is not None:  # noqa: PTH207 - a pattern may be absolute
+        raise ValueError(f"{name} is a pattern, which the shell expands: leave out the quotes around it")
+
+
+def _check_distinct(shards: list[str]) -> None:
+    seen: dict[str, str] = {}
+    for shard, name in zip(shards, shard_names(shards), strict=True):
+        place = name if scheme_of(name) else str(Path(name).resolve())  # a file: URI may name a link
+        if place in seen:
+            also = f", also as {display_name(shard)}," if shard != seen[place] else ""
+            raise ValueError(f"{display_name(seen[place])}{also} is given twice: each node has its own rows; omit one")
+        seen[place] = shard

@@ -17,8 +17,7 @@ from gadget_svm.core.objective import Objective, Scores
 from gadget_svm.core.types import Array, Flags, Floats, Ints
 from gadget_svm.gossip import Round
 from gadget_svm.kernels.dual import multiplicity
-from gadget_svm.simulation.channel import padded
-from gadget_svm.simulation.engine import LocalRuntime
+from gadget_svm.simulation.engine import LocalRuntime, padded
 
 STATE = ("w", "s", "phi", "held", "w_sum", "iterates", "steps", "alive", "away")
 """The arrays of a block that a checkpoint holds, beside the arrays of its edges."""

@@ -13,12 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from gadget_svm.core.lookup import lookup
-from gadget_svm.data.csv_table import read_csv
+from gadget_svm.data.binary_tables import read_npz, read_parquet
 from gadget_svm.data.files import COMPRESSION_SUFFIXES, DataFileError, require_file, without_compression_suffix
-from gadget_svm.data.npz import read_npz
-from gadget_svm.data.parquet import read_parquet
-from gadget_svm.data.svmlight import looks_like_svmlight, read_svmlight
 from gadget_svm.data.tables import Csr, LabelColumn, Labels, NoLabel, RawTable, checked_table, require_rows
+from gadget_svm.data.text_tables import looks_like_svmlight, read_csv, read_svmlight
 from gadget_svm.data.uris import Location, display_name, local_copy, parse_location
 
 __all__ = ["DataFileError", "read_files", "read_table", "read_unlabelled"]

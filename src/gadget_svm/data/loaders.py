@@ -13,8 +13,8 @@ import numpy as np
 from gadget_svm.core.types import Array, Bytes, Ints
 from gadget_svm.data.files import DataFileError, damage_reported, damaged, open_data_file
 from gadget_svm.data.formats import align_tables, read_files, read_table
-from gadget_svm.data.svmlight import parse_svmlight
 from gadget_svm.data.tables import Csr, Labels, RawTable, TrainTest, checked_table, dense_to_csr
+from gadget_svm.data.text_tables import parse_svmlight
 
 Paths = Sequence[Path]
 _IDX_MAGIC = {3: 0x803, 1: 0x801}  # unsigned bytes, by the number of dimensions

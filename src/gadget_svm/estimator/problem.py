@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from gadget_svm.algorithms.params import checked_count
+from gadget_svm.algorithms.base import checked_count
 from gadget_svm.core.objective import Objective
 from gadget_svm.core.rows import NO_PAIRS, Rows, Shares
 from gadget_svm.core.types import Array, Floats, Indices, Ints

@@ -9,7 +9,7 @@ from gadget_svm.core.types import Floats, Indices, Ints
 from gadget_svm.kernels.compiler import compiled
 from gadget_svm.kernels.counter_rng import NEIGHBOUR, draw
 from gadget_svm.kernels.gossip import MIN_MASS, order_messages, pick_edge
-from gadget_svm.kernels.prefetch import PREFETCH_ROWS, prefetch_entry, prefetch_row
+from gadget_svm.kernels.vectors import PREFETCH_ROWS, prefetch_entry, prefetch_row
 
 Nodes = Indices
 

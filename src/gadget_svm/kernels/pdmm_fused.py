@@ -9,9 +9,9 @@ import numpy as np
 
 from gadget_svm.core.types import Floats, Ints
 from gadget_svm.kernels import pdmm
-from gadget_svm.kernels.barrier import BarrierGroup, wait_at_barrier
 from gadget_svm.kernels.compiler import allocation_free, compiled
 from gadget_svm.kernels.pdmm import Edges, LocalProblems, Nodes, PushMessages, Steps
+from gadget_svm.kernels.threads import BarrierGroup, wait_at_barrier
 
 CHUNK_NUMBERS = 8192
 """Numbers of all nodes' w in a chunk of features: they and the messages made of them stay in a near cache."""

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gadget_svm.reproduction.headings import READINGS
-from gadget_svm.reproduction.tables import Row
+from gadget_svm.reproduction.tables import READINGS, Row
 
 Rows = dict[str, list[Row]]
 TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))

@@ -16,10 +16,10 @@ from gadget_svm.core.messages import Exchange
 from gadget_svm.core.types import Floats
 from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.kernels import ThreadTeam
+from gadget_svm.kernels.vectors import distances
 from gadget_svm.reproduction import baselines
 from gadget_svm.reproduction.baselines import Fit, pegasos
 from gadget_svm.reproduction.trials import Trial
-from gadget_svm.simulation.distances import distances
 from gadget_svm.simulation.engine import LocalRuntime
 from gadget_svm.simulation.stopping import geometric
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from gadget_svm.core.objective import Scores
 from gadget_svm.core.types import Flags, Floats, Ints
-from gadget_svm.simulation.distances import distances
+from gadget_svm.kernels.vectors import distances
 from gadget_svm.simulation.runtime import Evaluator
 
 Record = dict[str, Any]

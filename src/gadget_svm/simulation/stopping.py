@@ -15,7 +15,7 @@ from gadget_svm.algorithms.certificate import Certificate
 from gadget_svm.core.lookup import lookup, require_instance
 from gadget_svm.core.registry import Registry
 from gadget_svm.core.types import Floats
-from gadget_svm.simulation.distances import distances
+from gadget_svm.kernels.vectors import distances
 from gadget_svm.simulation.runtime import Runtime
 
 CHECK_GROWTH = 1.25

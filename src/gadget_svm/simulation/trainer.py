@@ -9,8 +9,7 @@ import numpy as np
 
 from gadget_svm.algorithms.certificate import Certificate
 from gadget_svm.core.types import Floats, Ints
-from gadget_svm.kernels.vectors import weighted_sum
-from gadget_svm.simulation.distances import disagreement
+from gadget_svm.kernels.vectors import distances, weighted_sum
 from gadget_svm.simulation.observers import Layout, Observer, Record, View
 from gadget_svm.simulation.runtime import Runtime
 from gadget_svm.simulation.stopping import StoppingRule, geometric
@@ -153,6 +152,13 @@ def network_mean(models: Floats, sizes: Floats) -> Floats:
     """The paper's w: the nodes' models averaged by n_i, outputs x features."""
     mean = weighted_sum(sizes / sizes.sum(), models.reshape(len(models), -1))
     return mean.reshape(models.shape[1:])
+
+
+def disagreement(models: Floats, mean: Floats) -> float:
+    """Distance of the node farthest from the average, relative to the average's length."""
+    farthest = float(distances(models, mean).max())
+    length = float(np.sqrt(np.einsum("kd,kd->", mean, mean)))  # no BLAS: its threads would wait in a busy loop
+    return farthest / length if length > 0 else 0.0
 
 
 def add_events(record: Record, runtime: Runtime) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gadget_svm.core.types import Ints, NodeIds
-from gadget_svm.topologies.edges import Graph, from_keys, from_pairs, from_rows, integer, pair_keys, probability
+from gadget_svm.topologies.base import Graph, from_keys, from_pairs, from_rows, integer, pair_keys, probability
 from gadget_svm.topologies.structured import complete, line, refuse_dense
 
 Rng = np.random.Generator

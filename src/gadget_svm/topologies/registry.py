@@ -14,8 +14,7 @@ from gadget_svm.core.lookup import in_order, lookup
 from gadget_svm.core.network import Network
 from gadget_svm.core.registry import Registry
 from gadget_svm.topologies import randomised, structured
-from gadget_svm.topologies.base import Topology
-from gadget_svm.topologies.edges import Graph
+from gadget_svm.topologies.base import Graph, Topology
 
 MAX_DRAWS = 20
 """How often an unconnected graph is drawn again."""

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from gadget_svm.topologies.edges import Graph, from_pairs, from_rows, integer
+from gadget_svm.topologies.base import Graph, from_pairs, from_rows, integer
 
 COMPLETE_MAX_NODES = 20_000
 

@@ -1,4 +1,7 @@
-"""Reads Parquet files and Arrow tables with pyarrow; refuses columns that are not numbers and missing values."""
+"""Reads npz archives, Parquet files and Arrow tables. Refuses pickled objects, missing values, and columns of text.
+
+An npz archive has ``X``, or the arrays of a CSR matrix, and ``y``. pyarrow reads Parquet.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,9 +12,52 @@ import numpy as np
 
 from gadget_svm.core.extras import require
 from gadget_svm.core.types import Array
-from gadget_svm.data.csv_table import label_column
 from gadget_svm.data.files import DataFileError, damage_reported, damaged
-from gadget_svm.data.tables import CELLS_PER_BLOCK, LabelColumn, Labels, RawTable, stack_blocks
+from gadget_svm.data.tables import CELLS_PER_BLOCK, Csr, LabelColumn, NoLabel, RawTable, dense_to_csr, stack_blocks
+from gadget_svm.data.text_tables import label_column
+
+_CSR_ARRAYS = ("data", "indices", "indptr", "shape")
+
+
+def read_npz(path: Path, label: LabelColumn = None) -> RawTable:
+    """Read ``X`` or the CSR arrays ``data``, ``indices``, ``indptr`` and ``shape``, and the labels ``y``."""
+    with damage_reported(path):
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                arrays: dict[str, Array] = {name: archive[name] for name in archive.files}
+        except (ValueError, TypeError) as error:  # pickled objects, or an .npy file with the wrong suffix
+            raise damaged(path, error) from error
+    unlabelled = isinstance(label, NoLabel)
+    y: Array | None = np.empty(0) if unlabelled else arrays.get("y" if label is None else str(label))
+    if y is None or not ("X" in arrays or set(_CSR_ARRAYS) <= set(arrays)):
+        found = ", ".join(sorted(arrays)) or "none"
+        raise DataFileError(f"{path} has the arrays {found}: save y and X, or y and {', '.join(_CSR_ARRAYS)}")
+    dense = arrays.get("X")
+    if dense is not None and (dense.ndim != 2 or dense.dtype.kind not in "biuf"):
+        raise DataFileError(f"{path}: X has the shape {dense.shape} and type {dense.dtype}; save rows x features")
+    X = _from_csr_arrays(path, arrays) if dense is None else dense_to_csr(dense)
+    y = np.zeros(X.shape[0]) if unlabelled else y
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y.ravel()
+    if y.ndim != 1:
+        raise DataFileError(f"{path}: y has the shape {y.shape}; save one label per row")
+    return RawTable(X, y)
+
+
+def _from_csr_arrays(path: Path, arrays: dict[str, Array]) -> Csr:
+    from scipy.sparse import csr_matrix
+
+    if str(arrays.get("format", np.array(b"csr")).astype(str)) != "csr":
+        raise DataFileError(f"{path} holds a sparse matrix that is not CSR: save X.tocsr()")
+    data, indices, indptr, shape = (arrays[name] for name in _CSR_ARRAYS)
+    try:
+        rows, columns = map(int, shape)
+        X = csr_matrix((data, indices, indptr), shape=(rows, columns))
+        X.check_format(full_check=True)
+    except (ValueError, TypeError) as error:
+        raise damaged(path, error) from error
+    return X
+
 
 _NUMBERS = ("int", "uint", "float", "double", "halffloat", "bool")
 """How the names of Arrow's types of numbers begin."""
@@ -44,7 +90,7 @@ def _read_batches(path: Path, file: Any, label: LabelColumn) -> RawTable:
         if not kind.startswith(_NUMBERS):
             fix = "encode the column as numbers, drop it, or name it as the label"
             raise DataFileError(f"{path}, column {name!r}: {kind} is not a number; {fix}")
-    labels: list[Labels] = []
+    labels: list[Array] = []
 
     def blocks() -> Iterator[Array]:
         for batch in file.iter_batches(max(1, CELLS_PER_BLOCK // (len(columns) + 1))):
