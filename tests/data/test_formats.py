@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix, random, save_npz
 
-from gadget_svm.data.formats import FORMATS, DataFileError, read_files, read_table, read_unlabelled
+from gadget_svm.data.formats import FORMATS, DataFileError, align_tables, read_files, read_raw, read_table
+from gadget_svm.data.tables import NoLabel
 
 X = np.array([[0.5, 0.0, -2.0], [0.0, 1.25, 0.0], [3.0, 0.0, 0.0]])
 y = np.array([1, -1, 1])
@@ -71,6 +72,11 @@ def written(folder, name, content):
     path = folder / name
     path.write_bytes(content)
     return path
+
+
+def read_unlabelled(path):
+    raw = read_raw(path, NoLabel.NONE)
+    return align_tables([path], [raw], None, None)[0][0], raw.columns
 
 
 def case_file(folder, case, X=X, y=y):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gadget_svm.data import DataFileError, text_tables, read_table
+from gadget_svm.data import DataFileError, read_table, text_tables
 from gadget_svm.data.tables import NoLabel
 from gadget_svm.data.text_tables import read_csv
 

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gadget_svm import gossip
 from gadget_svm.algorithms.base import BaseAlgorithm, checked_positive, positive_or_auto
 from gadget_svm.algorithms.gadget import GadgetRun, pick
 from gadget_svm.algorithms.gadget_params import Gadget
@@ -26,11 +25,8 @@ from gadget_svm.core.block import Block
 from gadget_svm.core.network import Network
 from gadget_svm.core.rows import Rows
 from gadget_svm.core.types import Flags, Floats, Ints, Words
-from gadget_svm.gossip import Gossip
-from gadget_svm.gossip.base import message_order, resume
-from gadget_svm.kernels import add_row, compiled, dot_row, draw, scale, sq_norm, sq_norm_row
-from gadget_svm.kernels.counter_rng import EXAMPLE
-from gadget_svm.kernels.rows import side
+from gadget_svm.gossip import Gossip, Round, estimate, message_order, resume
+from gadget_svm.kernels import EXAMPLE, add_row, compiled, dot_row, draw, scale, side, sq_norm, sq_norm_row
 from gadget_svm.kernels.sgd import average_step_sizes, permutation_keys, permute
 
 TUNING_ROWS = 5000
@@ -161,7 +157,7 @@ class AveragedSgdRun(GadgetRun):
     power: float
     recency: int
 
-    def iteration(self, block: Block, t: int) -> gossip.Round:
+    def iteration(self, block: Block, t: int) -> Round:
         """A local pass from w to the average of its iterates, Push-Sum of that, and the average over iterations."""
         if "eta0" not in block.edge:
             self._start(block)
@@ -173,7 +169,7 @@ class AveragedSgdRun(GadgetRun):
         )  # fmt: skip
         self.protocol.load_vectors(block, self.persist)
         yield from self._mix(block, t)
-        gossip.estimate(block)
+        estimate(block)
         weight = min(t, LAST_WEIGHTED_ITERATION) ** self.recency
         block.iterates[block.alive] += weight
         block.w_sum[block.alive] += weight * block.w[block.alive]
@@ -182,7 +178,7 @@ class AveragedSgdRun(GadgetRun):
         """Return False: an iteration is so long that Python's time does not matter."""
         return False
 
-    def _mix(self, block: Block, t: int) -> gossip.Round:
+    def _mix(self, block: Block, t: int) -> Round:
         """Run Push-Sum; if step sizes were tuned, each message also carries the sender's step size."""
         if self.eta0 is not None:
             yield from self._push_sum(block, t)

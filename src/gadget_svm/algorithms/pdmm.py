@@ -28,13 +28,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from gadget_svm import gossip
 from gadget_svm.algorithms import base, edge_liveness
 from gadget_svm.core.block import Block, Links
 from gadget_svm.core.messages import MessageBatch, message_bytes
 from gadget_svm.core.network import Network
 from gadget_svm.core.types import Flags, Floats, Ints
-from gadget_svm.gossip.base import make_messages, message_order
+from gadget_svm.gossip import Round, make_messages, message_order
 from gadget_svm.kernels import pdmm as kernels
 from gadget_svm.kernels import pdmm_fused as fused
 from gadget_svm.kernels.dual import SKIP_ALWAYS, DualRows, dual_rows, multiplicity
@@ -95,7 +94,7 @@ class PdmmRun(base.BaseRun):
         w[..., -1] *= block.rows.intercept_unit
         return w
 
-    def iteration(self, block: Block, t: int) -> gossip.Round:
+    def iteration(self, block: Block, t: int) -> Round:
         """Tick t on every node of the block: solve (a, b), push (c), receive (d)."""
         self._start(block)
         self._solve(block)  # (a, b)

@@ -12,9 +12,8 @@ from scipy.sparse import csr_matrix
 from gadget_svm.cli.output import MODEL, check_target, from_stdin
 from gadget_svm.cli.predict import PredictRequest
 from gadget_svm.core.types import Array
-from gadget_svm.data import load_dataset
 from gadget_svm.data.catalog import ENTRIES
-from gadget_svm.data.datasets import file_location
+from gadget_svm.data.datasets import file_location, load_dataset
 from gadget_svm.data.formats import align_tables, read_raw, warn_guessed_label
 from gadget_svm.data.tables import LabelColumn, NoLabel, RawTable, binarize_labels
 from gadget_svm.data.uris import Location, display_name, join, parse_location, write_file

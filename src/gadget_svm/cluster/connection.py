@@ -25,6 +25,7 @@ import numpy as np
 from gadget_svm.cluster import checkpoints
 from gadget_svm.cluster.actor import Host
 from gadget_svm.cluster.options import RayOptions
+from gadget_svm.core.extras import require
 from gadget_svm.core.temp_folders import Scratch
 
 LOCAL_RAY_SETTINGS = {
@@ -46,15 +47,6 @@ TRIAL = f"import ray, sys; ray.init(address=sys.argv[1], **{QUIET!r})"
 
 class ClusterError(RuntimeError, ConnectionError):
     """A run on a cluster cannot start or continue; the message says what to do."""
-
-
-def import_ray() -> Any:
-    """Return the module ray, or raise an ImportError that says how to install it."""
-    try:
-        import ray
-    except ImportError as error:
-        raise ImportError("engine='ray' needs Ray: pip install 'gadget-svm[ray]'") from error
-    return ray
 
 
 def call_within(seconds: float, what: str, call: Callable[[], Any]) -> Any:
@@ -140,7 +132,7 @@ class Cluster:
             checkpoints.require_usable(folder, options.resume is True)
         if has_abandoned_call():
             raise ClusterError("an earlier call to Ray has not returned, so this process cannot use Ray: start another")
-        self.ray, self._run = import_ray(), secrets.token_hex(3)
+        self.ray, self._run = require("ray", "engine='ray' needs", "ray"), secrets.token_hex(3)
         with ExitStack() as stack:
             if folder is not None:
                 stack.enter_context(checkpoints.hold(folder))

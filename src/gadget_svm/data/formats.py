@@ -15,11 +15,11 @@ import numpy as np
 from gadget_svm.core.lookup import lookup
 from gadget_svm.data.binary_tables import read_npz, read_parquet
 from gadget_svm.data.files import COMPRESSION_SUFFIXES, DataFileError, require_file, without_compression_suffix
-from gadget_svm.data.tables import Csr, LabelColumn, Labels, NoLabel, RawTable, checked_table, require_rows
+from gadget_svm.data.tables import Csr, LabelColumn, Labels, RawTable, checked_table, require_rows
 from gadget_svm.data.text_tables import looks_like_svmlight, read_csv, read_svmlight
 from gadget_svm.data.uris import Location, display_name, local_copy, parse_location
 
-__all__ = ["DataFileError", "read_files", "read_table", "read_unlabelled"]
+__all__ = ["DataFileError", "read_files", "read_table"]
 
 LOG = logging.getLogger("gadget_svm.data")
 
@@ -151,14 +151,6 @@ def read_files(
         _require_class_labels(name, raw, y)
     warn_guessed_label(names[0], raws[0].guessed)
     return Files(tables, raws[0].columns, ids_from_zero(raws))
-
-
-def read_unlabelled(
-    path: str | PathLike[str], *, zero_based: bool | None = None, format: str | None = None
-) -> tuple[Csr, tuple[str, ...] | None]:
-    """Read a file in which every column is a feature, and the names of the features. Labels of svmlight are ignored."""
-    raw = read_raw(path, NoLabel.NONE, format)
-    return align_tables([display_name(path)], [raw], None, zero_based)[0][0], raw.columns
 
 
 def read_raw(location: str | PathLike[str], label: LabelColumn = None, format: str | None = None) -> RawTable:

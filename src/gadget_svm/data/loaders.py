@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -161,32 +162,25 @@ def _parse_repaired(path: Path, lines: Iterable[bytes]) -> RawTable:
     return parse_svmlight(path, repaired())
 
 
-def digits() -> TrainTest:
-    """Load scikit-learn's digits, scaled to [0, 1]."""
-    from sklearn.datasets import load_digits
+def builtin(name: str, divisor: float | None = None) -> TrainTest:
+    """Load a data set of scikit-learn: three quarters are for training, the classes in equal shares.
 
-    X, y = load_digits(return_X_y=True)
-    return _split_stratified(X / 16.0, y)
-
-
-def breast_cancer() -> TrainTest:
-    """Load scikit-learn's breast cancer data, scaled by the largest values of the training part."""
-    from sklearn.datasets import load_breast_cancer
-
-    X, y = load_breast_cancer(return_X_y=True)
-    return _split_stratified(X, y, scale=True)
-
-
-def _split_stratified(X: Array, y: Array, scale: bool = False) -> TrainTest:
+    Features are divided by ``divisor``, or else by their largest values in the training rows.
+    """
     from scipy.sparse import csr_matrix
+    from sklearn import datasets
     from sklearn.model_selection import train_test_split
 
+    X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
     X, X_test, y, y_test = train_test_split(X, y, test_size=0.25, stratify=y, random_state=0)
-    largest = np.abs(X).max(axis=0) if scale else 1.0
+    largest = np.abs(X).max(axis=0) if divisor is None else divisor
     return TrainTest(csr_matrix(X / largest), y, csr_matrix(X_test / largest), y_test)
 
 
-BUILTIN: Mapping[str, Callable[[], TrainTest]] = {"digits": digits, "breast_cancer": breast_cancer}
+BUILTIN: Mapping[str, Callable[[], TrainTest]] = {
+    "digits": partial(builtin, "digits", 16.0),
+    "breast_cancer": partial(builtin, "breast_cancer"),
+}
 """Loaders of the data sets that come with scikit-learn."""
 LOADERS: Mapping[str, Callable[[Paths, int], TrainTest]] = {
     load.__name__: load

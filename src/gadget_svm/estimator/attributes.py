@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from gadget_svm import topologies
-from gadget_svm.algorithms import Algorithm
-from gadget_svm.algorithms.base import checked_count
+from gadget_svm.algorithms.base import Algorithm, checked_count
 from gadget_svm.core.network import Network
 from gadget_svm.core.types import Floats
 from gadget_svm.data.partition import partition_by_site

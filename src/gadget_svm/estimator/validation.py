@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from gadget_svm import algorithms
-from gadget_svm.algorithms import Algorithm
-from gadget_svm.algorithms.base import checked_count, checked_positive
+from gadget_svm.algorithms.base import Algorithm, checked_count, checked_positive
 from gadget_svm.core.lookup import lookup, require_instance
 from gadget_svm.core.rows import Shares
 from gadget_svm.core.types import Array, Floats, Indices

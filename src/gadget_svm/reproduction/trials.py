@@ -16,8 +16,7 @@ from gadget_svm.core.network import Network
 from gadget_svm.core.objective import Objective
 from gadget_svm.core.rows import Shares
 from gadget_svm.core.types import Array, Floats, Indices
-from gadget_svm.data import Dataset
-from gadget_svm.data.formats import read_table
+from gadget_svm.data import Dataset, read_table
 from gadget_svm.data.partition import partition_evenly
 from gadget_svm.estimator.problem import Problem
 from gadget_svm.kernels import ThreadTeam

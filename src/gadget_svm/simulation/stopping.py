@@ -7,7 +7,7 @@ the other rules send none. To add a rule, add a class and an entry of `RULES`.
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -34,8 +34,10 @@ QUIET_CHECKS = 3
 """Checks in a row at which the objective must not change by more than tol."""
 
 
-class StoppingRule(Protocol):
-    """What a stopping rule offers; `BaseStoppingRule` has defaults for everything but the two methods.
+class BaseStoppingRule:
+    """Defaults of a stopping rule: it needs nothing, looks at every iteration and never certifies.
+
+    Give an instance to ``GadgetSVC(stopping=...)``, which copies it for every fit.
 
     Attributes
     ----------
@@ -50,25 +52,6 @@ class StoppingRule(Protocol):
         that can be certified, and its time counts as training time.
     certificate : Certificate or None
         The last certificate.
-    """
-
-    tol: float
-    value: float
-    needs_objective: bool
-    certifies: bool
-    certificate: Certificate | None
-
-    def next_check(self, t: int) -> int:
-        """The next iteration after ``t`` at which to call `fires`."""
-
-    def fires(self, runtime: Runtime, objective: float) -> bool:
-        """Whether to stop here. ``objective`` is 0 unless ``needs_objective``."""
-
-
-class BaseStoppingRule:
-    """Defaults of a stopping rule: it needs nothing, looks at every iteration and never certifies.
-
-    Give an instance to ``GadgetSVC(stopping=...)``, which copies it for every fit.
 
     Examples
     --------
@@ -97,6 +80,10 @@ class BaseStoppingRule:
     def fires(self, runtime: Runtime, objective: float) -> bool:
         """Whether to stop here. ``objective`` is 0 unless ``needs_objective``."""
         raise NotImplementedError(f"{type(self).__name__} needs a method fires(runtime, objective)")
+
+
+StoppingRule = BaseStoppingRule
+"""When a training stops; `fires` is called at the iterations that `next_check` names."""
 
 
 def geometric(t: int, growth: float = CHECK_GROWTH) -> int:
