@@ -159,14 +159,6 @@ class RayRuntime(Runtime):
         self.count(certificate.messages, certificate.nbytes, certificate.vectors)
         return certificate
 
-    def models(self) -> Floats:
-        """Return every node's model; of lost nodes, the last one fetched."""
-        return self.gather("models")
-
-    def weights(self) -> Floats:
-        """Return every node's last iterate."""
-        return self.gather("w")
-
     def gather(self, name: str) -> Array:
         """Return an array of all blocks with an entry per node; of lost nodes, what was last fetched, or zeros."""
         fetched = self._fetched.setdefault(name, {})

@@ -146,9 +146,7 @@ class Worker:
 
     def values(self, name: str) -> Array:
         """Return an array of the block with an entry per node; "models" are what the nodes would answer with."""
-        if name == "models":
-            return self.runtime.models()
-        return self.runtime.weights() if name == "w" else self.runtime.gather(name)
+        return self.runtime.gather(name)
 
     def losses(self, models: Floats) -> tuple[Floats, Floats, float]:
         """Return, per model, the sum of hinges and the weight of wrong answers on this block's rows; and all weight."""

@@ -1,8 +1,6 @@
 """Downloads the files of the named data sets: retries, resuming, mirrors and checksums. A file on disk is always
 complete, and the same as at its first download. (Libraries for downloads do not resume a broken transfer.)"""
 
-from __future__ import annotations
-
 import hashlib
 import http.client
 import os

@@ -1,8 +1,6 @@
 """Reads one table, or the tables of one data set, from files. Owns the choice of the format by suffix and the
 alignment of the tables: one width, one numbering of the features."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace

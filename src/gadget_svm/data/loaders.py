@@ -1,8 +1,6 @@
 """Reads the files of the named data sets into training and test parts. Owns the peculiarities of each set (binary
 images, archives, lists of topics, filler columns, splits), but not where its files are."""
 
-from __future__ import annotations
-
 import math
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

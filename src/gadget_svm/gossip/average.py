@@ -1,6 +1,6 @@
 """Averaging by gossip without any learning: the protocols on plain numbers or vectors, in this process."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count, islice
 
 import numpy as np
@@ -10,10 +10,13 @@ from numpy.typing import ArrayLike
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, Exchange, MessageBatch
 from gadget_svm.core.network import Network
+from gadget_svm.core.registry import Registry
 from gadget_svm.core.rows import Rows, Shares
 from gadget_svm.core.types import Floats
 from gadget_svm.gossip.base import Gossip, resume
-from gadget_svm.gossip.registry import resolve
+from gadget_svm.gossip.pairwise import Pairwise
+from gadget_svm.gossip.push_sum import Diffusion, PushSum
+from gadget_svm.gossip.running_sum import RunningSum
 from gadget_svm.kernels import ThreadTeam
 
 
@@ -118,3 +121,14 @@ def _n_rounds(n_rounds: int | str, network: Network, gossip: Gossip) -> int:
     if isinstance(n_rounds, str) or not hasattr(n_rounds, "__index__") or n_rounds < 0:
         raise ValueError(f"n_rounds is a number of rounds, or 'mix'; got {n_rounds!r}")
     return int(n_rounds)
+
+
+PROTOCOLS: Registry[Callable[[], Gossip]] = Registry(
+    "gadget_svm.gossip", {"push-sum": PushSum, "diffusion": Diffusion, "pairwise": Pairwise, "running-sum": RunningSum}
+)
+
+
+def resolve(gossip: object) -> Gossip:
+    """Return the protocol of this name, or the protocol itself if it is given as an object."""
+    found: Gossip = PROTOCOLS.resolve("gossip protocol", gossip, Gossip, "PushSum()")
+    return found

@@ -51,7 +51,7 @@ def run_network(
         spent += _timed(runtime, goal - runtime.t)
         if trace:
             points.append([spent / trial.n_nodes, runtime.t, *trial.evaluate_all(runtime.models()[:, 0])])
-    before = runtime.weights().copy()
+    before = runtime.weights()
     spent += _timed(runtime, 1)
     epsilon = float(distances(runtime.weights(), before).max())
     return _network_record(trial, runtime, spent) | {"epsilon": epsilon, "trace": points}

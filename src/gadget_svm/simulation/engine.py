@@ -3,8 +3,10 @@
 `Channel` carries two kinds of messages, those of learning and those of certificates, under the same faults.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import attrgetter
 
 import numpy as np
 
@@ -12,7 +14,7 @@ from gadget_svm.algorithms.base import Run, models
 from gadget_svm.algorithms.certificate import Certificate, CertificateSession, CertificateState, Echo, longest
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, Exchange, MessageBatch
-from gadget_svm.core.types import Array, Flags, Floats
+from gadget_svm.core.types import Array, Flags
 from gadget_svm.faults import ActiveEdges
 from gadget_svm.gossip.base import resume
 from gadget_svm.simulation.runtime import Runtime
@@ -173,25 +175,18 @@ class LocalRuntime(Runtime):
             delivery = exchange(padded(outgoing))
             outgoing = [each.send(delivery) for each in rounds]
 
-    def models(self) -> Floats:
-        """Every node's model, nodes x outputs x features."""
-        return _joined([models(self.run, block) for block in self.blocks])
-
-    def weights(self) -> Floats:
-        """Every node's last iterate, nodes x outputs x features."""
-        return _joined([self.run.weights(block) for block in self.blocks])
-
     def gather(self, name: str) -> Array:
-        """A copy of an array of the blocks with an entry per node, such as "iterates"."""
-        return np.concatenate([getattr(block, name) for block in self.blocks])
+        """Every node's entry of an array of the blocks, its model or its last iterate, see `Runtime.gather`."""
+        computed: dict[str, Callable[[Block], Array]] = {
+            "models": partial(models, self.run),
+            "weights": self.run.weights,
+        }
+        read = computed.get(name, attrgetter(name))
+        return np.concatenate([read(block) for block in self.blocks])
 
     def exchanges(self) -> int:
         """How often every block has sent."""
         return self.blocks[0].exchanges
-
-    def sizes(self) -> Floats:
-        """n_i of every node."""
-        return self.gather("n")
 
     def live_mask(self) -> Flags:
         """Which nodes are live."""
@@ -201,10 +196,6 @@ class LocalRuntime(Runtime):
         """Release the blocks' threads."""
         for block in self.blocks:
             block.team.close()
-
-
-def _joined(parts: list[Floats]) -> Floats:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 @dataclass

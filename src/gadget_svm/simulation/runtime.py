@@ -36,20 +36,23 @@ class Runtime(Protocol):
     def certify(self) -> Certificate:
         """One model for all live nodes, and a bound of its gap."""
 
+    def gather(self, name: str) -> Array:
+        """A new array with an entry per node: "models", "weights", or an array of the blocks, such as "iterates"."""
+
     def models(self) -> Floats:
         """Every node's model, nodes x outputs x features."""
+        return self.gather("models")
 
     def weights(self) -> Floats:
         """Every node's last iterate, nodes x outputs x features."""
-
-    def gather(self, name: str) -> Array:
-        """An array of the blocks with an entry per node, such as "iterates"."""
+        return self.gather("weights")
 
     def exchanges(self) -> int:
         """How often every block has sent."""
 
     def sizes(self) -> Floats:
         """n_i of every node."""
+        return self.gather("n")
 
     def live_row_weights(self) -> Floats:
         """n_i of the live nodes, 0 for those that are away: the weights of the network average."""

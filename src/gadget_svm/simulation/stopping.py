@@ -103,7 +103,7 @@ class WeightsStill(BaseStoppingRule):
 
     def fires(self, runtime: Runtime, objective: float) -> bool:  # noqa: ARG002
         """Whether no node's vector moved by more than tol."""
-        now = runtime.weights().copy()
+        now = runtime.weights()
         if self.before is not None:
             self.value = float(distances(now, self.before).max())
         self.before = now
