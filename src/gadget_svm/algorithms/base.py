@@ -15,42 +15,6 @@ from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.gossip import Round
 
 
-class Params:
-    """A class whose ``__init__`` takes its parameters by name and stores each, unchanged, under that name."""
-
-    @classmethod
-    def _defaults(cls) -> dict[str, Any]:
-        if cls.__init__ is Params.__init__:
-            return {}
-        parameters = list(signature(cls.__init__).parameters.values())[1:]
-        return {each.name: each.default for each in parameters if each.kind is not Parameter.VAR_KEYWORD}
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - no parameter has parameters
-        """Return every parameter by name."""
-        return {name: getattr(self, name) for name in sorted(self._defaults())}
-
-    def set_params(self, **params: Any) -> Self:
-        """Set some parameters.
-
-        Raises
-        ------
-        ValueError
-            If there is no parameter of a name; then none is changed.
-        """
-        known = self._defaults()
-        for name in params:
-            if name not in known:
-                raise ValueError(unknown(f"parameter of {type(self).__name__}", name, known))
-        for name, value in params.items():
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        known = self._defaults()
-        shown = (f"{name}={getattr(self, name)!r}" for name in known if not _same(getattr(self, name), known[name]))
-        return f"{type(self).__name__}({', '.join(shown)})"
-
-
 def _same(value: Any, default: Any) -> bool:
     return value is default or (type(value) is type(default) and bool(value == default))
 
@@ -147,7 +111,7 @@ def models(run: Run, block: Block) -> Floats:
     return block.averages() if run.average else run.weights(block)
 
 
-class BaseAlgorithm(Params):
+class BaseAlgorithm:
     """The base class of algorithms: parameters as scikit-learn expects them, and defaults for what is optional.
 
     A subclass has an ``__init__`` that only stores its parameters, and `bind`. Pass an instance to `GadgetSVC`, or name
@@ -212,6 +176,38 @@ class BaseAlgorithm(Params):
     def with_transition_of(self, network: Network) -> Network:
         """Return the network under the matrix B of ``transition``; as it is, if the algorithm uses none."""
         return network if self.transition is None else network.with_transition(self.transition)
+
+    @classmethod
+    def _defaults(cls) -> dict[str, Any]:
+        if cls.__init__ is object.__init__:
+            return {}
+        parameters = list(signature(cls.__init__).parameters.values())[1:]
+        return {each.name: each.default for each in parameters if each.kind is not Parameter.VAR_KEYWORD}
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - no parameter has parameters
+        """Return every parameter by name."""
+        return {name: getattr(self, name) for name in sorted(self._defaults())}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set some parameters.
+
+        Raises
+        ------
+        ValueError
+            If there is no parameter of a name; then none is changed.
+        """
+        known = self._defaults()
+        for name in params:
+            if name not in known:
+                raise ValueError(unknown(f"parameter of {type(self).__name__}", name, known))
+        for name, value in params.items():
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        known = self._defaults()
+        shown = (f"{name}={getattr(self, name)!r}" for name in known if not _same(getattr(self, name), known[name]))
+        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 Algorithm = BaseAlgorithm

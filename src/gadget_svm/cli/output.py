@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gadget_svm.cli.option_names import naming
-from gadget_svm.core.temp_folders import Scratch
+from gadget_svm.core.temp_folders import scratch_folder
 from gadget_svm.data.uris import Location, check_writable, display_name, join, parse_location, scheme_of, write_file
 from gadget_svm.report import formatting, require_plotly
 
@@ -71,8 +71,8 @@ def from_stdin(source: str) -> Iterator[str]:
         return
     if sys.stdin is None:
         raise ValueError("- means stdin, and stdin is closed: name a file, or pipe the rows in")
-    with Scratch() as scratch:
-        path = scratch.path / "stdin"
+    with scratch_folder() as scratch:
+        path = scratch / "stdin"
         with path.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
         yield str(path)

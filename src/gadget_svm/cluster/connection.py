@@ -26,7 +26,7 @@ from gadget_svm.cluster import checkpoints
 from gadget_svm.cluster.actor import Host
 from gadget_svm.cluster.options import RayOptions
 from gadget_svm.core.extras import require
-from gadget_svm.core.temp_folders import Scratch
+from gadget_svm.core.temp_folders import scratch_folder
 
 LOCAL_RAY_SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -164,7 +164,7 @@ class Cluster:
             require_reachable(address, min(limit, CONNECT_TIMEOUT_S))
             call_within(limit, f"connect to {address}", lambda: self.ray.init(address=address, **QUIET))
         else:
-            scratch = stack.enter_context(Scratch())
+            scratch = stack.enter_context(scratch_folder())
             cpus = max(os.cpu_count() or 1, int(np.ceil((options.actors or 1) * options.num_cpus)))
             for name in LOCAL_RAY_SETTINGS.keys() - os.environ.keys():
                 os.environ[name] = LOCAL_RAY_SETTINGS[name]
@@ -173,7 +173,7 @@ class Cluster:
             # this user can open: Ray makes its own folder readable for all.
             self.ray.init(
                 address="local", include_dashboard=False, num_cpus=cpus, _node_ip_address="127.0.0.1",
-                _temp_dir=str(options.temp_dir or f"{scratch.path}/r"),
+                _temp_dir=str(options.temp_dir or f"{scratch}/r"),
                 object_store_memory=options.object_store_memory, **QUIET,
             )  # fmt: skip
         stack.callback(self._disconnect)

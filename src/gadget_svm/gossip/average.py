@@ -1,4 +1,7 @@
-"""Averaging by gossip without any learning: the protocols on plain numbers or vectors, in this process."""
+"""The gossip protocols by name, and averaging without any learning, of plain numbers or vectors in this process.
+
+To add a protocol, write a file in this folder and a line in the table.
+"""
 
 from collections.abc import Callable, Iterator
 from itertools import count, islice
@@ -18,6 +21,16 @@ from gadget_svm.gossip.pairwise import Pairwise
 from gadget_svm.gossip.push_sum import Diffusion, PushSum
 from gadget_svm.gossip.running_sum import RunningSum
 from gadget_svm.kernels import ThreadTeam
+
+PROTOCOLS: Registry[Callable[[], Gossip]] = Registry(
+    "gadget_svm.gossip", {"push-sum": PushSum, "diffusion": Diffusion, "pairwise": Pairwise, "running-sum": RunningSum}
+)
+
+
+def resolve(gossip: object) -> Gossip:
+    """Return the protocol of this name, or the protocol itself if it is given as an object."""
+    found: Gossip = PROTOCOLS.resolve("gossip protocol", gossip, Gossip, "PushSum()")
+    return found
 
 
 def averaging_block(
@@ -121,14 +134,3 @@ def _n_rounds(n_rounds: int | str, network: Network, gossip: Gossip) -> int:
     if isinstance(n_rounds, str) or not hasattr(n_rounds, "__index__") or n_rounds < 0:
         raise ValueError(f"n_rounds is a number of rounds, or 'mix'; got {n_rounds!r}")
     return int(n_rounds)
-
-
-PROTOCOLS: Registry[Callable[[], Gossip]] = Registry(
-    "gadget_svm.gossip", {"push-sum": PushSum, "diffusion": Diffusion, "pairwise": Pairwise, "running-sum": RunningSum}
-)
-
-
-def resolve(gossip: object) -> Gossip:
-    """Return the protocol of this name, or the protocol itself if it is given as an object."""
-    found: Gossip = PROTOCOLS.resolve("gossip protocol", gossip, Gossip, "PushSum()")
-    return found
