@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from gadget_svm.core.objective import Objective
+from gadget_svm.core.rows import Objective
 from gadget_svm.core.types import Array, Floats, Ints
 from gadget_svm.data import Dataset
 from gadget_svm.estimator import GadgetSVC

@@ -22,7 +22,7 @@ from gadget_svm.data.uris import display_name, join
 from gadget_svm.estimator import GadgetSVC, save_model
 from gadget_svm.report import write_report
 from gadget_svm.report.formatting import lost_nodes
-from gadget_svm.simulation.observers import Observer, View
+from gadget_svm.simulation.runtime import Observer, View
 
 MAX_NODES_IN_MESSAGE = 5
 Reference = Callable[[TrainingRows, GadgetSVC], dict[str, Any]]

@@ -23,7 +23,7 @@ from gadget_svm.cluster.connection import Cluster, ClusterError
 from gadget_svm.cluster.worker import certify_together
 from gadget_svm.core.block import Links
 from gadget_svm.core.network import Network
-from gadget_svm.core.objective import BATCH, Scores
+from gadget_svm.core.rows import BATCH, Scores
 from gadget_svm.core.types import Array, Flags, Floats, Ints
 from gadget_svm.simulation.engine import REJOIN_GRACE_ITERATIONS, UNCERTIFIABLE
 from gadget_svm.simulation.runtime import Runtime

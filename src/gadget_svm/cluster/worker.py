@@ -13,7 +13,7 @@ from gadget_svm.algorithms.base import Run
 from gadget_svm.algorithms.certificate import Certificate, CertificateSession, CertificateState
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, MessageBatch
-from gadget_svm.core.objective import Objective, Scores
+from gadget_svm.core.rows import Objective, Scores
 from gadget_svm.core.types import Array, Flags, Floats, Ints
 from gadget_svm.gossip import Round
 from gadget_svm.kernels.dual import multiplicity

@@ -64,7 +64,8 @@ class Network:
         """
         indptr, indices = _simple(adjacency)
         if directed is None:
-            directed = not _symmetric(indptr, indices)
+            turned = _csr(np.ones(len(indices), np.int8), indptr, indices).T.tocsr()
+            directed = not (np.array_equal(turned.indptr, indptr) and np.array_equal(turned.indices, indices))
         network = cls.from_csr(indptr, indices, name=name, directed=directed, transition=transition)
         return network if labels is None else network.with_labels(labels)
 
@@ -285,12 +286,6 @@ def _simple(adjacency: Sparse) -> tuple[Ints, Ints]:
     if keep.all():
         return indptr, indices
     return np.concatenate([[0], np.cumsum(keep)])[indptr], indices[keep]
-
-
-def _symmetric(indptr: Ints, indices: Ints) -> bool:
-    """Whether every edge has its reverse: the transposed arrays, sorted, are the same arrays."""
-    turned = _csr(np.ones(len(indices), np.int8), indptr, indices).T.tocsr()
-    return np.array_equal(turned.indptr, indptr) and np.array_equal(turned.indices, indices)
 
 
 def _check_csr(indptr: Ints, indices: NodeIds) -> None:

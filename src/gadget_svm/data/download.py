@@ -12,13 +12,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gadget_svm.core.state_file import write_atomically
-from gadget_svm.data.catalog import Mirror
+from gadget_svm.data.catalog import Mirror, Progress
 from gadget_svm.data.files import DataFileError
 from gadget_svm.data.uris import WEB
 from gadget_svm.data.web import open_web
-
-Progress = Callable[[int, int | None], None]
-"""Called with the bytes downloaded and the bytes in total, if known."""
 
 CHECKSUM_FILE = "SHA256SUMS"
 BLOCK_BYTES = 1 << 18

@@ -1,8 +1,6 @@
 """Tables in memory: what a format reader returns, and the checked form in which a table leaves this package
 (CSR, float64, finite). Knows no file format."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
@@ -65,10 +63,10 @@ class TrainTest(NamedTuple):
 
     X: Csr
     y: Labels
-    X_test: Csr | None = None
+    X_test: "Csr | None" = None
     y_test: Labels | None = None
 
-    def binarized(self, positive: str | float | None) -> TrainTest:
+    def binarized(self, positive: str | float | None) -> "TrainTest":
         """Return the same rows with the labels of `binarize_labels`. The test rows may lack the label."""
         y_test = None if self.y_test is None else binarize_labels(self.y_test, positive, required=False)
         return self._replace(y=binarize_labels(self.y, positive), y_test=y_test)

@@ -15,10 +15,10 @@ from gadget_svm.core.network import Network
 from gadget_svm.core.types import Floats
 from gadget_svm.data.partition import partition_by_site
 from gadget_svm.estimator.fitting import Fitted, Plan, TrainingProblem
-from gadget_svm.estimator.sites import in_names, node_names, node_number
+from gadget_svm.estimator.problem import in_names, node_names, node_number
 from gadget_svm.estimator.validation import MAX_SEED, default_stopping, lam_of
 from gadget_svm.faults import make_faults
-from gadget_svm.simulation.observers import PrintRecords
+from gadget_svm.simulation.runtime import PrintRecords
 from gadget_svm.simulation.stopping import stopping_rule
 from gadget_svm.simulation.trainer import Schedule
 

@@ -18,8 +18,7 @@ from gadget_svm.estimator.problem import Problem
 from gadget_svm.faults import ActiveEdges, Fault, FaultContext, wrap_all
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.simulation.engine import UNCERTIFIABLE, LocalRuntime
-from gadget_svm.simulation.observers import Layout, Observer
-from gadget_svm.simulation.runtime import Runtime
+from gadget_svm.simulation.runtime import Layout, Observer, Runtime
 from gadget_svm.simulation.stopping import StoppingRule
 from gadget_svm.simulation.trainer import Outcome, Schedule, add_events, certified, network_mean, train
 

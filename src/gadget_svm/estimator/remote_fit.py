@@ -24,9 +24,8 @@ from gadget_svm.data.tables import binarize_labels
 from gadget_svm.data.uris import display_name
 from gadget_svm.estimator.attributes import connect, make_plan, requested_nodes, reset
 from gadget_svm.estimator.fitting import Fitted, fit_network
-from gadget_svm.estimator.problem import MAX_KEPT_SHARE, Lengths, pairs_of, row_weights
+from gadget_svm.estimator.problem import MAX_KEPT_SHARE, Lengths, node_names, pairs_of, row_weights
 from gadget_svm.estimator.shards import CommonFormat, DataSummary, Shards, is_dataset, shard_names, warn_of_kinds
-from gadget_svm.estimator.sites import node_names
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.simulation.runtime import Evaluator
 

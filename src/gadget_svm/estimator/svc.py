@@ -20,9 +20,8 @@ from gadget_svm.data.tables import binarize_labels
 from gadget_svm.estimator import attributes
 from gadget_svm.estimator.advice import warn_after_fit
 from gadget_svm.estimator.fitting import fit_network
-from gadget_svm.estimator.problem import one_per_row, share_batch, share_rows
+from gadget_svm.estimator.problem import name_shards, one_per_row, share_batch, share_rows
 from gadget_svm.estimator.shards import DataSummary, are_places, is_dataset, require_list, stack_shards
-from gadget_svm.estimator.sites import name_shards
 from gadget_svm.estimator.validation import MAX_SEED, check_batch, check_parameters, make_problem, validate_rows
 
 

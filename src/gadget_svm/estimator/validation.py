@@ -18,7 +18,7 @@ from gadget_svm.core.lookup import lookup, require_instance
 from gadget_svm.core.rows import Shares
 from gadget_svm.core.types import Array, Floats, Indices
 from gadget_svm.estimator.problem import Problem, as_csr, pairs_of, row_weights
-from gadget_svm.simulation.observers import Observer
+from gadget_svm.simulation.runtime import Observer
 
 if TYPE_CHECKING:
     from gadget_svm.estimator.svc import GadgetSVC

@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 import tempfile
-import threading
 import time
 from contextlib import suppress
 from functools import cache
@@ -135,14 +134,9 @@ def attach_cache(dispatcher: Any, kind: str) -> None:
     dispatcher._cache = _InMemory() if directory() is None else KernelCache(dispatcher.py_func, kind)
 
 
-_announced = threading.Event()
-
-
+@cache
 def announce() -> None:
     """Log once per process that kernels are being compiled. Python shows loggers' warnings on stderr by default."""
-    if _announced.is_set():
-        return
-    _announced.set()
     where = directory()
     LOG.warning(
         "gadget-svm: compiling numerical kernels, which takes a few seconds (%s)",

@@ -11,7 +11,7 @@ from gadget_svm.kernels.compiler import compiled
 # The purposes of draws, each with a number of its own.
 EXAMPLE, NEIGHBOUR, ROLE, ANSWER, LOSS, DELAY, CHURN, BOUNCE, WAKE = range(9)
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _M1 = np.uint64(0xBF58476D1CE4E5B9)
 _M2 = np.uint64(0x94D049BB133111EB)
 _TO_UNIT = 1.0 / 9007199254740992.0  # 2**-53
@@ -39,9 +39,9 @@ def mix_all(z: Words) -> Words:
 @compiled
 def draw(seed: int, node: int, time: int, purpose: int) -> float:
     """Return a number uniform on [0, 1), the same for the same arguments on every machine."""
-    z = mix_bits(np.uint64(seed) + _GOLDEN * np.uint64(purpose + 1))
-    z = mix_bits(z + _GOLDEN * np.uint64(node + 1))
-    z = mix_bits(z + _GOLDEN * np.uint64(time + 1))
+    z = mix_bits(np.uint64(seed) + GOLDEN * np.uint64(purpose + 1))
+    z = mix_bits(z + GOLDEN * np.uint64(node + 1))
+    z = mix_bits(z + GOLDEN * np.uint64(time + 1))
     return np.float64(z >> _S11) * _TO_UNIT
 
 

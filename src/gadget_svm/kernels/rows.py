@@ -10,9 +10,9 @@ import scipy.sparse as sp
 
 from gadget_svm.core.types import Array, Floats, Indices, Words
 from gadget_svm.kernels.compiler import allocation_free
-from gadget_svm.kernels.counter_rng import mix_all
+from gadget_svm.kernels.counter_rng import GOLDEN, mix_all
 
-_GOLDEN, _ONE = np.uint64(0x9E3779B97F4A7C15), np.uint64(1)
+_ONE = np.uint64(1)
 HASH_ENTRIES = 1 << 16
 """Entries that are hashed at a time, so that memory stays bounded."""
 
@@ -25,7 +25,7 @@ def hash_rows(indptr: Array, indices: Array, bits: Words, label: Indices, seed: 
         here = slice(indptr[first], indptr[last])
         mixed = indices[here].astype(np.uint64)
         mixed += _ONE
-        mixed *= _GOLDEN
+        mixed *= GOLDEN
         mixed += bits[here]
         mix_all(mixed)
         if not bits[here].view(np.float64).all():
@@ -33,8 +33,8 @@ def hash_rows(indptr: Array, indices: Array, bits: Words, label: Indices, seed: 
         filled = first + np.flatnonzero(indptr[first:last] < indptr[first + 1 : last + 1])
         if len(filled):
             sums[filled] = np.add.reduceat(mixed, indptr[filled] - indptr[first])  # numbers wrap around: exact
-    start = mix_all(np.array([seed]).astype(np.uint64) + _GOLDEN)
-    return mix_all(mix_all(start ^ sums) + _GOLDEN * (label.astype(np.uint64) + _ONE))
+    start = mix_all(np.array([seed]).astype(np.uint64) + GOLDEN)
+    return mix_all(mix_all(start ^ sums) + GOLDEN * (label.astype(np.uint64) + _ONE))
 
 
 def losses(

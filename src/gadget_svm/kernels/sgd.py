@@ -6,11 +6,10 @@ import numpy as np
 
 from gadget_svm.core.types import Floats, Indices, Ints, Words
 from gadget_svm.kernels.compiler import compiled
-from gadget_svm.kernels.counter_rng import EXAMPLE, draw, mix_bits
+from gadget_svm.kernels.counter_rng import EXAMPLE, GOLDEN, draw, mix_bits
 from gadget_svm.kernels.vectors import add_row, dot_row, scale, sq_norm
 
 _ROUNDS = 3
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _ONE = np.uint64(1)
 
 
@@ -20,7 +19,7 @@ def permutation_keys(seed: int, node: int, pass_number: int) -> Words:
     key = np.uint64(draw(seed, node, pass_number, EXAMPLE) * 9007199254740992.0)
     keys = np.empty(2 * _ROUNDS, dtype=np.uint64)
     for k in range(2 * _ROUNDS):
-        key = mix_bits(key + _GOLDEN)
+        key = mix_bits(key + GOLDEN)
         keys[k] = key
     return keys
 

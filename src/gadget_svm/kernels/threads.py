@@ -36,7 +36,8 @@ def allowed_threads() -> int:
     OpenMP: BLAS) to. Inside a joblib worker it is one, unless joblib has set NUMBA_NUM_THREADS (its process workers
     share the cores that way); under `joblib.parallel_config(n_jobs=...)` that many.
     """
-    limits = [_cores(), *_limits_of_environment(), *_limits_of_pools()]
+    given = (os.environ.get(name, "") for name in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS"))
+    limits = [_cores(), *(int(value) for value in given if value.isdigit()), *_limits_of_pools()]
     if "joblib" in sys.modules:
         backend, n_jobs = sys.modules["joblib"].parallel.get_active_backend()
         if backend.nesting_level and "NUMBA_NUM_THREADS" not in os.environ:
@@ -44,11 +45,6 @@ def allowed_threads() -> int:
         elif not backend.nesting_level and n_jobs not in (None, 1):
             limits.append(backend.effective_n_jobs(n_jobs))
     return max(1, min(limits))
-
-
-def _limits_of_environment() -> list[int]:
-    values = [os.environ.get(name, "") for name in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS")]
-    return [int(value) for value in values if value.isdigit()]
 
 
 @functools.lru_cache(maxsize=1)

@@ -15,7 +15,7 @@ import numpy as np
 
 from gadget_svm.core.extras import require
 from gadget_svm.core.network import Network
-from gadget_svm.report.formatting import finite, live_nodes, number, percent, table_entry
+from gadget_svm.report.formatting import Node, finite, live_nodes, number, percent, table_entry
 
 Record = dict[str, Any]
 Values = list[float | None]
@@ -104,7 +104,6 @@ def traffic_figure(history: Sequence[Record]) -> Any:
 MAX_DRAWN_NODES = 300
 MAX_NAMED_NODES = 60
 MAX_LISTED_NEIGHBOURS = 12
-Node = dict[str, Any]
 
 
 def quality(nodes: Sequence[Node]) -> tuple[str, list[float | None]]:

@@ -97,17 +97,14 @@ class LocalRuntime(Runtime):
             else:
                 self.count(messages.n_messages, messages.nbytes)
             delivery = exchange(messages)
-            self._track_presence(delivery)
+            for node in delivery.left:
+                self.away_since.setdefault(node, self.t)
+            for node in delivery.joined:
+                self.away_since.pop(node, None)
             outgoing = [
                 None if own is None else resume(iteration, delivery)
                 for iteration, own in zip(iterations, outgoing, strict=True)
             ]
-
-    def _track_presence(self, delivery: Delivery) -> None:
-        for node in delivery.left:
-            self.away_since.setdefault(node, self.t)
-        for node in delivery.joined:
-            self.away_since.pop(node, None)
 
     def certify(self) -> Certificate:
         """Certify one model for all nodes except dead ones, with a bound of its gap, in separate exchanges.

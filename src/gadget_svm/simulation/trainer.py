@@ -10,8 +10,7 @@ import numpy as np
 from gadget_svm.algorithms.certificate import Certificate
 from gadget_svm.core.types import Floats, Ints
 from gadget_svm.kernels.vectors import distances, weighted_sum
-from gadget_svm.simulation.observers import Layout, Observer, Record, View
-from gadget_svm.simulation.runtime import Runtime
+from gadget_svm.simulation.runtime import Layout, Observer, Record, Runtime, View
 from gadget_svm.simulation.stopping import StoppingRule, geometric
 
 POLL_INTERVAL_S = 0.05

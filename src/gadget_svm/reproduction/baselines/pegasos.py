@@ -20,7 +20,7 @@ from gadget_svm.estimator.fitting import Plan, fit_network
 from gadget_svm.estimator.problem import Problem
 from gadget_svm.kernels.sgd import published_steps
 from gadget_svm.reproduction.baselines.base import Fit, one_node
-from gadget_svm.simulation.observers import Observer, View
+from gadget_svm.simulation.runtime import Observer, View
 from gadget_svm.simulation.trainer import Schedule
 from gadget_svm.topologies import build
 
