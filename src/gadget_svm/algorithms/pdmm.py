@@ -51,7 +51,7 @@ ROWS_PER_ACTIVE_ROW = 8
 MAX_CALL_NUMBERS = 50_000_000
 """Numbers to touch before returning to the interpreter, which may have received Ctrl-C."""
 MAX_CLOSED_EDGES = 8
-"""Dropped edges whose epoch a peer keeps."""
+"""A peer keeps the epochs of at most this many dropped edges."""
 INITIAL_VIOLATION = 0.25
 """The assumed mean |1 - margin|, before a pass has measured it."""
 LONE_PASSES = 16

@@ -90,7 +90,7 @@ def read_rows(request: PredictRequest, source: str, model: GadgetSVC) -> tuple[A
     Returns the rows, their labels where they are known, and the table of the file they are from.
     """
     if source in ENTRIES:
-        positive = ... if request.positive is None else request.positive  # else the paper's
+        positive = ... if request.positive is None else request.positive  # ...: the paper's choice
         known = load_dataset(source, label=request.label, data_dir=request.data_dir, positive=positive)
         return known.X_test, None if request.no_label else known.y_test, None
     file_location(source)  # refuses a name that is neither a file nor a data set

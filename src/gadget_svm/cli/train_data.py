@@ -57,7 +57,7 @@ def rows_of(request: TrainRequest, source: str, stderr: Console) -> "TrainingRow
 
 def load(request: TrainRequest, source: str, stderr: Console) -> Dataset:
     """Load a data set or file, with a progress bar if it is downloaded."""
-    positive = ... if request.positive is None else request.positive  # else the paper's
+    positive = ... if request.positive is None else request.positive  # ...: the paper's choice
     with download_bar(stderr, source) as progress:
         return load_dataset(
             source, test=request.test, positive=positive, label=request.label, data_dir=request.data_dir,

@@ -37,7 +37,7 @@ class NotReadyError(RuntimeError):
 
 
 class Source(Protocol):
-    """How an actor gets its rows. It is sent to the actor, which keeps its copy."""
+    """Gives an actor its rows. The driver sends it to the actor, which keeps a copy."""
 
     def rows(self) -> Rows:
         """Return the rows of the actor's nodes, as arrays of its own."""
@@ -266,7 +266,7 @@ class Telemetry:
 
 
 class RayTelemetry(Telemetry):
-    """Reports under the name of the actor in whose process it is made."""
+    """Reports to Ray under the name of the actor that creates it."""
 
     def __init__(self, name: str) -> None:
         self._tags, kinds = {"actor": name}, import_module("ray.util.metrics")

@@ -214,7 +214,7 @@ class Cluster:
 
 
 def set_sigterm_handler(handler: Any) -> None:
-    """Set the handler of SIGTERM; outside the main thread nothing is done, as Ray sets no handler there either."""
+    """Set the handler of SIGTERM. Outside the main thread do nothing, as Ray sets no handler there."""
     if handler is not None and threading.current_thread() is threading.main_thread():  # None: not Python's
         signal.signal(signal.SIGTERM, handler)
 

@@ -57,7 +57,7 @@ class RayRuntime(Runtime):
         self.checkpoints = Checkpoints(self.options.checkpoint_dir, self.options.checkpoint_every)
         try:
             parts = cluster.actors(nodes)
-            self.bounds: Ints = np.array([nodes * part // parts for part in range(parts + 1)])  # as in the simulator
+            self.bounds: Ints = np.array([nodes * part // parts for part in range(parts + 1)])  # the simulator divides nodes in the same way
             self.pool = ActorPool(cluster, [source_of(*pair) for pair in pairwise(self.bounds.tolist())], self._on_loss)
         except BaseException:
             cluster.close()
@@ -293,7 +293,7 @@ class RayRuntime(Runtime):
                     self._restore(returned)
 
     def _start_again(self) -> dict[int, str]:
-        """Let lost actors make their blocks again; return why some did not, such as other rows than before."""
+        """Have lost actors build their blocks again. Return the actors that failed, each with the reason."""
         started, failed = self.pool.start_again(self._specs, self._questions)
         for index, digests in started.items():
             first, last = self.bounds[index : index + 2].tolist()

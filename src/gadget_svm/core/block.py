@@ -65,7 +65,7 @@ class Block:
     seed : int, default 0
         The seed of all random draws.
     team : ThreadTeam or None, default None
-        The threads that kernels use; None: this one.
+        The threads that kernels use; None: only the calling thread.
     """
 
     def __init__(

@@ -81,7 +81,7 @@ def download_file(
 def _fetch(url: str, part: Path, progress: Progress | None, sleep: Callable[[float], None]) -> None:
     """Download to ``part``, with retries.
 
-    A broken transfer is resumed if the server's entity tag promises the same bytes. A weak tag does not.
+    Resumes a broken transfer if the server's entity tag (ETag) promises the same bytes. A weak tag promises nothing.
     """
     tag = ""
     for delay in (*RETRY_DELAYS_S, None):

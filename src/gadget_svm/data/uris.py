@@ -201,7 +201,7 @@ def _file_system(uri: str, name: str) -> tuple[Any, str]:
         return system, path
     try:
         system, path = import_module("fsspec.core").url_to_fs(uri)
-    except (ValueError, ImportError) as error:  # an unknown scheme; a known one whose package is missing
+    except (ValueError, ImportError) as error:  # the scheme is unknown, or its package is missing
         raise type(error)(
             f"{name}: no installed package knows {scheme}:// ({error}): check the spelling, install gadget-svm[remote] "
             "and the package of fsspec for the scheme, or give a path, or a URI such as s3://bucket/name"

@@ -1,6 +1,6 @@
 """Many ticks of PDMM in one compiled call, for blocks that hold all nodes, with all edges open and no lost messages.
 
-Owns the order in which several threads work; the arithmetic is that of `pdmm`, to the same bits as with messages.
+Owns the order in which several threads work; `pdmm` does the arithmetic. The bits are the same as with messages.
 Threads share the nodes to solve. If every node pushes to all neighbours they share the features to receive: the update
 of one feature does not depend on the others, so both ends of an edge are updated in one reading, without any message.
 """

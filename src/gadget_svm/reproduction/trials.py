@@ -151,7 +151,7 @@ def stored(folder: Path, key: dict[str, Any], compute: Callable[[], Result]) -> 
     result = compute()
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(path, json.dumps({"key": key, "result": result}).encode())
-    return dict(json.loads(json.dumps(result)))  # as it will be read the next time
+    return dict(json.loads(json.dumps(result)))  # exactly what the next run reads from the file
 
 
 @cache

@@ -83,7 +83,7 @@ class BaseStoppingRule:
 
 
 StoppingRule = BaseStoppingRule
-"""When a training stops; `fires` is called at the iterations that `next_check` names."""
+"""Decides when a training stops: the training calls `fires` at the iterations that `next_check` names."""
 
 
 def geometric(t: int, growth: float = CHECK_GROWTH) -> int:

@@ -19,7 +19,7 @@ from gadget_svm.topologies.base import Graph, Topology
 MAX_DRAWS = 20
 """How often an unconnected graph is drawn again."""
 TRIAL_NODES = 16
-"""Nodes of the graph that `check_name` builds: even, so that every degree is possible."""
+"""Nodes of the graph that `check_name` builds. The number is even, so that every degree is possible."""
 
 
 @dataclass(frozen=True)

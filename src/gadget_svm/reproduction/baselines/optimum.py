@@ -13,7 +13,7 @@ from gadget_svm.kernels.dual import DualRows, dual_pass
 from gadget_svm.reproduction.baselines.base import one_node
 
 PASSES = 30
-"""Passes over the undecided rows between two passes over all of them."""
+"""Passes over the undecided rows between two passes over all rows."""
 
 
 @dataclass(frozen=True)

@@ -95,5 +95,5 @@ def solve(gram: Floats, b: Floats, lam: float, epsilon: float) -> Solution:
 
 
 def load_solver() -> Any:
-    """Return the QP solver's module; the error of a missing one says what to install."""
+    """Return the module of the QP solver. If it is missing, the error says what to install."""
     return require("clarabel", "SVM-Perf needs the QP solver", "paper")
