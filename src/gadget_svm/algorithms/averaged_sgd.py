@@ -251,7 +251,7 @@ class AveragedSgd(BaseAlgorithm):
     ) -> AveragedSgdRun:
         """Return the algorithm on this network; the parameters of GADGET are checked as in `Gadget`."""
         if sizes is None:
-            raise ValueError("averaged SGD computes its number of local steps from the mean number of rows: call bind with sizes")
+            raise ValueError("averaged SGD takes as many local steps as nodes have rows: call bind with sizes")
         if self.gossip_rounds == "diameter":
             raise ValueError("averaged SGD gossips a fixed number of rounds: use gossip_rounds=1, or 'mix'")
         if isinstance(self.recency, bool) or self.recency not in (0, 1, 2):

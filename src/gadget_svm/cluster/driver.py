@@ -57,7 +57,7 @@ class RayRuntime(Runtime):
         self.checkpoints = Checkpoints(self.options.checkpoint_dir, self.options.checkpoint_every)
         try:
             parts = cluster.actors(nodes)
-            self.bounds: Ints = np.array([nodes * part // parts for part in range(parts + 1)])  # the simulator divides nodes in the same way
+            self.bounds: Ints = np.array([nodes * part // parts for part in range(parts + 1)])  # as the simulator
             self.pool = ActorPool(cluster, [source_of(*pair) for pair in pairwise(self.bounds.tolist())], self._on_loss)
         except BaseException:
             cluster.close()

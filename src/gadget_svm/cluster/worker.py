@@ -149,7 +149,7 @@ class Worker:
         return self.runtime.gather(name)
 
     def losses(self, models: Floats) -> tuple[Floats, Floats, float]:
-        """Return, per model, the summed hinge loss and the weight of wrong answers; and the total weight of the rows."""
+        """Return, per model, the summed hinge loss and the weight of wrong answers; and the weight of all rows."""
         rows, times = self.block.rows, multiplicity(self.block.rows.mass, self.block.rows.start)
         X, label, cost = rows.matrix(models.shape[2]), rows.label, rows.cost
         if not np.array_equal(rows.order, np.arange(len(label))):  # a worker's own rows are in order: no copy

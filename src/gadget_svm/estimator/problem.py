@@ -165,7 +165,7 @@ def row_weights(class_weight: Any, classes: Array, label: Indices, times: Floats
         raise ValueError(
             f"class_weight must be 'balanced', a dict such as {{label: 2.0}}, or None; got {class_weight!r}"
         )
-    from sklearn.utils.class_weight import compute_class_weight  # imported here, as actors run without scikit-learn
+    from sklearn.utils.class_weight import compute_class_weight  # here: actors run without scikit-learn
 
     per_class = compute_class_weight(class_weight, classes=classes, y=classes[label], sample_weight=times)
     if not (np.isfinite(per_class).all() and (per_class >= 0).all() and per_class.max() > 0):

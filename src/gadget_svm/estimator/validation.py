@@ -118,7 +118,7 @@ CHOOSE = "label= names another column, positive=VALUE makes this value +1 and al
 
 def require_classes(labels: Any, fix: str = FIX_BY_TEXT) -> None:
     """Raise if labels are measurements. The message starts as scikit-learn's, whose checks ask for it."""
-    from sklearn.utils.multiclass import check_classification_targets  # imported here, as actors run without scikit-learn
+    from sklearn.utils.multiclass import check_classification_targets  # here: actors run without scikit-learn
 
     values: Any = np.asarray(labels)
     whole = values.dtype.kind != "f" or (values == np.rint(values)) | ~np.isfinite(values)
