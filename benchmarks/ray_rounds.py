@@ -68,7 +68,7 @@ def on_ray(
         shape = (1, problem.X.shape[1])
         runtime.begin(run, network, 0, problem.shares.sizes, shape, None)
         runtime.advance(3)
-        for index, part in runtime.pool.ask_all("values", "w").items():
+        for index, part in runtime.pool.ask_all("values", "weights").items():
             if not np.array_equal(weights[bounds[index] : bounds[index + 1]], part):
                 raise RuntimeError("the actors' weights are not the simulator's")
             del part

@@ -14,8 +14,7 @@ from gadget_svm import GadgetSVC
 from gadget_svm.algorithms import AveragedSgd, resolve
 from gadget_svm.algorithms.averaged_sgd import local_pass, pass_length, tune_eta0
 from gadget_svm.core.block import Block
-from gadget_svm.core.objective import Objective
-from gadget_svm.core.rows import Rows, Shares
+from gadget_svm.core.rows import Objective, Rows, Shares
 from gadget_svm.estimator import load_model, save_model
 from gadget_svm.faults import Crash
 from gadget_svm.kernels import draw

@@ -23,8 +23,7 @@ from gadget_svm.faults import Churn, Crash, Delay, FaultContext, Loss, Partition
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.report.formatting import at_most
 from gadget_svm.simulation import LocalRuntime, engine
-from gadget_svm.simulation.channel import Channel
-from gadget_svm.simulation.engine import REJOIN_GRACE_ITERATIONS
+from gadget_svm.simulation.engine import REJOIN_GRACE_ITERATIONS, Channel
 from gadget_svm.simulation.stopping import GapBelow
 from gadget_svm.topologies import build
 from support.strategies import networks

@@ -12,7 +12,7 @@ from test_pdmm import in_blocks, noisy  # noqa: F401 - a fixture
 
 from gadget_svm import GadgetSVC
 from gadget_svm.algorithms import Pdmm, edge_liveness
-from gadget_svm.core.objective import Objective
+from gadget_svm.core.rows import Objective
 from gadget_svm.faults import Asynchronous, Churn, Crash, FaultContext, Partition, make_faults, wrap_all
 from gadget_svm.gossip import PushSum
 from gadget_svm.topologies import build

@@ -11,8 +11,7 @@ from gadget_svm.algorithms import Gadget, Pdmm
 from gadget_svm.algorithms.base import models
 from gadget_svm.core.block import Block, Links
 from gadget_svm.core.messages import Delivery, MessageBatch
-from gadget_svm.core.objective import Objective
-from gadget_svm.core.rows import Shares
+from gadget_svm.core.rows import Objective, Shares
 from gadget_svm.estimator.problem import Problem, as_csr
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.topologies import build

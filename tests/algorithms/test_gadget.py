@@ -12,8 +12,7 @@ from gadget_svm.algorithms import resolve
 from gadget_svm.algorithms.gadget import UNLIMITED, LocalSteps, descend, local_steps, pick
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery
-from gadget_svm.core.objective import Objective
-from gadget_svm.core.rows import Rows, Shares
+from gadget_svm.core.rows import Objective, Rows, Shares
 from gadget_svm.gossip import PROTOCOLS
 from gadget_svm.kernels import draw
 from gadget_svm.kernels.counter_rng import EXAMPLE

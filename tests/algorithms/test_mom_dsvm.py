@@ -13,8 +13,7 @@ from gadget_svm.algorithms import MomDsvm
 from gadget_svm.algorithms.mom_dsvm import LAST_ADAPTATION, lower_bound
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery
-from gadget_svm.core.objective import Objective
-from gadget_svm.core.rows import Rows, Shares
+from gadget_svm.core.rows import Objective, Rows, Shares
 from gadget_svm.faults import FaultContext, Loss, wrap_all
 from gadget_svm.kernels.dual import DualRows, dual_pass, multiplicity, path_pass, primal, shuffle
 from gadget_svm.kernels.mom_dsvm import Ends, receive

@@ -32,7 +32,7 @@ def test_a_grid_goes_through_an_algorithms_settings():
     assert [(each["passes"], each["neighbours"]) for each in found] == [(1, 1), (2, 1), (1, "all"), (2, "all")]
 
 
-@pytest.mark.parametrize("module", ["gadget_svm.cluster.actor", "gadget_svm.estimator.remote_shards"])
+@pytest.mark.parametrize("module", ["gadget_svm.cluster.actor", "gadget_svm.estimator.shards"])
 def test_what_an_actor_runs_does_without_scikit_learn(module):
     """It is most of the time and memory that a process would take to start."""
     said = f"import sys, {module}; sys.exit('sklearn' in sys.modules or 'pandas' in sys.modules)"

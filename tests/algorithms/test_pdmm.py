@@ -15,8 +15,7 @@ from gadget_svm.algorithms import Pdmm
 from gadget_svm.algorithms.pdmm import INITIAL_VIOLATION, REPEAT_THETA
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, MessageBatch
-from gadget_svm.core.objective import Objective
-from gadget_svm.core.rows import Rows, Shares
+from gadget_svm.core.rows import Objective, Rows, Shares
 from gadget_svm.faults import Crash, FaultContext, make_faults, wrap_all
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.kernels.dual import active_rows

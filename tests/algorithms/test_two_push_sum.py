@@ -9,8 +9,7 @@ from gadget_svm import Gadget, GadgetSVC
 from gadget_svm.algorithms import TwoPushSum
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery
-from gadget_svm.core.objective import Objective
-from gadget_svm.core.rows import Rows, Shares
+from gadget_svm.core.rows import Objective, Rows, Shares
 from gadget_svm.kernels import draw
 from gadget_svm.kernels.counter_rng import EXAMPLE
 from gadget_svm.simulation import LocalRuntime

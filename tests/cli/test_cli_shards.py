@@ -9,11 +9,10 @@ import pytest
 
 from gadget_svm import GadgetSVC, load_model
 from gadget_svm.cli import train_run
-from gadget_svm.cli.file_ranges import expand_ranges
 from gadget_svm.cli.progress import Interruption
-from gadget_svm.cli.train import TrainRequest
+from gadget_svm.cli.train import TrainRequest, expand_ranges
 from gadget_svm.estimator.remote_fit import remote_problem
-from gadget_svm.estimator.remote_shards import Shards
+from gadget_svm.estimator.shards import Shards
 from support.cli_kit import gadget
 from support.threaded_actors import Stage
 

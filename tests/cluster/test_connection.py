@@ -62,7 +62,7 @@ def ray(monkeypatch):
     module = SimpleNamespace(is_initialized=lambda: False, init=lambda **_: None, shutdown=lambda: None)
     module.cluster_resources = lambda: {"CPU": 2.0}
     module.stuck = lambda name: setattr(module, name, lambda *_, **__: free.wait(60))
-    monkeypatch.setattr(connection, "import_ray", lambda: module)
+    monkeypatch.setattr(connection, "require", lambda *_: module)
     monkeypatch.setattr(atexit, "unregister", lambda _: None)
     yield module
     free.set()

@@ -480,7 +480,7 @@ def test_a_loss_while_a_record_is_made(stage):
 
 
 def test_a_loss_after_the_last_record_is_in_the_history(stage):
-    stage.once(lambda actor, method, args: (method, *args) == ("values", "w"), lambda: stage.kill(1))  # noqa: ARG005
+    stage.once(lambda actor, method, args: (method, *args) == ("values", "weights"), lambda: stage.kill(1))  # noqa: ARG005
     model = stage.fit(max_iter=30)
     assert [event["actor"] for event in model.history_[-1]["events"]] == [1]
     assert_simulators_bits(stage, model, max_iter=30)

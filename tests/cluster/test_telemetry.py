@@ -5,9 +5,8 @@ from typing import ClassVar
 
 import pytest
 
-from gadget_svm.cluster import telemetry as telemetry_module
-from gadget_svm.cluster.actor import Host
-from gadget_svm.cluster.telemetry import METRICS, RayTelemetry
+from gadget_svm.cluster import actor
+from gadget_svm.cluster.actor import METRICS, Host, RayTelemetry
 from support.threaded_actors import Actor, Stage
 
 
@@ -83,7 +82,7 @@ class Metric:
 
 def test_metrics_carry_the_actors_name_and_lines_go_to_stderr(monkeypatch, capsys):
     kinds = type("metrics", (), {"Gauge": Metric, "Counter": Metric})
-    monkeypatch.setattr(telemetry_module, "import_module", lambda _: kinds)
+    monkeypatch.setattr(actor, "import_module", lambda _: kinds)
     host = Host(None, "gadget-ab-0")
     assert isinstance(host.telemetry, RayTelemetry)
     assert repr(host) == "gadget-ab-0"

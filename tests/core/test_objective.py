@@ -6,8 +6,8 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gadget_svm.core import objective
-from gadget_svm.core.objective import BATCH, Objective
+from gadget_svm.core import rows
+from gadget_svm.core.rows import BATCH, Objective
 from gadget_svm.kernels import ThreadTeam
 
 
@@ -46,7 +46,7 @@ def test_it_is_the_formula(n, d, K, m, lam, seed):
 
 @pytest.mark.parametrize("n", [63, 64, 65, 197])
 def test_chunks_of_rows_and_batches_of_models_leave_nothing_out(n, monkeypatch):
-    monkeypatch.setattr(objective, "CHUNK", 63 * 30)  # of ten models of three outputs: 64 rows
+    monkeypatch.setattr(rows, "CHUNK", 63 * 30)  # of ten models of three outputs: 64 rows
     X, label, cost, times, models = problem(n, 4, 3, BATCH + 3, 1)
     scores = Objective(sp.csr_matrix(X), label, cost, times, 0.1, 3)(models)
     for i in (0, BATCH // 3, BATCH, BATCH + 2):
@@ -56,7 +56,7 @@ def test_chunks_of_rows_and_batches_of_models_leave_nothing_out(n, monkeypatch):
 
 
 def test_threads_do_not_change_a_bit(monkeypatch):
-    monkeypatch.setattr(objective, "CHUNK", 700)
+    monkeypatch.setattr(rows, "CHUNK", 700)
     X, label, cost, times, models = problem(512, 6, 1, 7, 2)
     team = ThreadTeam(3, worth_sharing=0)
     one, other = (Objective(sp.csr_matrix(X), label, cost, times, 0.1, 1, t)(models) for t in (ThreadTeam(), team))

@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 from gadget_svm.core.file_lock import FileInUseError, lock_file
-from gadget_svm.core.temp_folders import LOCK, Scratch
+from gadget_svm.core.temp_folders import LOCK, scratch_folder
 
 OWNER = """
 import sys
-from gadget_svm.core.temp_folders import Scratch
-scratch = Scratch()
-(scratch.path / "r").mkdir()
-print(scratch.path, flush=True)
+from gadget_svm.core.temp_folders import scratch_folder
+owned = scratch_folder()
+scratch = owned.__enter__()
+(scratch / "r").mkdir()
+print(scratch, flush=True)
 sys.stdin.read()
 """
 
@@ -51,13 +52,12 @@ def test_the_folder_of_a_killed_process_is_removed_and_no_other(owners, tmp_path
     dead.kill()
     dead.wait()
     assert folder.exists()
-    with Scratch() as scratch:
+    with scratch_folder() as scratch:
         assert not folder.exists()
         assert other.exists()
         assert foreign.exists()
-        assert (scratch.path / LOCK).exists()
-    assert not scratch.path.exists()
-    scratch.close()
+        assert (scratch / LOCK).exists()
+    assert not scratch.exists()
 
 
 def test_a_lock_is_released(tmp_path, monkeypatch):

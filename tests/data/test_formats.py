@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix, random, save_npz
 
-from gadget_svm.data.formats import FORMATS, DataFileError, read_files, read_table, read_unlabelled
+from gadget_svm.data.formats import FORMATS, DataFileError, align_tables, read_files, read_raw, read_table
+from gadget_svm.data.tables import NoLabel
 
 X = np.array([[0.5, 0.0, -2.0], [0.0, 1.25, 0.0], [3.0, 0.0, 0.0]])
 y = np.array([1, -1, 1])
@@ -71,6 +72,11 @@ def written(folder, name, content):
     path = folder / name
     path.write_bytes(content)
     return path
+
+
+def read_unlabelled(path):
+    raw = read_raw(path, NoLabel.NONE)
+    return align_tables([path], [raw], None, None)[0][0], raw.columns
 
 
 def case_file(folder, case, X=X, y=y):
@@ -265,7 +271,7 @@ def test_csv_header_and_label(tmp_path, content, rows, labels):
 
 
 def test_csv_longer_than_one_block(tmp_path, monkeypatch):
-    monkeypatch.setattr("gadget_svm.data.csv_table.CELLS_PER_BLOCK", 7)
+    monkeypatch.setattr("gadget_svm.data.text_tables.CELLS_PER_BLOCK", 7)
     rows = "\n".join(f"{i},{-i},{i % 2}" for i in range(1, 51))
     table, labels = read_table(written(tmp_path, "t.csv", rows.encode()))
     assert table[:, 0].toarray().ravel().tolist() == list(range(1, 51))

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from gadget_svm import GadgetSVC, Pdmm, load_model, save_model
 from gadget_svm.cli.app import app
-from gadget_svm.core.objective import Objective
+from gadget_svm.core.rows import Objective
 from gadget_svm.estimator.problem import pairs_of
 from gadget_svm.estimator.validation import check_memory
 

@@ -17,8 +17,7 @@ from gadget_svm.data.formats import read_files
 from gadget_svm.data.formats import read_raw as read_place
 from gadget_svm.data.uris import display_name, scheme_of
 from gadget_svm.estimator.problem import as_csr
-from gadget_svm.estimator.remote_shards import CommonFormat, Shards
-from gadget_svm.estimator.shards import shard_names
+from gadget_svm.estimator.shards import CommonFormat, Shards, shard_names
 from gadget_svm.kernels.dual import multiplicity
 from support.ray_kit import events_of, files_of
 from support.threaded_actors import LAM, Stage

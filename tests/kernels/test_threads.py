@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gadget_svm.kernels import ThreadTeam, compiled, threads
-from gadget_svm.kernels.barrier import AVAILABLE, barrier_groups, wait_at_barrier
+from gadget_svm.kernels.threads import AVAILABLE, barrier_groups, wait_at_barrier
 
 N = 7
 

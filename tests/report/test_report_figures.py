@@ -5,8 +5,15 @@ import sys
 import pytest
 
 from gadget_svm.report import require_plotly
-from gadget_svm.report.curves import axis_type, column, error_figure, objective_figure
-from gadget_svm.report.graph import histogram, network_figure, quality
+from gadget_svm.report.figures import (
+    axis_type,
+    column,
+    error_figure,
+    histogram,
+    network_figure,
+    objective_figure,
+    quality,
+)
 from gadget_svm.topologies import build
 from support.report_runs import records, summary, summary_with_losses
 

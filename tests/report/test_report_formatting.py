@@ -1,7 +1,6 @@
 """Numbers as text, and the nodes that are lost at the end of a run."""
 
-from gadget_svm.report.formatting import count, number, percent, size
-from gadget_svm.report.node_table import lost_nodes, mark_lost
+from gadget_svm.report.formatting import count, lost_nodes, mark_lost, number, percent, size
 from support.report_runs import event, summary
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from gadget_svm.reproduction.claims import discussion
-from gadget_svm.reproduction.headings import PERSISTENT, READINGS
+from gadget_svm.reproduction.tables import PERSISTENT, READINGS
 
 
 def line_of(claim, rows):

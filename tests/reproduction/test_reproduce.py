@@ -3,9 +3,9 @@
 import pytest
 
 from gadget_svm.reproduction import reproduce
-from gadget_svm.reproduction.headings import AS_PRINTED, PERSISTENT
 from gadget_svm.reproduction.network_study import Setup
 from gadget_svm.reproduction.reproduce import Reproduction
+from gadget_svm.reproduction.tables import AS_PRINTED, PERSISTENT
 
 
 def by_method(table):

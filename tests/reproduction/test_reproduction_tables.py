@@ -5,9 +5,8 @@ import math
 
 import pytest
 
-from gadget_svm.reproduction.headings import TABLES
 from gadget_svm.reproduction.published_numbers import PUBLISHED, SPEEDUP
-from gadget_svm.reproduction.tables import Table, accuracy, better, number, spread, summarise, text, whole
+from gadget_svm.reproduction.tables import TABLES, Table, accuracy, better, number, spread, summarise, text, whole
 
 
 def table(*columns):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gadget_svm.reproduction import store as store_module
-from gadget_svm.reproduction.store import SOURCES, stored
+from gadget_svm.reproduction import trials
+from gadget_svm.reproduction.trials import SOURCES, stored
 
 KEY = {"method": "m", "data": "d", "trial": 0, "lam": 0.1}
 
@@ -51,5 +51,5 @@ def test_failed_cell_leaves_nothing(store, tmp_path):
 
 
 def test_digest_covers_modules_that_exist():
-    package = Path(store_module.__file__).parents[1]
+    package = Path(trials.__file__).parents[1]
     assert [pattern for pattern in SOURCES if not list(package.glob(pattern))] == []

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from gadget_svm import GadgetSVC, NodeRecords, Observer
-from gadget_svm.simulation.observers import View
+from gadget_svm.simulation.runtime import View
 from support.scripted_runtime import Script, layout, trained
 from support.watch import Watch, watched
 

@@ -179,7 +179,7 @@ def test_rule_from_an_entry_point(toy, monkeypatch):
             return lambda tol=0.0: After(5)  # noqa: ARG005
 
     monkeypatch.setattr(registry, "entry_points", lambda group: [Point()] if group == "gadget_svm.stopping" else [])
-    monkeypatch.setattr(RULES, "_outside", None)
+    monkeypatch.delitem(vars(RULES), "_outside", raising=False)
     monkeypatch.setattr(RULES, "_members", dict(RULES._members))
     assert GadgetSVC(3, stopping="after-five", random_state=0).fit(toy.X, toy.y).n_iter_ == 5
 

@@ -6,9 +6,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gadget_svm import Gadget, GadgetSVC
 from gadget_svm.simulation import trainer
-from gadget_svm.simulation.distances import disagreement
 from gadget_svm.simulation.stopping import GapBelow
-from gadget_svm.simulation.trainer import network_mean
+from gadget_svm.simulation.trainer import disagreement, network_mean
 from support.scripted_runtime import Script, flat_objective, trained
 from support.watch import Watch, watched
 

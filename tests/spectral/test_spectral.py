@@ -13,7 +13,7 @@ from gadget_svm import spectral
 from gadget_svm.core.network import Network
 from gadget_svm.core.transitions import TRANSITIONS
 from gadget_svm.spectral import eigen
-from gadget_svm.spectral.connectivity import swept_bound
+from gadget_svm.spectral.graph import swept_bound
 from gadget_svm.topologies import build
 
 

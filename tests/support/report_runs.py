@@ -1,6 +1,6 @@
 """Summaries and histories of runs, as `gadget train --json` prints them."""
 
-from gadget_svm.report.node_table import lost_nodes, mark_lost
+from gadget_svm.report.formatting import lost_nodes, mark_lost
 
 
 def records(n=6, **changed):

@@ -4,8 +4,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from gadget_svm.algorithms.certificate import Certificate
-from gadget_svm.core.objective import Objective
-from gadget_svm.simulation.observers import Layout
+from gadget_svm.core.rows import Objective
+from gadget_svm.simulation.runtime import Layout
 from gadget_svm.simulation.trainer import Schedule, train
 
 

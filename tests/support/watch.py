@@ -1,6 +1,6 @@
 """An observer made of functions."""
 
-from gadget_svm.simulation.observers import Observer
+from gadget_svm.simulation.runtime import Observer
 
 
 class Watch(Observer):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gadget_svm.core.network import Network
-from gadget_svm.topologies import TOPOLOGIES, Topology, build, randomised
+from gadget_svm.topologies import TOPOLOGIES, Topology, build, families
 
 REFERENCES = {
     ("complete", 9): nx.complete_graph(9),
@@ -46,7 +46,7 @@ def test_a_grid_that_is_no_rectangle_has_a_short_last_row():
 
 @pytest.mark.parametrize(("n", "k"), [(50, 3), (50, 20), (50, 30), (50, 48)])
 def test_k_out_gives_each_node_k_others(n, k):
-    graph = randomised.k_out(n, str(k), np.random.default_rng(0))
+    graph = families.k_out(n, str(k), np.random.default_rng(0))
     assert (np.diff(graph.indptr) == k).all()
     rows = graph.indices.reshape(n, k)
     assert (np.diff(rows, axis=1) > 0).all()
@@ -54,7 +54,7 @@ def test_k_out_gives_each_node_k_others(n, k):
 
 
 def test_k_out_draws_every_other_node_equally_often():
-    graph = randomised.k_out(2000, "100", np.random.default_rng(1))
+    graph = families.k_out(2000, "100", np.random.default_rng(1))
     received = np.bincount(graph.indices, minlength=2000)
     # Binomial(1999, 100/1999): mean 100, standard deviation 9.7; 6 of them is one chance in 10^6 for 2000 nodes.
     assert abs(received - 100).max() < 60
@@ -80,7 +80,7 @@ def test_the_large_regular_generator_repairs_every_repetition(half, degree, seed
     n = 2 * half
     if degree > half:  # denser graphs need no repair by swaps: they are drawn another way
         return
-    keys = randomised._regular_keys(n, degree, np.random.default_rng(seed))
+    keys = families._regular_keys(n, degree, np.random.default_rng(seed))
     low, high = np.divmod(keys, n)
     assert len(np.unique(keys)) == len(keys) == n * degree // 2
     assert (low < high).all()
@@ -97,13 +97,13 @@ def test_random_regular_above_the_networkx_limit():
 def test_erdos_renyi_has_the_binomial_number_of_edges(p):
     n, draws = 60, 40
     pairs = n * (n - 1) / 2
-    counts = [len(randomised.erdos_renyi(n, str(p), np.random.default_rng(seed)).indices) / 2 for seed in range(draws)]
+    counts = [len(families.erdos_renyi(n, str(p), np.random.default_rng(seed)).indices) / 2 for seed in range(draws)]
     assert abs(np.mean(counts) - p * pairs) <= 5 * math.sqrt(p * (1 - p) * pairs / draws)
 
 
 def test_erdos_renyi_favours_no_pair():
     rngs = map(np.random.default_rng, range(3000))
-    seen = sum(_dense(randomised.erdos_renyi(7, "0.3", rng)) for rng in rngs)
+    seen = sum(_dense(families.erdos_renyi(7, "0.3", rng)) for rng in rngs)
     pairs = seen[np.triu_indices(7, 1)] / 3000
     assert abs(pairs - 0.3).max() < 5 * math.sqrt(0.3 * 0.7 / 3000)
 

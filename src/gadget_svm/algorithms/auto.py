@@ -3,14 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from gadget_svm.algorithms.base import Algorithm, BaseAlgorithm, Run
 from gadget_svm.algorithms.gadget_params import Gadget
 from gadget_svm.algorithms.pdmm import Pdmm
 from gadget_svm.core.lookup import lookup
 from gadget_svm.core.network import Network
+from gadget_svm.core.types import Floats
 
 
 @dataclass(repr=False, eq=False)
@@ -65,7 +63,7 @@ class Auto(BaseAlgorithm):
         return self.for_network(network).with_transition_of(network)
 
     def bind(
-        self, network: Network, lam: float, radius: float, lossy: bool = False, sizes: NDArray[np.float64] | None = None
+        self, network: Network, lam: float, radius: float, lossy: bool = False, sizes: Floats | None = None
     ) -> Run:
         """Return the run of the algorithm for this network."""
         return self.for_network(network).bind(network, lam, radius, lossy, sizes)

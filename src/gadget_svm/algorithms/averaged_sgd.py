@@ -17,22 +17,16 @@ n_i^2. For the same reason they agree on eta0, which is sent with the messages.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gadget_svm import gossip
-from gadget_svm.algorithms.base import BaseAlgorithm
+from gadget_svm.algorithms.base import BaseAlgorithm, checked_positive, positive_or_auto
 from gadget_svm.algorithms.gadget import GadgetRun, pick
 from gadget_svm.algorithms.gadget_params import Gadget
-from gadget_svm.algorithms.params import checked_positive, positive_or_auto
 from gadget_svm.core.block import Block
 from gadget_svm.core.network import Network
 from gadget_svm.core.rows import Rows
-from gadget_svm.core.types import Flags, Floats, Ints
-from gadget_svm.gossip import Gossip
-from gadget_svm.gossip.base import message_order, resume
-from gadget_svm.kernels import add_row, compiled, dot_row, draw, scale, sq_norm, sq_norm_row
-from gadget_svm.kernels.counter_rng import EXAMPLE
-from gadget_svm.kernels.rows import side
+from gadget_svm.core.types import Flags, Floats, Ints, Words
+from gadget_svm.gossip import Gossip, Round, estimate, message_order, resume
+from gadget_svm.kernels import EXAMPLE, add_row, compiled, dot_row, draw, scale, side, sq_norm, sq_norm_row
 from gadget_svm.kernels.sgd import average_step_sizes, permutation_keys, permute
 
 TUNING_ROWS = 5000
@@ -55,7 +49,7 @@ def pass_length(rows: Rows, i: int) -> int:
 
 
 @compiled
-def example(rows: Rows, i: int, node: int, t: int, length: int, keys: NDArray[np.uint64], seed: int) -> int:
+def example(rows: Rows, i: int, node: int, t: int, length: int, keys: Words, seed: int) -> int:
     """Return the row of step t, in the order of its pass. Fractions of weights are right on average."""
     u = 0.5 if len(rows.mass) == 0 else draw(seed, node, ~t, EXAMPLE)
     return pick(rows, i, (permute(t % length, length, keys) + u) / length)
@@ -163,7 +157,7 @@ class AveragedSgdRun(GadgetRun):
     power: float
     recency: int
 
-    def iteration(self, block: Block, t: int) -> gossip.Round:
+    def iteration(self, block: Block, t: int) -> Round:
         """A local pass from w to the average of its iterates, Push-Sum of that, and the average over iterations."""
         if "eta0" not in block.edge:
             self._start(block)
@@ -175,7 +169,7 @@ class AveragedSgdRun(GadgetRun):
         )  # fmt: skip
         self.protocol.load_vectors(block, self.persist)
         yield from self._mix(block, t)
-        gossip.estimate(block)
+        estimate(block)
         weight = min(t, LAST_WEIGHTED_ITERATION) ** self.recency
         block.iterates[block.alive] += weight
         block.w_sum[block.alive] += weight * block.w[block.alive]
@@ -184,7 +178,7 @@ class AveragedSgdRun(GadgetRun):
         """Return False: an iteration is so long that Python's time does not matter."""
         return False
 
-    def _mix(self, block: Block, t: int) -> gossip.Round:
+    def _mix(self, block: Block, t: int) -> Round:
         """Run Push-Sum; if step sizes were tuned, each message also carries the sender's step size."""
         if self.eta0 is not None:
             yield from self._push_sum(block, t)
@@ -257,7 +251,7 @@ class AveragedSgd(BaseAlgorithm):
     ) -> AveragedSgdRun:
         """Return the algorithm on this network; the parameters of GADGET are checked as in `Gadget`."""
         if sizes is None:
-            raise ValueError("averaged SGD takes its local steps from the mean number of rows: give bind(sizes=...)")
+            raise ValueError("averaged SGD takes as many local steps as nodes have rows: call bind with sizes")
         if self.gossip_rounds == "diameter":
             raise ValueError("averaged SGD gossips a fixed number of rounds: use gossip_rounds=1, or 'mix'")
         if isinstance(self.recency, bool) or self.recency not in (0, 1, 2):

@@ -181,10 +181,7 @@ class CertificateSession:
     serial: int  # the number of this certificate
     time: int
     empty: bool = False  # messages carry no vectors, and nothing is computed: only the course is of interest
-    messages: int = 0
-    nbytes: int = 0
-    vectors: int = 0
-    exchanges: int = 0
+    cost: Cost = FREE  # so far
 
     def __post_init__(self) -> None:
         widths = kernels.widths(self.block.w.shape[2], self.block.w.shape[1])
@@ -205,24 +202,22 @@ class CertificateSession:
         if self._result is None and i is not None and nodes.has[i, BOUND]:
             self._result = nodes.model[i].copy(), nodes.bound[i].copy()
         uninformed = self.block.first + np.flatnonzero(nodes.alive & ~nodes.has[:, BOUND])
-        cost = self.exchanges, self.messages, self.nbytes, self.vectors
-        return CertificateState(uninformed, int(nodes.alive.sum()), nodes.progress, cost, self._result)
+        return CertificateState(uninformed, int(nodes.alive.sum()), nodes.progress, self.cost, self._result)
 
     def steps(self) -> Round:
         """An endless generator: each step yields what the block's nodes send, and reads what arrives."""
         while True:
             self._compute()
-            messages, kinds = self.nodes.messages(self.time, self.exchanges)
-            self.exchanges += 1
-            self.messages += len(kinds)
-            self.nbytes += self.nodes.nbytes(kinds)
-            self.vectors += int(((kinds != HELLO) & (kinds != BOUND)).sum())
+            exchanges, n_messages, nbytes, vectors = self.cost
+            messages, kinds = self.nodes.messages(self.time, exchanges)
+            vectors += int(((kinds != HELLO) & (kinds != BOUND)).sum())
+            self.cost = exchanges + 1, n_messages + len(kinds), nbytes + self.nodes.nbytes(kinds), vectors
             delivery = yield messages
             self._added.extend(self.nodes.receive(delivery.messages))
 
     def course(self) -> Echo:
         """Return the course so far, of a block that holds all nodes."""
-        return Echo(self._added, self.state.cost)
+        return Echo(self._added, self.cost)
 
     def replay(self, echo: Echo) -> None:
         """Compute the result of a session with this course without messages, bit for bit the same."""
@@ -231,7 +226,7 @@ class CertificateSession:
             self.nodes.total[parent] += self.nodes.total[child]
         self._conclude()
         self.nodes.has[:, BOUND] = self.nodes.alive
-        self.exchanges, self.messages, self.nbytes, self.vectors = echo.cost
+        self.cost = echo.cost
 
     def _compute(self) -> None:
         """Compute the sums of all nodes when the first one has the model, and the bound when the owner has all sums."""

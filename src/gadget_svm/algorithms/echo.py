@@ -17,7 +17,8 @@ HELLO, MODEL, SUM, BOUND = range(4)
 """The content of a message: only its header, the candidate model, the sums of a subtree, the bound."""
 KINDS = 4
 ASK_AFTER, ASK_FRACTION = 4, 32
-"""A node asks for what it lacks after ASK_AFTER exchanges, plus one per ASK_FRACTION so far: trees can be deep."""
+"""A node waits ASK_AFTER exchanges, plus one per ASK_FRACTION exchanges so far, and then asks for what it lacks. Deep
+trees need the longer wait."""
 FIRST_SEQ, SEQ_SPAN = -(2**62), 2**31
 """Sequence numbers are negative, in a span per certificate: the algorithms see these as old messages and ignore
 them."""

@@ -29,7 +29,7 @@ longer than that with a probability of exp(-12)."""
 PRIOR_SILENCE_TICKS = 8.0
 """The mean silence of a new edge: as after one silence of this length."""
 FADE_TICKS, FADE_RATE = 100, 0.05
-"""The pull of a dead neighbour's edge fades for FADE_TICKS ticks, by the part FADE_RATE in each."""
+"""For FADE_TICKS ticks, each tick reduces the pull of a dead neighbour's edge by the share FADE_RATE."""
 
 PER_END = ("absent", "silence", "n_silences", "total_silence", "wrong_drops")
 """Per end of an edge: for how many reasons the neighbour is away, the ticks of its current silence, the number and the

@@ -9,17 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gadget_svm import gossip
 from gadget_svm.algorithms.base import BaseRun
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import message_bytes
 from gadget_svm.core.rows import Rows
 from gadget_svm.core.types import Flags, Floats, Ints
-from gadget_svm.gossip.base import until_converged
-from gadget_svm.kernels import add_row, compiled, dot_row, draw, scale, sq_norm, sq_norm_row
+from gadget_svm.gossip.base import Gossip, Round, estimate, until_converged
+from gadget_svm.kernels import EXAMPLE, add_row, compiled, dot_row, draw, scale, side, sq_norm, sq_norm_row
 from gadget_svm.kernels import gossip as kernels
-from gadget_svm.kernels.counter_rng import EXAMPLE
-from gadget_svm.kernels.rows import side
 
 UNLIMITED = 2**62
 """A window longer than any run: all examples count."""
@@ -158,7 +155,7 @@ class GadgetRun(BaseRun):
     lam: float
     inner_radius: float  # (f) projects into the ball of this radius; if it is infinite, nothing is projected
     outer_radius: float  # the same for (h)
-    protocol: gossip.Gossip
+    protocol: Gossip
     rounds: int
     persist: bool
     batch_size: int
@@ -193,7 +190,7 @@ class GadgetRun(BaseRun):
         """Whether the gossip protocol conserves a mass, which lost messages take away."""
         return self.protocol.conserves_mass
 
-    def iteration(self, block: Block, t: int) -> gossip.Round:
+    def iteration(self, block: Block, t: int) -> Round:
         """Iteration t of Algorithm 2 on every node of the block; yields messages, is sent deliveries."""
         block.team.run(
             local_steps, block.k, block.s.shape[1], block.alive, block.first, block.w, block.rows, block.steps,
@@ -201,7 +198,7 @@ class GadgetRun(BaseRun):
         )  # (a)-(f)  # fmt: skip
         self.protocol.load_vectors(block, self.persist)  # (g) w-hat <- PS(B, w-tilde)
         yield from self._push_sum(block, t)  # (g)
-        gossip.estimate(block)  # (g)
+        estimate(block)  # (g)
         self._project_and_average(block)  # (h)
 
     def advance_fused(self, block: Block, count: int) -> tuple[int, int]:
@@ -239,7 +236,7 @@ class GadgetRun(BaseRun):
         """Note that a neighbour restarted."""
         self.protocol.reset_edge(block, other)
 
-    def _push_sum(self, block: Block, t: int) -> gossip.Round:
+    def _push_sum(self, block: Block, t: int) -> Round:
         if self.until_converged is not None:
             diameter, gamma = self.until_converged
             yield from until_converged(self.protocol, block, t, diameter, gamma, self.rounds)

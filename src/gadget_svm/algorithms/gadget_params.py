@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gadget_svm import gossip, spectral
-from gadget_svm.algorithms.base import BaseAlgorithm
+from gadget_svm.algorithms.base import BaseAlgorithm, checked_count
 from gadget_svm.algorithms.gadget import UNLIMITED, GadgetRun
-from gadget_svm.algorithms.params import checked_count
 from gadget_svm.core.lookup import lookup
 from gadget_svm.core.network import Network
 from gadget_svm.core.types import Floats
@@ -97,7 +96,9 @@ class Gadget(BaseAlgorithm):
                 "Use a fixed gossip_rounds with mass='persistent', or gossip='push-sum'"
             )
         protocol.check(network)
-        inner, outer = (radius if project else np.inf for project in self._projections())
+        name = {True: "both", False: "none"}.get(self.project) if isinstance(self.project, bool) else self.project
+        projections = lookup("projection", str(name), PROJECTIONS)
+        inner, outer = (radius if project else np.inf for project in projections)
         batch, steps = checked_count(self.batch_size, "batch_size"), checked_count(self.local_steps, "local_steps")
         window = UNLIMITED if self.window is None else max(1, checked_count(self.window, "window") // batch)
         return GadgetRun(
@@ -133,10 +134,6 @@ class Gadget(BaseAlgorithm):
             )
         diameter = spectral.diameter_bound(network)
         return 1000 * max(1, diameter), (diameter, self.gamma)
-
-    def _projections(self) -> tuple[bool, bool]:
-        name = {True: "both", False: "none"}.get(self.project) if isinstance(self.project, bool) else self.project
-        return lookup("projection", str(name), PROJECTIONS)
 
 
 def gadget_as_printed() -> Gadget:

@@ -26,13 +26,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from gadget_svm import gossip
-from gadget_svm.algorithms.base import BaseAlgorithm, BaseRun, check_undirected
-from gadget_svm.algorithms.params import checked_count, positive_or_auto
+from gadget_svm.algorithms.base import BaseAlgorithm, BaseRun, check_undirected, checked_count, positive_or_auto
 from gadget_svm.core.block import Block
 from gadget_svm.core.network import Network
 from gadget_svm.core.types import Flags, Floats
-from gadget_svm.gossip.base import make_messages, message_order
+from gadget_svm.gossip import Round, make_messages, message_order
 from gadget_svm.kernels import mom_dsvm as kernels
 from gadget_svm.kernels.dual import DualRows, dual_rows, multiplicity, primal
 
@@ -54,7 +52,7 @@ class MomDsvmRun(BaseRun):
 
     certifiable: ClassVar[bool] = True
 
-    def iteration(self, block: Block, t: int) -> gossip.Round:
+    def iteration(self, block: Block, t: int) -> Round:
         """Iteration t on every node of the block: solve, broadcast, receive.
 
         Nodes send the running sum of eta v_j, from which v_j follows. (In the paper they send v_j.) It is as long as

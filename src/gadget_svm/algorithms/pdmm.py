@@ -29,15 +29,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from gadget_svm import gossip
-from gadget_svm.algorithms import edge_liveness
-from gadget_svm.algorithms.base import BaseAlgorithm, BaseRun, check_undirected
-from gadget_svm.algorithms.params import checked_count, checked_positive, positive_or_auto
+from gadget_svm.algorithms import base, edge_liveness
 from gadget_svm.core.block import Block, Links
 from gadget_svm.core.messages import MessageBatch, message_bytes
 from gadget_svm.core.network import Network
 from gadget_svm.core.types import Flags, Floats, Ints
-from gadget_svm.gossip.base import make_messages, message_order
+from gadget_svm.gossip import Round, make_messages, message_order
 from gadget_svm.kernels import pdmm as kernels
 from gadget_svm.kernels import pdmm_fused as fused
 from gadget_svm.kernels.dual import SKIP_ALWAYS, DualRows, dual_rows, multiplicity
@@ -55,7 +52,7 @@ ROWS_PER_ACTIVE_ROW = 8
 MAX_CALL_NUMBERS = 50_000_000
 """Numbers to touch before returning to the interpreter, which may have received Ctrl-C."""
 MAX_CLOSED_EDGES = 8
-"""Dropped edges whose epoch a peer keeps."""
+"""A peer keeps the epochs of at most this many dropped edges."""
 INITIAL_VIOLATION = 0.25
 """The assumed mean |1 - margin|, before a pass has measured it."""
 LONE_PASSES = 16
@@ -72,7 +69,7 @@ _EDGE_ARRAYS, _NODE_ARRAYS = itemgetter(*kernels.Edges._fields[2:]), itemgetter(
 
 
 @dataclass(frozen=True)
-class PdmmRun(BaseRun):
+class PdmmRun(base.BaseRun):
     """PDMM with every parameter resolved. ``block.edge`` holds alpha and the state of all ends of edges."""
 
     lam: float
@@ -99,7 +96,7 @@ class PdmmRun(BaseRun):
         w[..., -1] *= block.rows.intercept_unit
         return w
 
-    def iteration(self, block: Block, t: int) -> gossip.Round:
+    def iteration(self, block: Block, t: int) -> Round:
         """Tick t on every node of the block: solve (a, b), push (c), receive (d)."""
         self._start(block)
         self._solve(block)  # (a, b)
@@ -313,7 +310,7 @@ def _move_proximal_centre(block: Block, nodes: kernels.Nodes) -> None:
 
 
 @dataclass(repr=False, eq=False)
-class Pdmm(BaseAlgorithm):
+class Pdmm(base.BaseAlgorithm):
     """The primal-dual method of multipliers by gossip push: every node reaches the optimum of the pooled rows.
 
     Parameters
@@ -351,15 +348,15 @@ class Pdmm(BaseAlgorithm):
         self, network: Network, lam: float, radius: float, lossy: bool = False, sizes: Floats | None = None  # noqa: ARG002
     ) -> PdmmRun:  # fmt: skip
         """Return the algorithm on this network; ``radius``, ``lossy`` and ``sizes`` make no difference."""
-        check_undirected(network, "PDMM")
+        base.check_undirected(network, "PDMM")
         if isinstance(self.neighbours, bool) or self.neighbours not in (1, "all"):
             raise ValueError(f"neighbours is 1 or 'all', got {self.neighbours!r}")
         to_all = self.neighbours == "all"
         default = LONE_PASSES if network.n == 1 else ALL_PASSES if to_all else 1
-        passes = checked_count(default if self.passes is None else self.passes, "passes")
-        theta = checked_positive((ALL_THETA if to_all else 1.0) if self.theta is None else self.theta, "theta")
+        passes = base.checked_count(default if self.passes is None else self.passes, "passes")
+        theta = base.checked_positive((ALL_THETA if to_all else 1.0) if self.theta is None else self.theta, "theta")
         if theta > 1:
             raise ValueError(f"theta is a number above 0 and at most 1, got {self.theta!r}")
         theta_repeat = REPEAT_THETA if self.theta is None and not to_all else theta
-        rho = positive_or_auto(self.penalty, "penalty")
+        rho = base.positive_or_auto(self.penalty, "penalty")
         return PdmmRun(lam, rho, passes, to_all, theta, theta_repeat, network.n == 1)

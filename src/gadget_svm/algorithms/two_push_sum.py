@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gadget_svm import gossip
 from gadget_svm.algorithms.base import BaseAlgorithm
 from gadget_svm.algorithms.gadget import GadgetRun, pick
 from gadget_svm.algorithms.gadget_params import Gadget
@@ -16,10 +15,8 @@ from gadget_svm.core.block import Block
 from gadget_svm.core.network import Network
 from gadget_svm.core.rows import Rows
 from gadget_svm.core.types import Flags, Floats, Ints
-from gadget_svm.gossip import Gossip
-from gadget_svm.kernels import add_row, compiled, dot_row, draw
-from gadget_svm.kernels.counter_rng import EXAMPLE
-from gadget_svm.kernels.rows import side
+from gadget_svm.gossip import Gossip, Round, estimate, resolve
+from gadget_svm.kernels import EXAMPLE, add_row, compiled, dot_row, draw, side
 
 
 @compiled
@@ -45,7 +42,7 @@ def loss_vectors(
 class TwoPushSumRun(GadgetRun):
     """The older GADGET with every parameter resolved; ``block.held`` keeps the vectors that are not being averaged."""
 
-    def iteration(self, block: Block, t: int) -> gossip.Round:
+    def iteration(self, block: Block, t: int) -> Round:
         """w_i(t+1) = projection of (1 - lam alpha) PS(n_i w_i) + alpha PS(n_i L_i)."""
         width, flat, other = block.s.shape[1], block.flat, block.held
         block.team.run(
@@ -65,13 +62,13 @@ class TwoPushSumRun(GadgetRun):
         """Return False: `advance_fused` computes GADGET's steps, not these."""
         return False
 
-    def _mean(self, block: Block, t: int) -> gossip.Round:
+    def _mean(self, block: Block, t: int) -> Round:
         """Restart Push-Sum with the vectors in ``block.w``."""
         away = ~block.alive
         block.s[away], block.phi[away] = 0.0, 0.0  # a node that returns must not bring the sums of the other call
         self.protocol.load_vectors(block, persist=False)
         yield from self._push_sum(block, t)
-        gossip.estimate(block)
+        estimate(block)
 
 
 @dataclass(repr=False, eq=False)
@@ -116,7 +113,7 @@ class TwoPushSum(BaseAlgorithm):
         self, network: Network, lam: float, radius: float, lossy: bool = False, sizes: Floats | None = None
     ) -> TwoPushSumRun:
         """Return the algorithm on this network, with every parameter checked as in `Gadget`."""
-        protocol = gossip.resolve(self.gossip)
+        protocol = resolve(self.gossip)
         if not (protocol.restartable and protocol.conserves_mass):
             raise ValueError(
                 f"gadget-2ps restarts its mass in every call, which gossip={protocol.name!r} does not: "

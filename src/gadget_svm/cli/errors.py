@@ -37,7 +37,7 @@ WRONG_INPUT = (
 
 
 class CommandGroup(TyperGroup):
-    """Commands whose errors are one line on stderr and an exit code."""
+    """A group of commands. Every error becomes one line on stderr and an exit code."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Keep the words as typed: errors spell the options as the user did."""

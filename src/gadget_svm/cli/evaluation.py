@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gadget_svm.core.objective import Objective
-from gadget_svm.core.types import Floats
+from gadget_svm.core.rows import Objective
+from gadget_svm.core.types import Array, Floats, Ints
 from gadget_svm.data import Dataset
 from gadget_svm.estimator import GadgetSVC
 from gadget_svm.estimator.problem import as_csr, pairs_of
@@ -38,7 +37,7 @@ class Evaluation:
         pairs = pairs_of(len(classes), multi_class)
         outputs = len(pairs) or (1 if len(classes) == 2 else len(classes))
 
-        def objective(X: Any, y: NDArray[Any]) -> Objective:
+        def objective(X: Any, y: Array) -> Objective:
             ones, label = np.ones(len(y)), np.searchsorted(classes, y).astype(np.int32)
             return Objective(as_csr(X, intercept), label, ones, ones, lam, outputs, team, pairs)
 
@@ -55,7 +54,7 @@ class Evaluation:
         """Return the zero-one error of one model (outputs x features) on the test rows."""
         return None if self.test is None else float(self.test(mean[None]).error[0])
 
-    def nodes(self, model: GadgetSVC, sizes: NDArray[np.int64]) -> list[Scores]:
+    def nodes(self, model: GadgetSVC, sizes: Ints) -> list[Scores]:
         """Return one entry per node, or per node of an even sample; ``sizes`` are the nodes' numbers of rows."""
         n_nodes = len(model.node_coef_)
         chosen = np.unique(np.linspace(0, n_nodes - 1, min(n_nodes, MAX_NODES_EVALUATED)).astype(np.int64))

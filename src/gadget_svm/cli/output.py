@@ -15,11 +15,9 @@ from rich.console import Console
 from rich.table import Table
 
 from gadget_svm.cli.option_names import naming
-from gadget_svm.core.temp_folders import Scratch
+from gadget_svm.core.temp_folders import scratch_folder
 from gadget_svm.data.uris import Location, check_writable, display_name, join, parse_location, scheme_of, write_file
-from gadget_svm.report import require_plotly
-from gadget_svm.report.formatting import describe_losses, size
-from gadget_svm.report.node_table import NODE_COLUMNS, average_entry, live_nodes, table_cells, table_entry
+from gadget_svm.report import formatting, require_plotly
 
 MODEL, HISTORY, SUMMARY = "model.safetensors", "history.jsonl", "summary.json"
 MAX_NODES_SHOWN = 20
@@ -73,8 +71,8 @@ def from_stdin(source: str) -> Iterator[str]:
         return
     if sys.stdin is None:
         raise ValueError("- means stdin, and stdin is closed: name a file, or pipe the rows in")
-    with Scratch() as scratch:
-        path = scratch.path / "stdin"
+    with scratch_folder() as scratch:
+        path = scratch / "stdin"
         with path.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
         yield str(path)
@@ -127,31 +125,32 @@ def show_training(console: Console, summary: Row, history: Sequence[Row] = ()) -
     if "reference" in summary:
         say(console, f"For comparison, {summary['reference']['name']}: {summary['reference']['text']}.")
     say(console, summary["why"][0].upper() + summary["why"][1:] + ".")
+    sent = f"{summary['messages']:,} messages, {formatting.size(summary['bytes'])}"
     say(
         console,
-        f"{summary['messages']:,} messages, {size(summary['bytes'])}, {summary['seconds']:.2f} s of training; "
+        f"{sent}, {summary['seconds']:.2f} s of training; "
         f"the nodes differ from their average by at most {100 * (summary['disagreement'] or 0):.3g} % of its length.",
     )
-    for line in (describe_losses(history), *summary["hints"]):
+    for line in (formatting.describe_losses(history), *summary["hints"]):
         if line:
             say(console, line)
 
 
 def nodes_table(summary: Row) -> Table:
     """Return a table of every node, or of the range of values if there are many; then the network average."""
-    table = make_table(NODE_COLUMNS, title=summary["dataset"]["name"])
+    table = make_table(formatting.NODE_COLUMNS, title=summary["dataset"]["name"])
     for entry in node_rows(summary["nodes"], summary["parameters"]["nodes"]):
-        table.add_row(*table_cells(*entry))
+        table.add_row(*formatting.table_cells(*entry))
     table.add_section()
-    table.add_row(*table_cells(*average_entry(summary)))
+    table.add_row(*formatting.table_cells(*formatting.average_entry(summary)))
     return table
 
 
 def node_rows(nodes: Sequence[Row], n_nodes: int) -> list[tuple[str, Row]]:
     """Return the nodes themselves, or the minimum, mean and maximum of each column."""
     if len(nodes) <= MAX_NODES_SHOWN:
-        return [table_entry(row) for row in nodes]
-    here = live_nodes(nodes)
+        return [formatting.table_entry(row) for row in nodes]
+    here = formatting.live_nodes(nodes)
     kind = " evaluated" * (len(nodes) < n_nodes) + " not lost" * (len(here) < len(nodes))
     among = f" of {len(here):,}" + (f"{kind} of {n_nodes:,}" if kind else "")
     columns = {key: [row[key] for row in here] for key in here[0] if key != "node"} if here else {}

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from gadget_svm.cli.output import MODEL, check_target, from_stdin
 from gadget_svm.cli.predict import PredictRequest
-from gadget_svm.data import load_dataset
+from gadget_svm.core.types import Array
 from gadget_svm.data.catalog import ENTRIES
-from gadget_svm.data.datasets import file_location
+from gadget_svm.data.datasets import file_location, load_dataset
 from gadget_svm.data.formats import align_tables, read_raw, warn_guessed_label
 from gadget_svm.data.tables import LabelColumn, NoLabel, RawTable, binarize_labels
 from gadget_svm.data.uris import Location, display_name, join, parse_location, write_file
@@ -88,15 +87,13 @@ def model_name(model: GadgetSVC, node: str | None) -> str:
 # Rows
 
 
-def read_rows(
-    request: PredictRequest, source: str, model: GadgetSVC
-) -> tuple[Any, NDArray[Any] | None, RawTable | None]:
+def read_rows(request: PredictRequest, source: str, model: GadgetSVC) -> tuple[Any, Array | None, RawTable | None]:
     """Read a named data set's test rows, or a file; without labels if its label column is a feature of the model.
 
     Returns the rows, their labels where they are known, and the table of the file they are from.
     """
     if source in ENTRIES:
-        positive = ... if request.positive is None else request.positive  # else the paper's
+        positive = ... if request.positive is None else request.positive  # ...: the paper's choice
         known = load_dataset(source, label=request.label, data_dir=request.data_dir, positive=positive)
         return known.X_test, None if request.no_label else known.y_test, None
     file_location(source)  # refuses a name that is neither a file nor a data set
@@ -116,7 +113,7 @@ def read_rows(
     return X, y, table
 
 
-def _read_file(request: PredictRequest, source: str, label: LabelColumn) -> tuple[Any, NDArray[Any], RawTable]:
+def _read_file(request: PredictRequest, source: str, label: LabelColumn) -> tuple[Any, Array, RawTable]:
     table = read_raw(source, label, request.format)
     [(X, y)] = align_tables([display_name(source)], [table], None, request.zero_based)
     return X, y, table
@@ -153,12 +150,12 @@ def fit_columns(X: Any, table: RawTable | None, source: str, model: GadgetSVC) -
 # Labels
 
 
-def no_label_is_known(model: GadgetSVC, y: NDArray[Any]) -> bool:
+def no_label_is_known(model: GadgetSVC, y: Array) -> bool:
     """Return whether no row has one of the model's classes."""
     return not np.isin(y.astype(str), model.classes_.astype(str)).any()
 
 
-def scores(model: GadgetSVC, answers: NDArray[Any], y: NDArray[Any] | None) -> dict[str, Any]:
+def scores(model: GadgetSVC, answers: Array, y: Array | None) -> dict[str, Any]:
     """Return the share of answers that are the label, compared as text; None without labels that the model knows."""
     if y is None:
         return {"accuracy": None, "unknown_labels": []}

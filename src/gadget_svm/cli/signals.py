@@ -22,7 +22,7 @@ Handler = Callable[[int, FrameType | None], Any]
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, handled like Ctrl-C."""
+    """The process received SIGTERM. Commands handle it like Ctrl-C."""
 
 
 def exit_at_once(number: int, _frame: FrameType | None = None) -> None:

@@ -10,8 +10,7 @@ from gadget_svm.cli.train_data import TrainingRows
 from gadget_svm.cli.train_model import ALGORITHM_OPTIONS
 from gadget_svm.estimator import GadgetSVC
 from gadget_svm.estimator.advice import FAR_APART
-from gadget_svm.report.formatting import at_most
-from gadget_svm.report.node_table import lost_nodes, mark_lost
+from gadget_svm.report.formatting import at_most, lost_nodes, mark_lost
 
 Summary = dict[str, Any]
 NAMES = {"n_nodes": "nodes", "fit_intercept": "intercept", "n_jobs": "jobs", "random_state": "seed"}

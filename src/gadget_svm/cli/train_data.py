@@ -6,10 +6,12 @@ Owns how rows are scaled, how test rows are aligned with them, and which method 
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field, replace
+from glob import iglob
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from scipy.sparse import csr_matrix
 
@@ -18,18 +20,18 @@ from gadget_svm.cli.evaluation import Evaluation
 from gadget_svm.cli.option_names import naming
 from gadget_svm.cli.output import say
 from gadget_svm.cli.progress import download_bar
-from gadget_svm.cli.shard_names import check_file_name, check_shards
 from gadget_svm.cli.train import TrainRequest
 from gadget_svm.cli.train_model import partition_of, wants_intercept
+from gadget_svm.core.types import Array, Ints
 from gadget_svm.data import Dataset, load_dataset
 from gadget_svm.data.catalog import ENTRIES
 from gadget_svm.data.formats import align_tables, read_raw
 from gadget_svm.data.partition import assign_sites
 from gadget_svm.data.tables import RawTable, TrainTest
-from gadget_svm.data.uris import display_name
+from gadget_svm.data.uris import display_name, scheme_of
 from gadget_svm.estimator import GadgetSVC
 from gadget_svm.estimator.advice import scale_advice
-from gadget_svm.estimator.shards import DataSummary, stack_shards
+from gadget_svm.estimator.shards import DataSummary, shard_names, stack_shards
 from gadget_svm.estimator.validation import CHOOSE, lam_of, require_classes
 from gadget_svm.peers.training.scale import Scale, common_scale, statistics
 
@@ -55,7 +57,7 @@ def rows_of(request: TrainRequest, source: str, stderr: Console) -> "TrainingRow
 
 def load(request: TrainRequest, source: str, stderr: Console) -> Dataset:
     """Load a data set or file, with a progress bar if it is downloaded."""
-    positive = ... if request.positive is None else request.positive  # else the paper's
+    positive = ... if request.positive is None else request.positive  # ...: the paper's choice
     with download_bar(stderr, source) as progress:
         return load_dataset(
             source, test=request.test, positive=positive, label=request.label, data_dir=request.data_dir,
@@ -63,7 +65,7 @@ def load(request: TrainRequest, source: str, stderr: Console) -> Dataset:
         )  # fmt: skip
 
 
-def divide(request: TrainRequest, y: NDArray[Any]) -> NDArray[Any] | None:
+def divide(request: TrainRequest, y: Array) -> Array | None:
     """Return the site of every row, or None where the estimator divides them evenly."""
     scheme, options = partition_of(request)
     if scheme == "even":
@@ -75,7 +77,7 @@ def divide(request: TrainRequest, y: NDArray[Any]) -> NDArray[Any] | None:
 
 
 def _dataset(
-    request: TrainRequest, X: csr_matrix, y: NDArray[Any], summary: DataSummary, test: RawTable | None, note: str
+    request: TrainRequest, X: csr_matrix, y: Array, summary: DataSummary, test: RawTable | None, note: str
 ) -> Dataset:
     """Return shards as one data set. Test rows get the shards' width and numbering; other features are left out."""
     X_test = y_test = None
@@ -123,12 +125,12 @@ class TrainingRows:
     request: TrainRequest
     test: RawTable | None = None
     data: Dataset = field(init=False)
-    sites: NDArray[Any] | None = field(init=False, default=None)
-    sizes: NDArray[np.int64] | None = field(init=False, default=None)
+    sites: Array | None = field(init=False, default=None)
+    sizes: Ints | None = field(init=False, default=None)
     scale: Scale | None = field(init=False, default=None)
     evaluation: Evaluation = field(init=False)
 
-    def with_rows(self, data: Dataset, sites: NDArray[Any] | None) -> "TrainingRows":
+    def with_rows(self, data: Dataset, sites: Array | None) -> "TrainingRows":
         """Take rows, scaled as requested; sparse rows stay sparse."""
         require_classes(data.y, CHOOSE)
         self.data, self.sites, kind = data, sites, self.request.scale
@@ -152,7 +154,7 @@ class TrainingRows:
         shards = {"shards": [display_name(shard) for shard in self.request.shards]} if self.request.shards else {}
         return describe_data(self.data) | {"rows": self.n_rows} | shards
 
-    def node_sizes(self, n_nodes: int) -> NDArray[np.int64]:
+    def node_sizes(self, n_nodes: int) -> Ints:
         """Return the number of rows of each node."""
         if self.sizes is not None:
             return self.sizes
@@ -195,3 +197,47 @@ class TrainingRows:
         stopped_early = model.stopped_by_ in ("max_iter", "max_seconds") and model.stopping_ is not None
         advice = scale_advice(self.data.X, SCALE_OPTIONS) if stopped_early and self.scale is None else ""
         return [advice[0].upper() + advice[1:] + "."] if advice else []
+
+
+def check_shards(request: TrainRequest) -> None:
+    """Refuse names that are no shards, duplicates, and options that divide rows. A file need not be on this machine."""
+    shards, count = request.shards, len(request.shards)
+    for shard in shards:
+        if shard in ENTRIES:
+            raise ValueError(f"{shard!r} is a named data set: train on it alone, or write ./{shard} for a file")
+        check_file_name(shard)
+    if request.scale != "none" and request.engine == "ray":
+        raise ValueError(
+            f"--scale {request.scale}: the actors read the shards and do not scale them: scale them before, "
+            "omit --engine ray, or put all rows into one file"
+        )
+    _check_distinct(shards)
+    if request.n_nodes not in (None, count):
+        raise ValueError(f"--nodes {request.n_nodes}: every shard is a node, and there are {count}: leave out --nodes")
+    if request.partition != "even":
+        raise ValueError(f"--partition {request.partition}: every shard is a node: omit --partition, or give one file")
+
+
+def check_file_name(name: str) -> None:
+    """Refuse a folder, and a pattern that no shell has expanded."""
+    if scheme_of(name):
+        if "*" in urlsplit(name).path:
+            raise ValueError(
+                f"{display_name(name)}: a URI takes no pattern: name each file, or write part-{{0..9}}.svm"
+            )
+        return
+    path = Path(name)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: name its files, such as {path / '*.svm'}; each is a node's shard")
+    if not path.exists() and next(iglob(name), None) is not None:  # noqa: PTH207 - a pattern may be absolute
+        raise ValueError(f"{name} is a pattern, which the shell expands: leave out the quotes around it")
+
+
+def _check_distinct(shards: list[str]) -> None:
+    seen: dict[str, str] = {}
+    for shard, name in zip(shards, shard_names(shards), strict=True):
+        place = name if scheme_of(name) else str(Path(name).resolve())  # a file: URI may name a link
+        if place in seen:
+            also = f", also as {display_name(shard)}," if shard != seen[place] else ""
+            raise ValueError(f"{display_name(seen[place])}{also} is given twice: each node has its own rows; omit one")
+        seen[place] = shard

@@ -7,7 +7,7 @@ import json
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from gadget_svm.cli.option_names import naming
 from gadget_svm.cli.output import place
 from gadget_svm.cli.train import TrainRequest
 from gadget_svm.core.lookup import lookup
+from gadget_svm.core.network import Network
 from gadget_svm.data.catalog import ENTRIES
 from gadget_svm.data.files import require_file
 from gadget_svm.data.partition import SCHEMES
@@ -25,10 +26,6 @@ from gadget_svm.faults import FaultContext, make_faults, wrap_all
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.simulation.engine import UNCERTIFIABLE
 from gadget_svm.simulation.stopping import stopping_rule
-
-if TYPE_CHECKING:
-    from gadget_svm.algorithms import Algorithm
-    from gadget_svm.core.network import Network
 
 ALGORITHM_OPTIONS = ("gossip", "gossip_rounds", "local_steps", "batch_size", "average", "project")
 """Parameters of algorithms that have an option of their own."""
@@ -77,7 +74,7 @@ def stopping_of(request: TrainRequest) -> str | None:
     return None if name.lower() == "none" else name
 
 
-def make_algorithm(request: TrainRequest) -> "Algorithm":
+def make_algorithm(request: TrainRequest) -> algorithms.Algorithm:
     """Return the named algorithm with the parameters given beside it."""
     algorithm = algorithms.resolve(request.algorithm)
     wanted = _algorithm_params(request)
@@ -174,7 +171,7 @@ def check_request(request: TrainRequest) -> None:
                 raise ValueError(UNCERTIFIABLE)
 
 
-def _network(request: TrainRequest, n_nodes: int) -> "Network":
+def _network(request: TrainRequest, n_nodes: int) -> Network:
     """Return the network of this training; one of five nodes where their number is not known yet, or large."""
     with naming(f"--topology {request.topology}"):
         topologies.check_name(request.topology)
@@ -184,7 +181,7 @@ def _network(request: TrainRequest, n_nodes: int) -> "Network":
     return topologies.build("complete", 5)
 
 
-def _bind(request: TrainRequest, network: "Network") -> Any:
+def _bind(request: TrainRequest, network: Network) -> Any:
     """Bind the algorithm, which checks its parameters; if one parameter alone causes the error, it names it."""
     algorithm = make_algorithm(request)
     try:
@@ -197,5 +194,5 @@ def _bind(request: TrainRequest, network: "Network") -> Any:
         raise
 
 
-def _bound(algorithm: "Algorithm", network: "Network") -> Any:
+def _bound(algorithm: algorithms.Algorithm, network: Network) -> Any:
     return algorithm.bind(algorithm.with_transition_of(network), 1e-3, 1.0, sizes=np.ones(network.n))

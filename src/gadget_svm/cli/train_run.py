@@ -21,8 +21,8 @@ from gadget_svm.cli.train_model import check_request, make_model
 from gadget_svm.data.uris import display_name, join
 from gadget_svm.estimator import GadgetSVC, save_model
 from gadget_svm.report import write_report
-from gadget_svm.report.node_table import lost_nodes
-from gadget_svm.simulation.observers import Observer, View
+from gadget_svm.report.formatting import lost_nodes
+from gadget_svm.simulation.runtime import Observer, View
 
 MAX_NODES_IN_MESSAGE = 5
 Reference = Callable[[TrainingRows, GadgetSVC], dict[str, Any]]

@@ -1,14 +1,17 @@
 """An actor: holds one block of nodes with its rows, a `Worker` that drives them, and handles of the other actors.
 
-Imports no Ray: `Cluster.create` wraps `Host` as an actor. Telemetry writes its logs and metrics.
+Imports no Ray: `Cluster.create` wraps `Host` as an actor. Log lines go to stderr, which Ray keeps in the actor's
+log file. Metrics go to Ray's exporter, which Prometheus reads.
 """
 
+import logging
 import os
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -17,7 +20,6 @@ import numpy as np
 from gadget_svm.algorithms.base import Run
 from gadget_svm.algorithms.certificate import CertificateState
 from gadget_svm.cluster.checkpoints import SaveFailedError, load_block, row_digests, save_block
-from gadget_svm.cluster.telemetry import RayTelemetry, Telemetry
 from gadget_svm.cluster.worker import Worker
 from gadget_svm.core.block import Block, Links
 from gadget_svm.core.messages import MessageBatch
@@ -35,7 +37,7 @@ class NotReadyError(RuntimeError):
 
 
 class Source(Protocol):
-    """How an actor gets its rows. It is sent to the actor, which keeps its copy."""
+    """Gives an actor its rows. The driver sends it to the actor, which keeps a copy."""
 
     def rows(self) -> Rows:
         """Return the rows of the actor's nodes, as arrays of its own."""
@@ -237,3 +239,54 @@ class Host:
                 raise
         self.telemetry.log(f"checkpoint of iteration {counters['t']} written")
         self.telemetry.gauge("gadget_checkpoint_iteration", counters["t"])
+
+
+FORMAT = "%(asctime)s %(name)s %(levelname)s %(message)s"
+METRICS = {
+    "gadget_iteration": ("Gauge", "Iteration that the actor's nodes are at."),
+    "gadget_rows": ("Gauge", "Training rows of the actor's nodes."),
+    "gadget_checkpoint_iteration": ("Gauge", "Iteration of the last checkpoint that the actor wrote."),
+    "gadget_messages": ("Counter", "Messages that the actor's nodes sent."),
+    "gadget_bytes": ("Counter", "Bytes that the actor's nodes sent."),
+}
+"""All have the tag ``actor``, the actor's name."""
+
+
+class Telemetry:
+    """Reports nothing: the telemetry of an actor outside Ray."""
+
+    def log(self, text: str) -> None:
+        """Write a line to the actor's log file."""
+
+    def gauge(self, name: str, value: float) -> None:
+        """Set a metric."""
+
+    def count(self, name: str, amount: float) -> None:
+        """Add to a metric."""
+
+
+class RayTelemetry(Telemetry):
+    """Reports to Ray under the name of the actor that creates it."""
+
+    def __init__(self, name: str) -> None:
+        self._tags, kinds = {"actor": name}, import_module("ray.util.metrics")
+        self._metrics: dict[str, Any] = {
+            metric: getattr(kinds, kind)(metric, description=about, tag_keys=("actor",))
+            for metric, (kind, about) in METRICS.items()
+        }
+        self._logger = logging.getLogger(name)
+        self._logger.setLevel(logging.INFO)
+        self._logger.propagate = False  # Ray's own handlers would write the line again
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter(FORMAT))
+        self._logger.addHandler(handler)
+
+    def log(self, text: str) -> None:
+        self._logger.info(text)
+
+    def gauge(self, name: str, value: float) -> None:
+        self._metrics[name].set(value, tags=self._tags)
+
+    def count(self, name: str, amount: float) -> None:
+        if amount > 0:  # Ray refuses to add 0
+            self._metrics[name].inc(amount, tags=self._tags)

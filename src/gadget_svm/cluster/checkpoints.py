@@ -136,7 +136,7 @@ def read_run(folder: Path) -> dict[str, Any]:
     if not path.is_file() and (folder / OLDER_RUN_FILE).is_file():
         raise ValueError(
             f"the checkpoint in {folder} has an older format, which this version does not read: resume it with the "
-            "version that wrote it, or start without resume, which keeps its files in a folder former-..."
+            "version that wrote it, or start without resume, which moves the old files to former-..."
         )
     if not path.is_file():
         raise FileNotFoundError(
@@ -145,7 +145,7 @@ def read_run(folder: Path) -> dict[str, Any]:
     try:
         return read_state(path, RUN_KIND, VERSION)[1]
     except StateFileError as error:
-        raise ValueError(f"{error}; or start without resume, which keeps its files in a folder former-...") from error
+        raise ValueError(f"{error}; or start without resume, which moves the old files to former-...") from error
 
 
 # the driver's part

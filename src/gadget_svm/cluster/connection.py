@@ -25,7 +25,8 @@ import numpy as np
 from gadget_svm.cluster import checkpoints
 from gadget_svm.cluster.actor import Host
 from gadget_svm.cluster.options import RayOptions
-from gadget_svm.core.temp_folders import Scratch
+from gadget_svm.core.extras import require
+from gadget_svm.core.temp_folders import scratch_folder
 
 LOCAL_RAY_SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -46,15 +47,6 @@ TRIAL = f"import ray, sys; ray.init(address=sys.argv[1], **{QUIET!r})"
 
 class ClusterError(RuntimeError, ConnectionError):
     """A run on a cluster cannot start or continue; the message says what to do."""
-
-
-def import_ray() -> Any:
-    """Return the module ray, or raise an ImportError that says how to install it."""
-    try:
-        import ray
-    except ImportError as error:
-        raise ImportError("engine='ray' needs Ray: pip install 'gadget-svm[ray]'") from error
-    return ray
 
 
 def call_within(seconds: float, what: str, call: Callable[[], Any]) -> Any:
@@ -140,7 +132,7 @@ class Cluster:
             checkpoints.require_usable(folder, options.resume is True)
         if has_abandoned_call():
             raise ClusterError("an earlier call to Ray has not returned, so this process cannot use Ray: start another")
-        self.ray, self._run = import_ray(), secrets.token_hex(3)
+        self.ray, self._run = require("ray", "engine='ray' needs", "ray"), secrets.token_hex(3)
         with ExitStack() as stack:
             if folder is not None:
                 stack.enter_context(checkpoints.hold(folder))
@@ -172,7 +164,7 @@ class Cluster:
             require_reachable(address, min(limit, CONNECT_TIMEOUT_S))
             call_within(limit, f"connect to {address}", lambda: self.ray.init(address=address, **QUIET))
         else:
-            scratch = stack.enter_context(Scratch())
+            scratch = stack.enter_context(scratch_folder())
             cpus = max(os.cpu_count() or 1, int(np.ceil((options.actors or 1) * options.num_cpus)))
             for name in LOCAL_RAY_SETTINGS.keys() - os.environ.keys():
                 os.environ[name] = LOCAL_RAY_SETTINGS[name]
@@ -181,7 +173,7 @@ class Cluster:
             # this user can open: Ray makes its own folder readable for all.
             self.ray.init(
                 address="local", include_dashboard=False, num_cpus=cpus, _node_ip_address="127.0.0.1",
-                _temp_dir=str(options.temp_dir or f"{scratch.path}/r"),
+                _temp_dir=str(options.temp_dir or f"{scratch}/r"),
                 object_store_memory=options.object_store_memory, **QUIET,
             )  # fmt: skip
         stack.callback(self._disconnect)
@@ -222,7 +214,7 @@ class Cluster:
 
 
 def set_sigterm_handler(handler: Any) -> None:
-    """Set the handler of SIGTERM; outside the main thread nothing is done, as Ray sets no handler there either."""
+    """Set the handler of SIGTERM. Outside the main thread do nothing, as Ray sets no handler there."""
     if handler is not None and threading.current_thread() is threading.main_thread():  # None: not Python's
         signal.signal(signal.SIGTERM, handler)
 

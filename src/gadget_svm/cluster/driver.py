@@ -13,7 +13,6 @@ from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gadget_svm.algorithms.base import Run
 from gadget_svm.algorithms.certificate import Certificate, CertificateState
@@ -24,8 +23,8 @@ from gadget_svm.cluster.connection import Cluster, ClusterError
 from gadget_svm.cluster.worker import certify_together
 from gadget_svm.core.block import Links
 from gadget_svm.core.network import Network
-from gadget_svm.core.objective import BATCH, Scores
-from gadget_svm.core.types import Flags, Floats, Ints
+from gadget_svm.core.rows import BATCH, Scores
+from gadget_svm.core.types import Array, Flags, Floats, Ints
 from gadget_svm.simulation.engine import REJOIN_GRACE_ITERATIONS, UNCERTIFIABLE
 from gadget_svm.simulation.runtime import Runtime
 
@@ -58,7 +57,7 @@ class RayRuntime(Runtime):
         self.checkpoints = Checkpoints(self.options.checkpoint_dir, self.options.checkpoint_every)
         try:
             parts = cluster.actors(nodes)
-            self.bounds: Ints = np.array([nodes * part // parts for part in range(parts + 1)])  # as in the simulator
+            self.bounds: Ints = np.array([nodes * part // parts for part in range(parts + 1)])  # as the simulator
             self.pool = ActorPool(cluster, [source_of(*pair) for pair in pairwise(self.bounds.tolist())], self._on_loss)
         except BaseException:
             cluster.close()
@@ -68,7 +67,7 @@ class RayRuntime(Runtime):
         self._questions: list[Question] = []  # asked again after an actor is restarted
         self._specs: list[Any] = []
         self._rows: list[str] = []  # digests of every node's rows
-        self._fetched: dict[str, dict[int, NDArray[Any]]] = {}  # what actors answered last, by name and actor
+        self._fetched: dict[str, dict[int, Array]] = {}  # what actors answered last, by name and actor
         self._events: list[dict[str, Any]] = []
         self._lost_since: dict[int, int] = {}  # iterations, by actor
         self._given_up: set[int] = set()  # lost actors that did not come back
@@ -160,15 +159,7 @@ class RayRuntime(Runtime):
         self.count(certificate.messages, certificate.nbytes, certificate.vectors)
         return certificate
 
-    def models(self) -> Floats:
-        """Return every node's model; of lost nodes, the last one fetched."""
-        return self.gather("models")
-
-    def weights(self) -> Floats:
-        """Return every node's last iterate."""
-        return self.gather("w")
-
-    def gather(self, name: str) -> NDArray[Any]:
+    def gather(self, name: str) -> Array:
         """Return an array of all blocks with an entry per node; of lost nodes, what was last fetched, or zeros."""
         fetched = self._fetched.setdefault(name, {})
         fetched.update(self._ask_all("values", name))
@@ -302,7 +293,7 @@ class RayRuntime(Runtime):
                     self._restore(returned)
 
     def _start_again(self) -> dict[int, str]:
-        """Let lost actors make their blocks again; return why some did not, such as other rows than before."""
+        """Have lost actors build their blocks again. Return the actors that failed, each with the reason."""
         started, failed = self.pool.start_again(self._specs, self._questions)
         for index, digests in started.items():
             first, last = self.bounds[index : index + 2].tolist()

@@ -6,21 +6,18 @@ batch to another worker, and reports which workers are lost: this module uses no
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gadget_svm.algorithms.base import Run
 from gadget_svm.algorithms.certificate import Certificate, CertificateSession, CertificateState
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, MessageBatch
-from gadget_svm.core.objective import Objective, Scores
-from gadget_svm.core.types import Flags, Floats, Ints
+from gadget_svm.core.rows import Objective, Scores
+from gadget_svm.core.types import Array, Flags, Floats, Ints
 from gadget_svm.gossip import Round
 from gadget_svm.kernels.dual import multiplicity
-from gadget_svm.simulation.channel import padded
-from gadget_svm.simulation.engine import LocalRuntime
+from gadget_svm.simulation.engine import LocalRuntime, padded
 
 STATE = ("w", "s", "phi", "held", "w_sum", "iterates", "steps", "alive", "away")
 """The arrays of a block that a checkpoint holds, beside the arrays of its edges."""
@@ -147,14 +144,12 @@ class Worker:
 
     # what the block holds
 
-    def values(self, name: str) -> NDArray[Any]:
+    def values(self, name: str) -> Array:
         """Return an array of the block with an entry per node; "models" are what the nodes would answer with."""
-        if name == "models":
-            return self.runtime.models()
-        return self.runtime.weights() if name == "w" else self.runtime.gather(name)
+        return self.runtime.gather(name)
 
     def losses(self, models: Floats) -> tuple[Floats, Floats, float]:
-        """Return, per model, the sum of hinges and the weight of wrong answers on this block's rows; and all weight."""
+        """Return, per model, the summed hinge loss and the weight of wrong answers; and the weight of all rows."""
         rows, times = self.block.rows, multiplicity(self.block.rows.mass, self.block.rows.start)
         X, label, cost = rows.matrix(models.shape[2]), rows.label, rows.cost
         if not np.array_equal(rows.order, np.arange(len(label))):  # a worker's own rows are in order: no copy
@@ -163,14 +158,14 @@ class Worker:
         total = float(times.sum())
         return scores.objective * total, scores.error * total, total
 
-    def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
+    def state(self) -> tuple[dict[str, Array], dict[str, int]]:
         """Return all that a checkpoint needs beside the rows: arrays and counters."""
         arrays = {name: getattr(self.block, name) for name in STATE}
         arrays |= {f"edge.{name}": value for name, value in self.block.edge.items()}
         counters = {name: getattr(self.runtime, name) for name in COUNTERS}
         return arrays, {**counters, "exchanges": self.block.exchanges}
 
-    def restore(self, arrays: dict[str, NDArray[Any]], counters: dict[str, int]) -> None:
+    def restore(self, arrays: dict[str, Array], counters: dict[str, int]) -> None:
         """Put the block back into the state of a checkpoint."""
         for name in STATE:
             getattr(self.block, name)[:] = arrays[name]
@@ -179,7 +174,7 @@ class Worker:
         for name in COUNTERS:
             setattr(self.runtime, name, counters[name])
 
-    def _owner(self, nodes: NDArray[Any]) -> Ints:
+    def _owner(self, nodes: Array) -> Ints:
         return np.searchsorted(self.bounds, nodes, side="right") - 1
 
     def _nodes(self, workers: Iterable[int]) -> tuple[int, ...]:

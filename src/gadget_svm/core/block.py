@@ -7,12 +7,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gadget_svm.core.messages import Delivery
 from gadget_svm.core.network import Network
 from gadget_svm.core.rows import Rows
-from gadget_svm.core.types import Flags, Floats, Ints
+from gadget_svm.core.types import Array, Flags, Floats, Indices, Ints
 from gadget_svm.kernels import ThreadTeam
 
 T = TypeVar("T")
@@ -22,12 +21,12 @@ class Links(NamedTuple):
     """The edges of a block's nodes: out-edges with their share of B, and in-edges by sorted source."""
 
     indptr: Ints
-    target: NDArray[Any]  # 32 bits each
+    target: Array  # 32 bits each
     share: Floats
     keep: Floats
     table: Floats
     in_ptr: Ints
-    source: NDArray[np.int32]
+    source: Indices
 
     @classmethod
     def of(cls, network: Network, first: int, last: int) -> "Links":
@@ -41,7 +40,7 @@ class Links(NamedTuple):
         )  # fmt: skip
 
     @classmethod
-    def alone(cls, neighbours: NDArray[np.int32]) -> "Links":
+    def alone(cls, neighbours: Indices) -> "Links":
         """Return the edges of a block of one node, a peer: both ways, with equal shares, by ascending number."""
         count = len(neighbours)
         ptr, share = np.array([0, count]), np.full(count, 0.5 / max(count, 1))
@@ -66,7 +65,7 @@ class Block:
     seed : int, default 0
         The seed of all random draws.
     team : ThreadTeam or None, default None
-        The threads that kernels use; None: this one.
+        The threads that kernels use; None: only the calling thread.
     """
 
     def __init__(
@@ -87,7 +86,7 @@ class Block:
         self.away: Ints = np.zeros(self.k, dtype=np.int64)  # for how many reasons a node is away
         self.idle: tuple[int, ...] = ()  # places of the nodes that are live but take no part
         self.exchanges = 0  # how often this block has sent: the sequence number of its messages
-        self.edge: dict[str, NDArray[Any]] = {}  # per-edge state of protocols that keep any
+        self.edge: dict[str, Array] = {}  # per-edge state of protocols that keep any
         self.scratch: dict[str, Any] = {}  # what can be computed again from the rest
 
     @classmethod
@@ -123,7 +122,7 @@ class Block:
         return np.asarray(self.w_sum / count, dtype=np.float64)
 
     @property
-    def live_mask(self) -> NDArray[np.bool_]:
+    def live_mask(self) -> Flags:
         """Return which nodes are not away."""
         live = self.alive.copy()
         live[list(self.idle)] = True

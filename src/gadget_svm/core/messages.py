@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gadget_svm.core.types import Floats, Ints
+from gadget_svm.core.types import Array, Flags, Floats, Ints
 
 HEADER_BYTES = 24
 """Bytes of a message besides its numbers: sender, receiver and sequence number, eight each."""
@@ -68,7 +67,7 @@ class MessageBatch(NamedTuple):
             return int(self.packed_bytes.sum()) + notes
         return self.n_messages * HEADER_BYTES + self.vector.nbytes + self.weight.nbytes + notes
 
-    def select(self, which: NDArray[np.bool_] | Ints) -> "MessageBatch":
+    def select(self, which: Flags | Ints) -> "MessageBatch":
         """Return some of the messages, in the order given."""
         return MessageBatch._make([self.time, *(None if array is None else array[which] for array in self[1:])])
 
@@ -81,7 +80,7 @@ class MessageBatch(NamedTuple):
         return MessageBatch._make([max(batch.time for batch in batches), *map(_joined, columns)])
 
 
-def _joined(arrays: tuple[Any, ...]) -> NDArray[Any] | None:
+def _joined(arrays: tuple[Any, ...]) -> Array | None:
     given = [array for array in arrays if array is not None]
     if given and len(given) < len(arrays):
         raise ValueError("messages with and without a note or packed_bytes cannot be merged: use the same for all")

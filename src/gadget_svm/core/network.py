@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from gadget_svm.core.transitions import DOUBLY_STOCHASTIC, GIVEN, WALKS, EdgeWeights, check_transition, given_weights
-from gadget_svm.core.types import Flags, Floats, Ints, NodeIds
+from gadget_svm.core.types import Array, Flags, Floats, Ints, NodeIds
 
 Sparse = Any  # any scipy sparse matrix or array: they share no typed base
 
@@ -65,7 +64,8 @@ class Network:
         """
         indptr, indices = _simple(adjacency)
         if directed is None:
-            directed = not _symmetric(indptr, indices)
+            turned = _csr(np.ones(len(indices), np.int8), indptr, indices).T.tocsr()
+            directed = not (np.array_equal(turned.indptr, indptr) and np.array_equal(turned.indices, indices))
         network = cls.from_csr(indptr, indices, name=name, directed=directed, transition=transition)
         return network if labels is None else network.with_labels(labels)
 
@@ -243,7 +243,7 @@ class Network:
         count, labels = connected_components(_csr(ones, self.indptr, self.indices), self.directed, "strong")
         return int(count), np.asarray(labels, np.int64)
 
-    def by_receiver(self, values: NDArray[Any]) -> tuple[Ints, NodeIds, NDArray[Any]]:
+    def by_receiver(self, values: Array) -> tuple[Ints, NodeIds, Array]:
         """Return the edges into every node j, source[in_ptr[j]:in_ptr[j+1]] ascending, and the value of each edge."""
         turned = _csr(values, self.indptr, self.indices).tocsc()
         return turned.indptr.astype(np.int64), turned.indices.astype(np.int32, copy=False), turned.data
@@ -265,7 +265,7 @@ class Network:
         return found
 
 
-def _csr(data: NDArray[np.generic], indptr: Ints, indices: NodeIds) -> sp.csr_array:
+def _csr(data: Array, indptr: Ints, indices: NodeIds) -> sp.csr_array:
     return sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, len(indptr) - 1))
 
 
@@ -286,12 +286,6 @@ def _simple(adjacency: Sparse) -> tuple[Ints, Ints]:
     if keep.all():
         return indptr, indices
     return np.concatenate([[0], np.cumsum(keep)])[indptr], indices[keep]
-
-
-def _symmetric(indptr: Ints, indices: Ints) -> bool:
-    """Whether every edge has its reverse: the transposed arrays, sorted, are the same arrays."""
-    turned = _csr(np.ones(len(indices), np.int8), indptr, indices).T.tocsr()
-    return np.array_equal(turned.indptr, indptr) and np.array_equal(turned.indices, indices)
 
 
 def _check_csr(indptr: Ints, indices: NodeIds) -> None:

@@ -1,6 +1,7 @@
 """Parts by name: the members of this package, and those that other packages offer through entry points."""
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from inspect import signature
 from typing import Any, TypeVar
@@ -44,21 +45,20 @@ class Registry(Mapping[str, T]):
         self.group = group
         self.builtin = dict(members)
         self._members = dict(members)
-        self._outside: dict[str, EntryPoint] | None = None
 
     def __getitem__(self, name: str) -> T:
         if name not in self._members:
-            self._members[name] = self._loaded(self._entry_points()[name])
+            self._members[name] = self._loaded(self._outside[name])
         return self._members[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter({**self._members, **self._entry_points()})
+        return iter({**self._members, **self._outside})
 
     def __len__(self) -> int:
-        return len({**self._members, **self._entry_points()})
+        return len({**self._members, **self._outside})
 
     def __contains__(self, name: object) -> bool:
-        return name in self._members or name in self._entry_points()
+        return name in self._members or name in self._outside
 
     def resolve(self, kind: str, given: object, base: Any, example: str) -> Any:
         """Return the part that ``given`` names, or the part itself if it is given as an object.
@@ -97,8 +97,7 @@ class Registry(Mapping[str, T]):
             ) from error
         return part
 
-    def _entry_points(self) -> dict[str, EntryPoint]:
-        """The entry points of the group, found at the first name that is not a member's."""
-        if self._outside is None:
-            self._outside = {point.name: point for point in entry_points(group=self.group)}
-        return self._outside
+    @cached_property
+    def _outside(self) -> dict[str, EntryPoint]:
+        """The entry points of other packages, which are searched on first use."""
+        return {point.name: point for point in entry_points(group=self.group)}

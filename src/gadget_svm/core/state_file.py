@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Arrays = dict[str, NDArray[Any]]
+from gadget_svm.core.types import Array
+
+Arrays = dict[str, Array]
 KEY = "gadget-svm"
 """The only entry of the safetensors metadata: if there were several, their order, and with it the bytes of the file,
 would be random. It holds the digest, in hexadecimal digits, and the description."""
@@ -32,7 +33,7 @@ class UnsupportedStateError(StateFileError):
     """A state file is undamaged, but of another kind or version."""
 
 
-def encode_state(kind: str, version: int, arrays: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> bytes:
+def encode_state(kind: str, version: int, arrays: Mapping[str, Array], about: Mapping[str, Any]) -> bytes:
     """The bytes of a state file.
 
     Parameters
@@ -114,7 +115,7 @@ def write_atomically(target: Path, content: bytes, mode: int = 0o666) -> None:
         os.close(folder)
 
 
-def _digest(text: str, arrays: Mapping[str, NDArray[Any]]) -> str:
+def _digest(text: str, arrays: Mapping[str, Array]) -> str:
     """A digest of the description and of every array's name, type, shape and bytes."""
     digest = blake2b(text.encode(), digest_size=DIGEST_BYTES)
     for name in sorted(arrays):

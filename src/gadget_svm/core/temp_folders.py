@@ -7,8 +7,9 @@ lock proves that the owner is dead; a process number could be in use again.
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
 
 from gadget_svm.core.file_lock import lock_file
 
@@ -16,26 +17,18 @@ PREFIX, LOCK = "gadget", "owner.lock"
 """The prefix of a folder's name, short because Ray creates sockets in it; the name of its lock file."""
 
 
-class Scratch:
-    """A temporary folder, removed by `close`. Making one also removes folders whose owners were killed."""
-
-    def __init__(self) -> None:
-        sweep()
-        fresh = Path(tempfile.mkdtemp(prefix=f".{PREFIX}"))  # hidden from `sweep` until it is locked
-        self._lock = lock_file(fresh / LOCK)
-        self.path = fresh.rename(fresh.with_name(fresh.name[1:]))
-
-    def close(self) -> None:
-        """Remove the folder. Idempotent."""
-        if self._lock.is_locked:
-            shutil.rmtree(self.path, ignore_errors=True)
-            self._lock.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.close()
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A temporary folder that is removed in the end. First removes folders whose owners were killed."""
+    sweep()
+    fresh = Path(tempfile.mkdtemp(prefix=f".{PREFIX}"))  # hidden from `sweep` until it is locked
+    lock = lock_file(fresh / LOCK)
+    folder = fresh.rename(fresh.with_name(fresh.name[1:]))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        lock.release()
 
 
 def sweep() -> None:

@@ -5,10 +5,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+Array = NDArray[Any]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Indices = NDArray[np.int32]
 Flags = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
-NodeIds = NDArray[Any]
+Words = NDArray[np.uint64]
+NodeIds = Array
 """Numbers of nodes, 32 bits each in large graphs, where they are most of the memory."""

@@ -1,10 +1,13 @@
 """The table of named data sets, from catalog.toml. Facts only: `datasets` finds, downloads and loads them."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+Progress = Callable[[int, int | None], None]
+"""Called with the bytes downloaded and the bytes in total, if known."""
 
 
 @dataclass(frozen=True)

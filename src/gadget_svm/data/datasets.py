@@ -1,25 +1,19 @@
 """Loads data sets by name or from files. Owns where the files of named data sets are looked for and when they are
 downloaded; the facts about them are in `catalog`, the formats of files in `formats`."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from types import EllipsisType
-from typing import TYPE_CHECKING
 
 from gadget_svm.core.lookup import lookup, unknown
-from gadget_svm.data.catalog import ENTRIES, Entry, FileSet
+from gadget_svm.data.catalog import ENTRIES, Entry, FileSet, Progress
 from gadget_svm.data.files import COMPRESSION_SUFFIXES
 from gadget_svm.data.formats import read_files
 from gadget_svm.data.loaders import BUILTIN, LOADERS
 from gadget_svm.data.tables import Csr, Labels, TrainTest
 from gadget_svm.data.uris import Location, display_name, file_name, parse_location
-
-if TYPE_CHECKING:
-    from gadget_svm.data.download import Progress
 
 Folder = str | os.PathLike[str] | None
 
@@ -41,7 +35,7 @@ class Dataset:
     name: str
     X: Csr
     y: Labels
-    X_test: Csr | None
+    X_test: "Csr | None"
     y_test: Labels | None
     lam: float | None
     note: str

@@ -1,8 +1,6 @@
 """Downloads the files of the named data sets: retries, resuming, mirrors and checksums. A file on disk is always
 complete, and the same as at its first download. (Libraries for downloads do not resume a broken transfer.)"""
 
-from __future__ import annotations
-
 import hashlib
 import http.client
 import os
@@ -14,13 +12,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gadget_svm.core.state_file import write_atomically
-from gadget_svm.data.catalog import Mirror
+from gadget_svm.data.catalog import Mirror, Progress
 from gadget_svm.data.files import DataFileError
 from gadget_svm.data.uris import WEB
 from gadget_svm.data.web import open_web
-
-Progress = Callable[[int, int | None], None]
-"""Called with the bytes downloaded and the bytes in total, if known."""
 
 CHECKSUM_FILE = "SHA256SUMS"
 BLOCK_BYTES = 1 << 18
@@ -86,7 +81,7 @@ def download_file(
 def _fetch(url: str, part: Path, progress: Progress | None, sleep: Callable[[float], None]) -> None:
     """Download to ``part``, with retries.
 
-    A broken transfer is resumed if the server's entity tag promises the same bytes. A weak tag does not.
+    Resumes a broken transfer if the server's entity tag (ETag) promises the same bytes. A weak tag promises nothing.
     """
     tag = ""
     for delay in (*RETRY_DELAYS_S, None):

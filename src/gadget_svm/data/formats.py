@@ -1,8 +1,6 @@
 """Reads one table, or the tables of one data set, from files. Owns the choice of the format by suffix and the
 alignment of the tables: one width, one numbering of the features."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,15 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from gadget_svm.core.lookup import lookup
-from gadget_svm.data.csv_table import read_csv
+from gadget_svm.data.binary_tables import read_npz, read_parquet
 from gadget_svm.data.files import COMPRESSION_SUFFIXES, DataFileError, require_file, without_compression_suffix
-from gadget_svm.data.npz import read_npz
-from gadget_svm.data.parquet import read_parquet
-from gadget_svm.data.svmlight import looks_like_svmlight, read_svmlight
-from gadget_svm.data.tables import Csr, LabelColumn, Labels, NoLabel, RawTable, checked_table, require_rows
+from gadget_svm.data.tables import Csr, LabelColumn, Labels, RawTable, checked_table, require_rows
+from gadget_svm.data.text_tables import looks_like_svmlight, read_csv, read_svmlight
 from gadget_svm.data.uris import Location, display_name, local_copy, parse_location
 
-__all__ = ["DataFileError", "read_files", "read_table", "read_unlabelled"]
+__all__ = ["DataFileError", "read_files", "read_table"]
 
 LOG = logging.getLogger("gadget_svm.data")
 
@@ -153,14 +149,6 @@ def read_files(
         _require_class_labels(name, raw, y)
     warn_guessed_label(names[0], raws[0].guessed)
     return Files(tables, raws[0].columns, ids_from_zero(raws))
-
-
-def read_unlabelled(
-    path: str | PathLike[str], *, zero_based: bool | None = None, format: str | None = None
-) -> tuple[Csr, tuple[str, ...] | None]:
-    """Read a file in which every column is a feature, and the names of the features. Labels of svmlight are ignored."""
-    raw = read_raw(path, NoLabel.NONE, format)
-    return align_tables([display_name(path)], [raw], None, zero_based)[0][0], raw.columns
 
 
 def read_raw(location: str | PathLike[str], label: LabelColumn = None, format: str | None = None) -> RawTable:

@@ -1,21 +1,19 @@
 """Reads the files of the named data sets into training and test parts. Owns the peculiarities of each set (binary
 images, archives, lists of topics, filler columns, splits), but not where its files are."""
 
-from __future__ import annotations
-
 import math
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gadget_svm.core.types import Array, Bytes, Ints
 from gadget_svm.data.files import DataFileError, damage_reported, damaged, open_data_file
 from gadget_svm.data.formats import align_tables, read_files, read_table
-from gadget_svm.data.svmlight import parse_svmlight
 from gadget_svm.data.tables import Csr, Labels, RawTable, TrainTest, checked_table, dense_to_csr
+from gadget_svm.data.text_tables import parse_svmlight
 
 Paths = Sequence[Path]
 _IDX_MAGIC = {3: 0x803, 1: 0x801}  # unsigned bytes, by the number of dimensions
@@ -41,7 +39,7 @@ def _read_images(images: Path, labels: Path, n_features: int) -> tuple[Csr, Labe
     return checked_table(images, X, _read_idx(labels, 1).ravel(), n_features)
 
 
-def _read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
+def _read_idx(path: Path, dimensions: int) -> Bytes:
     """Return the rows of an idx file: a header of big-endian integers, then bytes."""
     with open_data_file(path) as file:
         header, content = file.read(4 * (1 + dimensions)), file.read()
@@ -78,7 +76,7 @@ def ccat(paths: Paths, n_features: int) -> TrainTest:
     return TrainTest(*_read_vectors(train, positive, n_features), *_read_vectors([test], positive, n_features))
 
 
-def _documents_with(topic: str, path: Path) -> NDArray[np.int64]:
+def _documents_with(topic: str, path: Path) -> Ints:
     """Return the ids of the documents with a topic, from lines ``topic document 1``."""
     start = topic.encode() + b" "
     with open_data_file(path) as file:
@@ -91,13 +89,13 @@ def _documents_with(topic: str, path: Path) -> NDArray[np.int64]:
     return np.array(ids, dtype=np.int64)
 
 
-def _read_vectors(paths: Paths, positive: NDArray[np.int64], n_features: int) -> tuple[Csr, Labels]:
+def _read_vectors(paths: Paths, positive: Ints, n_features: int) -> tuple[Csr, Labels]:
     """Return the rows of all files, labelled +1 if the document is among ``positive``."""
     from scipy.sparse import vstack
 
     # the document id is in the place of svmlight's label
     tables = read_files(paths, n_features=n_features, zero_based=False).tables
-    ids: NDArray[Any] = np.concatenate([y for _, y in tables])
+    ids: Array = np.concatenate([y for _, y in tables])
     return vstack([X for X, _ in tables], format="csr"), np.where(np.isin(ids, positive), 1, -1)
 
 
@@ -162,32 +160,25 @@ def _parse_repaired(path: Path, lines: Iterable[bytes]) -> RawTable:
     return parse_svmlight(path, repaired())
 
 
-def digits() -> TrainTest:
-    """Load scikit-learn's digits, scaled to [0, 1]."""
-    from sklearn.datasets import load_digits
+def builtin(name: str, divisor: float | None = None) -> TrainTest:
+    """Load a data set of scikit-learn: three quarters are for training, the classes in equal shares.
 
-    X, y = load_digits(return_X_y=True)
-    return _split_stratified(X / 16.0, y)
-
-
-def breast_cancer() -> TrainTest:
-    """Load scikit-learn's breast cancer data, scaled by the largest values of the training part."""
-    from sklearn.datasets import load_breast_cancer
-
-    X, y = load_breast_cancer(return_X_y=True)
-    return _split_stratified(X, y, scale=True)
-
-
-def _split_stratified(X: NDArray[Any], y: NDArray[Any], scale: bool = False) -> TrainTest:
+    Features are divided by ``divisor``, or else by their largest values in the training rows.
+    """
     from scipy.sparse import csr_matrix
+    from sklearn import datasets
     from sklearn.model_selection import train_test_split
 
+    X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
     X, X_test, y, y_test = train_test_split(X, y, test_size=0.25, stratify=y, random_state=0)
-    largest = np.abs(X).max(axis=0) if scale else 1.0
+    largest = np.abs(X).max(axis=0) if divisor is None else divisor
     return TrainTest(csr_matrix(X / largest), y, csr_matrix(X_test / largest), y_test)
 
 
-BUILTIN: Mapping[str, Callable[[], TrainTest]] = {"digits": digits, "breast_cancer": breast_cancer}
+BUILTIN: Mapping[str, Callable[[], TrainTest]] = {
+    "digits": partial(builtin, "digits", 16.0),
+    "breast_cancer": partial(builtin, "breast_cancer"),
+}
 """Loaders of the data sets that come with scikit-learn."""
 LOADERS: Mapping[str, Callable[[Paths, int], TrainTest]] = {
     load.__name__: load

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from gadget_svm.core.lookup import in_order, lookup
 from gadget_svm.core.rows import Shares
-from gadget_svm.core.types import Floats, Indices, Ints
+from gadget_svm.core.types import Array, Floats, Indices, Ints
 from gadget_svm.kernels.rows import hash_rows
 
 UNWEIGHTED = np.empty(0)
@@ -174,11 +174,11 @@ def assign_sites(y: ArrayLike, n_nodes: int, scheme: str = "even", *, seed: int 
     return assign(labels, n_nodes, np.random.default_rng(seed), **options)
 
 
-def _even(labels: NDArray[Any], n_nodes: int, rng: np.random.Generator) -> Ints:
+def _even(labels: Array, n_nodes: int, rng: np.random.Generator) -> Ints:
     return rng.permutation(np.arange(len(labels)) % n_nodes)
 
 
-def _sizes(labels: NDArray[Any], n_nodes: int, rng: np.random.Generator, sizes: Sequence[float]) -> Ints:
+def _sizes(labels: Array, n_nodes: int, rng: np.random.Generator, sizes: Sequence[float]) -> Ints:
     """Make sites in proportion to ``sizes``; every site gets a row."""
     part = np.asarray(sizes, dtype=np.float64)
     if len(part) != n_nodes or not ((part > 0) & (part < np.inf)).all():
@@ -188,7 +188,7 @@ def _sizes(labels: NDArray[Any], n_nodes: int, rng: np.random.Generator, sizes: 
     return rng.permutation(np.repeat(np.arange(n_nodes), counts))
 
 
-def _label_skew(labels: NDArray[Any], n_nodes: int, rng: np.random.Generator, alpha: float = 0.1) -> Ints:
+def _label_skew(labels: Array, n_nodes: int, rng: np.random.Generator, alpha: float = 0.1) -> Ints:
     """Spread every class over the nodes by a Dirichlet draw; small ``alpha`` skews."""
     if not alpha > 0:
         raise ValueError(f"alpha must be positive, got {alpha}: small values skew, large ones even out")
@@ -204,7 +204,7 @@ def _label_skew(labels: NDArray[Any], n_nodes: int, rng: np.random.Generator, al
     return site
 
 
-def _sorted(labels: NDArray[Any], n_nodes: int, rng: np.random.Generator) -> Ints:
+def _sorted(labels: Array, n_nodes: int, rng: np.random.Generator) -> Ints:
     """Sort rows by label and cut them into even parts."""
     order = rng.permutation(len(labels))
     order = order[np.argsort(np.unique(labels[order], return_inverse=True)[1], kind="stable")]

@@ -1,23 +1,21 @@
 """Tables in memory: what a format reader returns, and the checked form in which a table leaves this package
 (CSR, float64, finite). Knows no file format."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gadget_svm.core.types import Array
 from gadget_svm.data.files import DataFileError
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-Labels = NDArray[Any]
+Labels = Array
 Csr: TypeAlias = "csr_matrix"
 """A matrix of scipy, which is slow to import and is imported on use."""
 CELLS_PER_BLOCK = 1_000_000
@@ -65,10 +63,10 @@ class TrainTest(NamedTuple):
 
     X: Csr
     y: Labels
-    X_test: Csr | None = None
+    X_test: "Csr | None" = None
     y_test: Labels | None = None
 
-    def binarized(self, positive: str | float | None) -> TrainTest:
+    def binarized(self, positive: str | float | None) -> "TrainTest":
         """Return the same rows with the labels of `binarize_labels`. The test rows may lack the label."""
         y_test = None if self.y_test is None else binarize_labels(self.y_test, positive, required=False)
         return self._replace(y=binarize_labels(self.y, positive), y_test=y_test)
@@ -110,7 +108,7 @@ def is_number(text: str) -> bool:
     return "_" not in text
 
 
-def stack_blocks(blocks: Iterable[NDArray[Any]]) -> Csr:
+def stack_blocks(blocks: Iterable[Array]) -> Csr:
     """Stack dense blocks of rows into one CSR matrix. Only one block is dense at any time."""
     from scipy.sparse import csr_matrix, vstack
 
@@ -118,7 +116,7 @@ def stack_blocks(blocks: Iterable[NDArray[Any]]) -> Csr:
     return vstack(parts, format="csr") if parts else csr_matrix((0, 0))
 
 
-def dense_to_csr(X: NDArray[Any]) -> Csr:
+def dense_to_csr(X: Array) -> Csr:
     """Convert dense rows to CSR. scipy converts through COO, which takes ten times as long."""
     from scipy.sparse import csr_matrix
 

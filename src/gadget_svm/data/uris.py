@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from gadget_svm.core.extras import require
 from gadget_svm.core.state_file import write_atomically
-from gadget_svm.core.temp_folders import Scratch
+from gadget_svm.core.temp_folders import scratch_folder
 from gadget_svm.data.files import DataFileError
 
 Location = str | Path
@@ -114,8 +114,8 @@ def local_copy(location: Location) -> Iterator[Path]:
     if isinstance(location, Path):
         yield location
         return
-    with Scratch() as scratch:
-        copy = scratch.path / file_name(location)
+    with scratch_folder() as scratch:
+        copy = scratch / file_name(location)
         name = display_name(location)
         try:
             with _open_remote(location, name) as source, copy.open("wb") as target:
@@ -201,7 +201,7 @@ def _file_system(uri: str, name: str) -> tuple[Any, str]:
         return system, path
     try:
         system, path = import_module("fsspec.core").url_to_fs(uri)
-    except (ValueError, ImportError) as error:  # an unknown scheme; a known one whose package is missing
+    except (ValueError, ImportError) as error:  # the scheme is unknown, or its package is missing
         raise type(error)(
             f"{name}: no installed package knows {scheme}:// ({error}): check the spelling, install gadget-svm[remote] "
             "and the package of fsspec for the scheme, or give a path, or a URI such as s3://bucket/name"

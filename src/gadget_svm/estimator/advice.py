@@ -36,7 +36,7 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 
 def warn_after_fit(model: "GadgetSVC", X: sp.csr_matrix | None = None) -> None:
     """Warn if a fit ended early, or predicts badly. X is None where the rows are at the actors of a cluster."""
-    from sklearn.exceptions import ConvergenceWarning  # on use: actors run without scikit-learn
+    from sklearn.exceptions import ConvergenceWarning  # here: actors run without scikit-learn
 
     if model.stopping is not None and not model.converged_ and model.stopped_by_ != "interrupted":
         warn(not_converged(model, X), ConvergenceWarning)

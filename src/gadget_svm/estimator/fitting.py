@@ -18,8 +18,7 @@ from gadget_svm.estimator.problem import Problem
 from gadget_svm.faults import ActiveEdges, Fault, FaultContext, wrap_all
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.simulation.engine import UNCERTIFIABLE, LocalRuntime
-from gadget_svm.simulation.observers import Layout, Observer
-from gadget_svm.simulation.runtime import Runtime
+from gadget_svm.simulation.runtime import Layout, Observer, Runtime
 from gadget_svm.simulation.stopping import StoppingRule
 from gadget_svm.simulation.trainer import Outcome, Schedule, add_events, certified, network_mean, train
 
@@ -119,11 +118,11 @@ def fit_network(problem: TrainingProblem, plan: Plan, state: NodeState | None = 
 
 
 def _collect(runtime: Runtime, outcome: Outcome, layout: Layout, lossy: bool) -> Fitted:
-    models = runtime.models().copy()
+    models = runtime.models()
     mean = network_mean(models, runtime.live_row_weights())
     if outcome.certificate is not None:  # every node that took part has the certified model
         models, mean = certified(models, outcome.certificate), outcome.certificate.model
-    last = runtime.weights().copy()
+    last = runtime.weights()
     _fill_unseen(runtime, models, last, mean)
     state = _state(runtime, models, last)
     state.w, state.w_sum = layout.widen(state.w), layout.widen(state.w_sum)
@@ -142,7 +141,7 @@ def _fill_unseen(runtime: Runtime, models: Floats, last: Floats, mean: Floats) -
             f"{unseen.sum():,} of {len(models):,} nodes were lost before their models were ever fetched, for a "
             "record or at the end: they have the average of the others"
         )
-    unseen = runtime.unseen("w")
+    unseen = runtime.unseen("weights")
     last[unseen] = models[unseen]
 
 

@@ -1,21 +1,22 @@
 """From a user's arrays to the problem the nodes solve: CSR rows, class numbers, weights, and each node's rows."""
 
-from collections.abc import Hashable
+import numbers
+import re
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from gadget_svm.algorithms.params import checked_count
-from gadget_svm.core.objective import Objective
-from gadget_svm.core.rows import NO_PAIRS, Rows, Shares
-from gadget_svm.core.types import Floats
+from gadget_svm.algorithms.base import checked_count
+from gadget_svm.core.lookup import in_order
+from gadget_svm.core.rows import NO_PAIRS, Objective, Rows, Shares
+from gadget_svm.core.types import Array, Floats, Indices, Ints
 from gadget_svm.data.partition import are_counts, partition_by_site, partition_evenly
 from gadget_svm.data.tables import dense_to_csr
-from gadget_svm.estimator.sites import check_labels, node_names
 from gadget_svm.kernels import ThreadTeam
 
 MAX_KEPT_SHARE = 0.8
@@ -47,12 +48,12 @@ class Problem:
     """
 
     X: sp.csr_matrix
-    label: NDArray[np.int32]
+    label: Indices
     times: Floats | None
     shares: Shares
     sites: list[Hashable]
     n_outputs: int
-    pairs: NDArray[np.int32] = field(default_factory=lambda: NO_PAIRS)
+    pairs: Indices = field(default_factory=lambda: NO_PAIRS)
     intercept: bool = False
     runtime: None = None
     """No runtime has the rows already, see `fitting.TrainingProblem`."""
@@ -72,7 +73,7 @@ class Problem:
         squares = np.add.reduceat(squares, self.X.indptr[:-1])
         return Lengths.of(squares if self.times is None else squares[self.times > 0]).intercept_unit()
 
-    def occurring(self) -> "tuple[Problem, NDArray[np.intp]]":
+    def occurring(self) -> "tuple[Problem, Ints]":
         """Return the problem without the features that occur in no row, and the numbers of the features it keeps.
 
         If few features would be left out, it keeps all.
@@ -119,7 +120,7 @@ class Lengths(NamedTuple):
         return float(2.0 ** np.round(np.log2(INTERCEPT_UNIT) + self.logs / self.n_rows)) if self.n_rows else 1.0
 
 
-def pairs_of(n_classes: int, multi_class: str) -> NDArray[np.int32]:
+def pairs_of(n_classes: int, multi_class: str) -> Indices:
     """Return the two classes of every output, one against one, in the order of scikit-learn's OneVsOneClassifier.
 
     The later class of a pair is +1. Empty for one against the rest, and for two classes.
@@ -153,9 +154,7 @@ def _with_constant(csr: sp.csr_matrix) -> sp.csr_matrix:
     return sp.csr_matrix((data, indices, csr.indptr + np.arange(rows + 1)), shape=(rows, columns + 1))
 
 
-def row_weights(
-    class_weight: Any, classes: NDArray[Any], label: NDArray[np.int32], times: Floats | None
-) -> Floats | None:
+def row_weights(class_weight: Any, classes: Array, label: Indices, times: Floats | None) -> Floats | None:
     """Return s_r c_r of every row, its sample weight times the weight of its class; None if there are neither.
 
     "balanced" is scikit-learn's: sum of all s_r / (number of classes * sum of s_r in the class).
@@ -166,7 +165,7 @@ def row_weights(
         raise ValueError(
             f"class_weight must be 'balanced', a dict such as {{label: 2.0}}, or None; got {class_weight!r}"
         )
-    from sklearn.utils.class_weight import compute_class_weight  # on use: actors run without scikit-learn
+    from sklearn.utils.class_weight import compute_class_weight  # here: actors run without scikit-learn
 
     per_class = compute_class_weight(class_weight, classes=classes, y=classes[label], sample_weight=times)
     if not (np.isfinite(per_class).all() and (per_class >= 0).all() and per_class.max() > 0):
@@ -176,7 +175,7 @@ def row_weights(
 
 
 def share_rows(
-    X: sp.csr_matrix, label: NDArray[np.int32], n_nodes: int | None, seed: int, times: Floats | None,
+    X: sp.csr_matrix, label: Indices, n_nodes: int | None, seed: int, times: Floats | None,
     sites: ArrayLike | None, labels: list[Hashable] | None = None,
 ) -> tuple[Shares, list[Hashable]]:  # fmt: skip
     """Assign rows to nodes: by ``sites``, else evenly over ``n_nodes``; every node gets at least one row.
@@ -200,7 +199,7 @@ def share_rows(
 
 
 def share_batch(
-    X: sp.csr_matrix, label: NDArray[np.int32], nodes: list[Hashable], seed: int, times: Floats | None,
+    X: sp.csr_matrix, label: Indices, nodes: list[Hashable], seed: int, times: Floats | None,
     sites: ArrayLike | None,
 ) -> Shares:  # fmt: skip
     """Assign the rows of a further batch to the existing ``nodes``; some may get none."""
@@ -209,7 +208,7 @@ def share_batch(
     return partition_evenly(X, label, len(nodes), seed, times)
 
 
-def one_per_row(sites: Any, label: NDArray[np.int32]) -> Any:
+def one_per_row(sites: Any, label: Indices) -> Any:
     """Return ``sites``, or raise if it does not have one label per row."""
     if isinstance(sites, str) or not hasattr(sites, "__len__"):
         raise TypeError(f"sites needs one label per row, such as a column of the table; got {sites!r}")
@@ -221,9 +220,76 @@ def one_per_row(sites: Any, label: NDArray[np.int32]) -> Any:
     return sites
 
 
-def _available(label: NDArray[np.int32], times: Floats | None) -> int:
+def _available(label: Indices, times: Floats | None) -> int:
     """Count the rows that can be assigned. Weights that are whole numbers count as copies."""
     if times is None:
         return len(label)
     positive = times[times > 0]
     return int(positive.sum()) if are_counts(positive) else len(positive)
+
+
+MAX_LISTED_LABELS = 10
+"""Labels that an error lists at most, on each side."""
+
+
+def node_names(count: int, labels: list[Hashable] | None) -> list[Hashable]:
+    """Return the labels of nodes without sites: the labels in the graph, else 0 to count - 1."""
+    return labels if labels is not None and len(labels) == count else list(range(count))
+
+
+def check_labels(sites: Sequence[Hashable], labels: Sequence[Hashable]) -> None:
+    """Raise if the sites are not exactly the nodes of the graph; the message lists what is missing on each side."""
+    known, used = set(labels), set(sites)
+    unknown, unused = [site for site in sites if site not in known], [each for each in labels if each not in used]
+    if not (unknown or unused):
+        return
+    text = "the sites and the nodes of the graph have different labels"
+    text += f". Sites without a node: {_listed(unknown)}" * bool(unknown)
+    text += f". Nodes without a site: {_listed(unused)}" * bool(unused)
+    if unknown and {str(site) for site in unknown} == {str(each) for each in unused}:
+        one, other = type(unknown[0]).__name__, type(unused[0]).__name__
+        text += f". Sites are of type {one}, nodes of type {other}: relabel with networkx.relabel_nodes(graph, {one})"
+    raise ValueError(text)
+
+
+def name_shards(
+    shards: Sequence[Any], sites: Sequence[Hashable] | None, labels: Sequence[Hashable] | None
+) -> tuple[list[Any], list[Hashable]]:
+    """Return the shards in the order of the nodes, and the nodes' labels."""
+    if sites is None:
+        if labels is not None and set(labels) != set(range(len(shards))):
+            raise ValueError(
+                f"the nodes of the graph are {_listed(labels)} and the shards have no names: write "
+                "fit_shards(shards, sites=[...]) with the name of each shard"
+            )
+        sites = range(len(shards))
+    names = list(sites)
+    if len(names) != len(shards) or len(set(names)) != len(names):
+        raise ValueError(f"{len(shards)} shards need {len(shards)} different sites, got {len(names)}: {_listed(names)}")
+    if labels is not None:
+        check_labels(names, labels)
+    shard_of = dict(zip(names, shards, strict=True))
+    order = in_order(names) if labels is None else list(labels)
+    return [shard_of[name] for name in order], order
+
+
+def node_number(names: Sequence[Hashable], site: Any) -> int:
+    """Return the position of the node with this label. An integer is a position if no label is a number."""
+    if site in names:
+        return names.index(site)
+    position = isinstance(site, numbers.Integral) and not isinstance(site, bool)
+    by_position = len(names) == 1 or not any(isinstance(name, numbers.Number) for name in names)
+    if position and by_position and 0 <= site < len(names):
+        return int(site)
+    known = f"0 to {len(names) - 1}" if list(names) == list(range(len(names))) else _listed(names)
+    raise IndexError(f"there is no node {site!r}: the nodes are {known}")
+
+
+def in_names(text: str, names: Sequence[Hashable]) -> str:
+    """Replace the numbers of nodes in a message by their labels."""
+    return re.sub(r"\bnode (\d+)", lambda found: f"node {names[int(found[1])]!r}", text)
+
+
+def _listed(labels: Sequence[Hashable]) -> str:
+    more = f" and {len(labels) - MAX_LISTED_LABELS} more" if len(labels) > MAX_LISTED_LABELS else ""
+    return ", ".join(repr(label) for label in labels[:MAX_LISTED_LABELS]) + more

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 
 from gadget_svm import algorithms, topologies
@@ -19,16 +18,14 @@ from gadget_svm.cluster.connection import Cluster, call_within
 from gadget_svm.cluster.driver import RayRuntime
 from gadget_svm.cluster.options import RayOptions
 from gadget_svm.core.rows import Shares
-from gadget_svm.core.types import Flags
+from gadget_svm.core.types import Array, Flags, Ints
 from gadget_svm.data.formats import align_tables, ids_from_zero, warn_guessed_label
 from gadget_svm.data.tables import binarize_labels
 from gadget_svm.data.uris import display_name
+from gadget_svm.estimator.attributes import connect, make_plan, requested_nodes, reset
 from gadget_svm.estimator.fitting import Fitted, fit_network
-from gadget_svm.estimator.problem import MAX_KEPT_SHARE, Lengths, pairs_of, row_weights
-from gadget_svm.estimator.remote_shards import CommonFormat, Shards
-from gadget_svm.estimator.resolve import connect, make_plan, requested_nodes, reset
-from gadget_svm.estimator.shards import DataSummary, is_dataset, shard_names, warn_of_kinds
-from gadget_svm.estimator.sites import node_names
+from gadget_svm.estimator.problem import MAX_KEPT_SHARE, Lengths, node_names, pairs_of, row_weights
+from gadget_svm.estimator.shards import CommonFormat, DataSummary, Shards, is_dataset, shard_names, warn_of_kinds
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.simulation.runtime import Evaluator
 
@@ -70,7 +67,7 @@ class RemoteProblem:
     n_outputs: int
     used: Flags
 
-    def occurring(self) -> "tuple[RemoteProblem, NDArray[np.intp]]":
+    def occurring(self) -> "tuple[RemoteProblem, Ints]":
         """Do what `Problem.occurring` does, at the actors."""
         used = np.flatnonzero(self.used)
         if len(used) > MAX_KEPT_SHARE * len(self.used):
@@ -85,7 +82,7 @@ class RemoteProblem:
 
 def remote_problem(
     runtime: RayRuntime, class_weight: Any, intercept: bool, positive: str | None = None, multi_class: str = "ovr"
-) -> tuple[RemoteProblem, NDArray[Any], DataSummary]:
+) -> tuple[RemoteProblem, Array, DataSummary]:
     """Return the problem that the actors' shards make up, its classes, and what is known of all shards."""
     names, summaries = runtime.names, [summary for part in runtime.ask("summarize") for summary in part]
     tables = [replace(summary.table, X=summary.table.X.copy()) for summary in summaries]  # Ray's are read-only

@@ -1,7 +1,7 @@
 """`GadgetSVC`: a linear SVM learned by gossiping nodes, compatible with scikit-learn.
 
-The constructor only stores its parameters. `fit` validates, makes a problem and a plan (`resolve`), calls
-`fitting.fit_network`, and sets the fitted attributes (`results`).
+The constructor only stores its parameters. `fit` validates, makes a problem and a plan (`attributes`), calls
+`fitting.fit_network`, and sets the fitted attributes.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -17,15 +17,12 @@ from sklearn.utils.validation import check_is_fitted
 from gadget_svm import algorithms, topologies
 from gadget_svm.core.types import Floats
 from gadget_svm.data.tables import binarize_labels
+from gadget_svm.estimator import attributes
 from gadget_svm.estimator.advice import warn_after_fit
 from gadget_svm.estimator.fitting import fit_network
-from gadget_svm.estimator.inputs import check_batch, make_problem, validate_rows
-from gadget_svm.estimator.problem import one_per_row, share_batch, share_rows
-from gadget_svm.estimator.resolve import connect, make_plan, requested_nodes, reset, sites_of_batches
-from gadget_svm.estimator.results import single_node, store
+from gadget_svm.estimator.problem import name_shards, one_per_row, share_batch, share_rows
 from gadget_svm.estimator.shards import DataSummary, are_places, is_dataset, require_list, stack_shards
-from gadget_svm.estimator.sites import name_shards
-from gadget_svm.estimator.validation import MAX_SEED, check_parameters
+from gadget_svm.estimator.validation import MAX_SEED, check_batch, check_parameters, make_problem, validate_rows
 
 
 @dataclass(repr=False, eq=False)
@@ -240,15 +237,15 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return self._fit_remote(X, label=y)
         rows = validate_rows(self, X, y, sample_weight, reset=True)
         rows.require_two_classes(self.classes_)
-        reset(self)
+        attributes.reset(self)
         shares, self.sites_ = share_rows(
-            rows.X, rows.label, requested_nodes(self), self._partition_seed, rows.times, sites,
+            rows.X, rows.label, attributes.requested_nodes(self), self._partition_seed, rows.times, sites,
             topologies.labels_of(self.topology),
         )  # fmt: skip
-        connect(self, algorithms.resolve(self.algorithm))
+        attributes.connect(self, algorithms.resolve(self.algorithm))
         problem = make_problem(self, rows, shares)
-        plan = make_plan(self, problem, self.max_iter, self.stopping)
-        store(self, fit_network(problem, plan))
+        plan = attributes.make_plan(self, problem, self.max_iter, self.stopping)
+        attributes.store(self, fit_network(problem, plan))
         warn_after_fit(self, rows.weighted())
         return self
 
@@ -275,16 +272,16 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rows = validate_rows(self, X, y, sample_weight, reset=first, classes=classes)
         algorithm = algorithms.resolve(self.algorithm).for_batches()
         if first:
-            reset(self)
-            self.sites_ = sites_of_batches(self, None if sites is None else one_per_row(sites, rows.label))
+            attributes.reset(self)
+            self.sites_ = attributes.sites_of_batches(self, None if sites is None else one_per_row(sites, rows.label))
         if first or type(self.algorithm_) is not type(algorithm):  # another one after a fit of all rows at once
-            connect(self, algorithm)
+            attributes.connect(self, algorithm)
         seed = (self._partition_seed + self.n_iter_) & MAX_SEED
         shares = share_batch(rows.X, rows.label, self.sites_, seed, rows.times, sites)
         one_pass = self.algorithm_.iterations_per_pass(int(shares.sizes.max()))
         problem = make_problem(self, rows, shares)
-        plan = make_plan(self, problem, min(one_pass, self.max_iter), None)
-        store(self, fit_network(problem, plan, self._state))
+        plan = attributes.make_plan(self, problem, min(one_pass, self.max_iter), None)
+        attributes.store(self, fit_network(problem, plan, self._state))
         return self
 
     def fit_shards(
@@ -337,7 +334,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Train from shards that the actors of a cluster read, see `remote_fit`."""
         from gadget_svm.estimator.remote_fit import fit_remote  # imports what only a cluster needs
 
-        store(self, fit_remote(self, shards, **options))
+        attributes.store(self, fit_remote(self, shards, **options))
         warn_after_fit(self)
         return self
 
@@ -380,7 +377,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
             There is no such node.
         """
         check_is_fitted(self)
-        return single_node(self, site)
+        return attributes.single_node(self, site)
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; ``algorithm__NAME`` is a parameter of the algorithm, if that is an object."""

@@ -1,6 +1,9 @@
-"""Averaging by gossip without any learning: the protocols on plain numbers or vectors, in this process."""
+"""The gossip protocols by name, and averaging without any learning, of plain numbers or vectors in this process.
 
-from collections.abc import Iterator
+To add a protocol, write a file in this folder and a line in the table.
+"""
+
+from collections.abc import Callable, Iterator
 from itertools import count, islice
 
 import numpy as np
@@ -10,11 +13,24 @@ from numpy.typing import ArrayLike
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, Exchange, MessageBatch
 from gadget_svm.core.network import Network
+from gadget_svm.core.registry import Registry
 from gadget_svm.core.rows import Rows, Shares
 from gadget_svm.core.types import Floats
 from gadget_svm.gossip.base import Gossip, resume
-from gadget_svm.gossip.registry import resolve
+from gadget_svm.gossip.pairwise import Pairwise
+from gadget_svm.gossip.push_sum import Diffusion, PushSum
+from gadget_svm.gossip.running_sum import RunningSum
 from gadget_svm.kernels import ThreadTeam
+
+PROTOCOLS: Registry[Callable[[], Gossip]] = Registry(
+    "gadget_svm.gossip", {"push-sum": PushSum, "diffusion": Diffusion, "pairwise": Pairwise, "running-sum": RunningSum}
+)
+
+
+def resolve(gossip: object) -> Gossip:
+    """Return the protocol of this name, or the protocol itself if it is given as an object."""
+    found: Gossip = PROTOCOLS.resolve("gossip protocol", gossip, Gossip, "PushSum()")
+    return found
 
 
 def averaging_block(

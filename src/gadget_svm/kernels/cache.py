@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 import tempfile
-import threading
 import time
 from contextlib import suppress
 from functools import cache
@@ -34,20 +33,19 @@ UNUSED_S = 30 * 24 * 3600
 @cache
 def directory() -> Path | None:
     """Return the directory of this version's kernels, or None if none can be written."""
-    name = f"kernels-{source_hash()[:16]}"
-    for base in _bases():
-        new = not (base / name).exists()
-        try:
-            (base / name).mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=base / name).close()
-        except OSError:
-            continue
-        with suppress(OSError):
-            os.utime(base / name)  # records the time of its last use
-        if new:
-            _prune(base)
-        return base / name
-    return None
+    try:
+        base = _base()
+        folder = base / f"kernels-{source_hash()[:16]}"
+        new = not folder.exists()
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except (OSError, RuntimeError):  # RuntimeError: no HOME, and no entry for the user
+        return None
+    with suppress(OSError):
+        os.utime(folder)  # records the time of its last use
+    if new:
+        _prune(base)
+    return folder
 
 
 def _prune(base: Path) -> None:
@@ -58,16 +56,11 @@ def _prune(base: Path) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _bases() -> list[Path]:
+def _base() -> Path:
     """NUMBA_CACHE_DIR if it is set, else the user's cache directory."""
     if given := os.environ.get("NUMBA_CACHE_DIR"):
-        return [Path(given)]
-    if given := os.environ.get("XDG_CACHE_HOME"):
-        return [Path(given) / "gadget-svm"]
-    try:
-        return [Path.home() / ".cache" / "gadget-svm"]
-    except RuntimeError:  # no HOME, and no entry for the user
-        return []
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gadget-svm"
 
 
 @cache
@@ -141,14 +134,9 @@ def attach_cache(dispatcher: Any, kind: str) -> None:
     dispatcher._cache = _InMemory() if directory() is None else KernelCache(dispatcher.py_func, kind)
 
 
-_announced = threading.Event()
-
-
+@cache
 def announce() -> None:
     """Log once per process that kernels are being compiled. Python shows loggers' warnings on stderr by default."""
-    if _announced.is_set():
-        return
-    _announced.set()
     where = directory()
     LOG.warning(
         "gadget-svm: compiling numerical kernels, which takes a few seconds (%s)",

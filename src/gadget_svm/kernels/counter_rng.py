@@ -4,14 +4,14 @@ So draws do not change if nodes are grouped differently or moved between machine
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gadget_svm.core.types import Floats, Ints, Words
 from gadget_svm.kernels.compiler import compiled
 
 # The purposes of draws, each with a number of its own.
 EXAMPLE, NEIGHBOUR, ROLE, ANSWER, LOSS, DELAY, CHURN, BOUNCE, WAKE = range(9)
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _M1 = np.uint64(0xBF58476D1CE4E5B9)
 _M2 = np.uint64(0x94D049BB133111EB)
 _TO_UNIT = 1.0 / 9007199254740992.0  # 2**-53
@@ -26,7 +26,7 @@ def mix_bits(z: np.uint64) -> np.uint64:
     return z ^ (z >> _S31)
 
 
-def mix_all(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mix_all(z: Words) -> Words:
     """`mix_bits` of every entry, in place: numpy's time for it is that for fresh memory."""
     room = np.empty_like(z)
     for shift, factor in ((_S30, _M1), (_S27, _M2)):
@@ -39,14 +39,14 @@ def mix_all(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
 @compiled
 def draw(seed: int, node: int, time: int, purpose: int) -> float:
     """Return a number uniform on [0, 1), the same for the same arguments on every machine."""
-    z = mix_bits(np.uint64(seed) + _GOLDEN * np.uint64(purpose + 1))
-    z = mix_bits(z + _GOLDEN * np.uint64(node + 1))
-    z = mix_bits(z + _GOLDEN * np.uint64(time + 1))
+    z = mix_bits(np.uint64(seed) + GOLDEN * np.uint64(purpose + 1))
+    z = mix_bits(z + GOLDEN * np.uint64(node + 1))
+    z = mix_bits(z + GOLDEN * np.uint64(time + 1))
     return np.float64(z >> _S11) * _TO_UNIT
 
 
 @compiled
-def uniform(seed: int, nodes: NDArray[np.int64], times: NDArray[np.int64], purpose: int) -> NDArray[np.float64]:
+def uniform(seed: int, nodes: Ints, times: Ints, purpose: int) -> Floats:
     """Return one `draw` per pair of (node, time)."""
     out = np.empty(len(nodes))
     for i in range(len(nodes)):

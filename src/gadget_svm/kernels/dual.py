@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from gadget_svm.core.types import Bytes, Floats, Ints
+from gadget_svm.core.types import Bytes, Flags, Floats, Indices, Ints
 from gadget_svm.kernels.compiler import allocation_free, compiled
 from gadget_svm.kernels.counter_rng import EXAMPLE, draw
 from gadget_svm.kernels.rows import side
@@ -32,15 +31,15 @@ class DualRows(NamedTuple):
     If ``constant`` is positive, it replaces the last entry of every row, which belongs to the intercept.
     """
 
-    indptr: NDArray[np.int32]
-    indices: NDArray[np.int32]
+    indptr: Indices
+    indices: Indices
     data: Floats
-    label: NDArray[np.int32]
+    label: Indices
     order: Ints
     start: Ints
     upper: Floats
     norm2: Floats
-    pairs: NDArray[np.int32] = NO_PAIRS
+    pairs: Indices = NO_PAIRS
     constant: float = 0.0
 
     @classmethod
@@ -54,7 +53,7 @@ class DualRows(NamedTuple):
         """Return the rows with this value as the last entry of every row."""
         return self._replace(norm2=np.maximum(self.norm2 - 1.0, 0.0) + constant**2, constant=constant)
 
-    def unseen(self) -> NDArray[np.bool_]:
+    def unseen(self) -> Flags:
         """Return, outputs x places, the rows that an output does not see: they are in neither of its classes."""
         label = self.label[self.order]
         return np.asarray((self.pairs[:, :1] != label) & (self.pairs[:, 1:] != label))

@@ -5,16 +5,13 @@ round reads one such array and writes another. It adds a node's own part first, 
 sender, as `kernels.gossip` does: the results are the same bit for bit.
 """
 
-import numpy as np
-from numpy.typing import NDArray
-
-from gadget_svm.core.types import Floats, Ints
+from gadget_svm.core.types import Floats, Indices, Ints
 from gadget_svm.kernels.compiler import compiled
 from gadget_svm.kernels.counter_rng import NEIGHBOUR, draw
 from gadget_svm.kernels.gossip import MIN_MASS, order_messages, pick_edge
-from gadget_svm.kernels.prefetch import PREFETCH_ROWS, prefetch_entry, prefetch_row
+from gadget_svm.kernels.vectors import PREFETCH_ROWS, prefetch_entry, prefetch_row
 
-Nodes = NDArray[np.int32]
+Nodes = Indices
 
 
 @compiled

@@ -1,16 +1,13 @@
 """The kernels of gossip, on a block's sums ``s`` (k x D) and masses ``phi`` (k): load, send, absorb, average."""
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from gadget_svm.core.types import Flags, Floats, Ints, NodeIds
+from gadget_svm.core.types import Array, Flags, Floats, Ints, NodeIds
 from gadget_svm.kernels.compiler import compiled
 from gadget_svm.kernels.counter_rng import ANSWER, NEIGHBOUR, draw
-from gadget_svm.kernels.prefetch import PREFETCH_ROWS, prefetch_entry, prefetch_row
+from gadget_svm.kernels.vectors import PREFETCH_ROWS, prefetch_entry, prefetch_row
 
-Places = NDArray[Any]
+Places = Array
 """Positions of messages in a batch, 32 bits each."""
 
 MIN_MASS = 1e-250

@@ -1,6 +1,6 @@
 """Many ticks of PDMM in one compiled call, for blocks that hold all nodes, with all edges open and no lost messages.
 
-Owns the order in which several threads work; the arithmetic is that of `pdmm`, to the same bits as with messages.
+Owns the order in which several threads work; `pdmm` does the arithmetic. The bits are the same as with messages.
 Threads share the nodes to solve. If every node pushes to all neighbours they share the features to receive: the update
 of one feature does not depend on the others, so both ends of an edge are updated in one reading, without any message.
 """
@@ -9,9 +9,9 @@ import numpy as np
 
 from gadget_svm.core.types import Floats, Ints
 from gadget_svm.kernels import pdmm
-from gadget_svm.kernels.barrier import BarrierGroup, wait_at_barrier
 from gadget_svm.kernels.compiler import allocation_free, compiled
 from gadget_svm.kernels.pdmm import Edges, LocalProblems, Nodes, PushMessages, Steps
+from gadget_svm.kernels.threads import BarrierGroup, wait_at_barrier
 
 CHUNK_NUMBERS = 8192
 """Numbers of all nodes' w in a chunk of features: they and the messages made of them stay in a near cache."""

@@ -4,24 +4,20 @@ numpy and scipy are as fast as compiled kernels here. Sums are taken row by row,
 """
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from gadget_svm.core.types import Floats
+from gadget_svm.core.types import Array, Floats, Indices, Words
 from gadget_svm.kernels.compiler import allocation_free
-from gadget_svm.kernels.counter_rng import mix_all
+from gadget_svm.kernels.counter_rng import GOLDEN, mix_all
 
-_GOLDEN, _ONE = np.uint64(0x9E3779B97F4A7C15), np.uint64(1)
+_ONE = np.uint64(1)
 HASH_ENTRIES = 1 << 16
 """Entries that are hashed at a time, so that memory stays bounded."""
 
 
-def hash_rows(
-    indptr: NDArray[Any], indices: NDArray[Any], bits: NDArray[np.uint64], label: NDArray[np.int32], seed: int
-) -> NDArray[np.uint64]:
+def hash_rows(indptr: Array, indices: Array, bits: Words, label: Indices, seed: int) -> Words:
     """Return a seeded hash of each row's label and non-zero entries, which does not depend on their order."""
     sums = np.zeros(len(label), dtype=np.uint64)
     cuts = np.searchsorted(indptr, np.arange(0, indptr[-1], HASH_ENTRIES))
@@ -29,7 +25,7 @@ def hash_rows(
         here = slice(indptr[first], indptr[last])
         mixed = indices[here].astype(np.uint64)
         mixed += _ONE
-        mixed *= _GOLDEN
+        mixed *= GOLDEN
         mixed += bits[here]
         mix_all(mixed)
         if not bits[here].view(np.float64).all():
@@ -37,13 +33,13 @@ def hash_rows(
         filled = first + np.flatnonzero(indptr[first:last] < indptr[first + 1 : last + 1])
         if len(filled):
             sums[filled] = np.add.reduceat(mixed, indptr[filled] - indptr[first])  # numbers wrap around: exact
-    start = mix_all(np.array([seed]).astype(np.uint64) + _GOLDEN)
-    return mix_all(mix_all(start ^ sums) + _GOLDEN * (label.astype(np.uint64) + _ONE))
+    start = mix_all(np.array([seed]).astype(np.uint64) + GOLDEN)
+    return mix_all(mix_all(start ^ sums) + GOLDEN * (label.astype(np.uint64) + _ONE))
 
 
 def losses(
-    lo: int, hi: int, chunk: int, X: sp.csr_matrix, label: NDArray[np.int32], weight: Floats, times: Floats,
-    pairs: NDArray[np.int32], W: Floats, n_outputs: int, hinge: Floats, wrong: Floats,
+    lo: int, hi: int, chunk: int, X: sp.csr_matrix, label: Indices, weight: Floats, times: Floats,
+    pairs: Indices, W: Floats, n_outputs: int, hinge: Floats, wrong: Floats,
 ) -> None:  # fmt: skip
     """Sum the hinge of every model and output, and the weight of its wrong answers, in the chunks lo:hi of rows.
 
@@ -68,7 +64,7 @@ def stretch(X: sp.csr_matrix, first: int, last: int) -> sp.csr_matrix:
     return sp.csr_matrix((X.data[here], X.indices[here], indptr), shape=(last - first, X.shape[1]))
 
 
-def sides(pairs: NDArray[np.int32], n_outputs: int, label: NDArray[np.int32]) -> Floats:
+def sides(pairs: Indices, n_outputs: int, label: Indices) -> Floats:
     """Return `side` of every row for every output, rows x outputs."""
     if len(pairs) == 0:
         return np.where(label[:, None] == (np.arange(n_outputs) if n_outputs > 1 else 1), 1.0, -1.0)
@@ -76,7 +72,7 @@ def sides(pairs: NDArray[np.int32], n_outputs: int, label: NDArray[np.int32]) ->
     return first - second
 
 
-def answers(score: Floats, pairs: NDArray[np.int32]) -> NDArray[Any]:
+def answers(score: Floats, pairs: Indices) -> Array:
     """Return the class that each model predicts for each row: by the sign of one score, the largest score, or a vote.
 
     One against one, it is the class with most votes, ties broken by scores, as scikit-learn's
@@ -95,7 +91,7 @@ def answers(score: Floats, pairs: NDArray[np.int32]) -> NDArray[Any]:
 
 
 @allocation_free
-def side(pairs: NDArray[np.int32], target: int, label: int) -> float:
+def side(pairs: Indices, target: int, label: int) -> float:
     """Return y of a row with this label for an output: +1, -1, or 0 if the output does not see the row.
 
     One against the rest (``pairs`` is empty): ``target`` is the output's class. One against one: output ``target``

@@ -1,32 +1,31 @@
-"""Parts of stochastic gradient descent: shuffled passes without memory, weighted averages.
+"""Parts of stochastic gradient descent: shuffled passes without memory, weighted averages, the authors' own step.
 
-The step is in `algorithms.averaged_sgd`."""
+The step of averaged SGD is in `algorithms.averaged_sgd`."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gadget_svm.core.types import Floats, Ints
+from gadget_svm.core.types import Floats, Indices, Ints, Words
 from gadget_svm.kernels.compiler import compiled
-from gadget_svm.kernels.counter_rng import EXAMPLE, draw, mix_bits
+from gadget_svm.kernels.counter_rng import EXAMPLE, GOLDEN, draw, mix_bits
+from gadget_svm.kernels.vectors import add_row, dot_row, scale, sq_norm
 
 _ROUNDS = 3
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _ONE = np.uint64(1)
 
 
 @compiled
-def permutation_keys(seed: int, node: int, pass_number: int) -> NDArray[np.uint64]:
+def permutation_keys(seed: int, node: int, pass_number: int) -> Words:
     """Return the keys of the order of one pass, which depend on (seed, node, pass_number) alone."""
     key = np.uint64(draw(seed, node, pass_number, EXAMPLE) * 9007199254740992.0)
     keys = np.empty(2 * _ROUNDS, dtype=np.uint64)
     for k in range(2 * _ROUNDS):
-        key = mix_bits(key + _GOLDEN)
+        key = mix_bits(key + GOLDEN)
         keys[k] = key
     return keys
 
 
 @compiled
-def permute(place: int, count: int, keys: NDArray[np.uint64]) -> int:
+def permute(place: int, count: int, keys: Words) -> int:
     """Return the image of ``place`` under a permutation of 0..count given by `permutation_keys`, which is never stored.
 
     Each round is one-to-one on the numbers below a power of two, and a result of at least ``count`` is permuted again,
@@ -57,3 +56,32 @@ def average_step_sizes(lo: int, hi: int, order: Ints, start: Ints, received: Flo
             other = received[order[p]]
             if other > 0.0:
                 eta0[i] = np.sqrt(eta0[i] * other) if eta0[i] > 0.0 else other
+
+
+@compiled
+def published_steps(
+    count: int, t: int, quiet: int, before: float, w: Floats, indptr: Indices, indices: Indices, data: Floats,
+    y: Floats, lam: float, tol: float, quiet_steps: int, seed: int,
+) -> tuple[int, int, float, float]:  # fmt: skip
+    """Up to ``count`` steps of the authors' program from step t on; stop if its rule fires, ``quiet >= quiet_steps``.
+
+    Returns t, quiet, the last "objective", and its last change. w is changed in place.
+    """
+    change = np.inf
+    goal = t + count
+    while t < goal and quiet < quiet_steps:
+        r = int(draw(seed, 0, t, EXAMPLE) * len(y))
+        lo, hi = indptr[r], indptr[r + 1]
+        short = y[r] * dot_row(w, indices, data, lo, hi) < 1.0
+        scale(w, 1.0 - 1.0 / (t + 2.0))
+        if short:
+            add_row(w, y[r] / (lam * (t + 2.0)), indices, data, lo, hi)
+        norm2 = sq_norm(w)
+        value = 0.5 * lam * norm2 + (1.0 if short else 0.0)  # counts this row only, and not its hinge
+        if lam * norm2 > 1.0:  # after the value: at the ball's edge it would not change from the first steps on
+            scale(w, 1.0 / np.sqrt(lam * norm2))
+        change = abs(value - before)
+        quiet = quiet + 1 if change <= tol else 0
+        before = value
+        t += 1
+    return t, quiet, before, change

@@ -1,4 +1,7 @@
-"""Kernels on several cores, each thread with a range of nodes.
+"""Kernels on several cores, each thread with a range of nodes, and a barrier for threads inside one compiled call.
+
+At the barrier a round of all nodes ends before the next one begins. Returning to the interpreter for every round takes
+tens of microseconds, as long as a round of a small network.
 
 A plain thread pool over nogil kernels: numba's own work-queue layer aborts if two Python threads enter it.
 """
@@ -9,9 +12,12 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
-from gadget_svm.kernels.barrier import AVAILABLE, BarrierGroup, barrier_groups, release_barrier
+import numpy as np
+
+from gadget_svm.core.types import Ints
+from gadget_svm.kernels.compiler import DISABLED, LowLevel, compiled
 
 WORTH_SHARING = 100_000
 """If a kernel touches fewer numbers than this, it runs in one thread: handing work to another would cost more."""
@@ -30,7 +36,8 @@ def allowed_threads() -> int:
     OpenMP: BLAS) to. Inside a joblib worker it is one, unless joblib has set NUMBA_NUM_THREADS (its process workers
     share the cores that way); under `joblib.parallel_config(n_jobs=...)` that many.
     """
-    limits = [_cores(), *_limits_of_environment(), *_limits_of_pools()]
+    given = (os.environ.get(name, "") for name in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS"))
+    limits = [_cores(), *(int(value) for value in given if value.isdigit()), *_limits_of_pools()]
     if "joblib" in sys.modules:
         backend, n_jobs = sys.modules["joblib"].parallel.get_active_backend()
         if backend.nesting_level and "NUMBA_NUM_THREADS" not in os.environ:
@@ -38,11 +45,6 @@ def allowed_threads() -> int:
         elif not backend.nesting_level and n_jobs not in (None, 1):
             limits.append(backend.effective_n_jobs(n_jobs))
     return max(1, min(limits))
-
-
-def _limits_of_environment() -> list[int]:
-    values = [os.environ.get(name, "") for name in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS")]
-    return [int(value) for value in values if value.isdigit()]
 
 
 @functools.lru_cache(maxsize=1)
@@ -134,3 +136,69 @@ class ThreadTeam:
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
+
+
+SPINS = 4000
+"""Reads of the counter before a thread yields its core: longer than threads differ in a round that is shared evenly."""
+AVAILABLE = not DISABLED
+"""False without a compiler: then nothing is atomic, threads do not run in parallel, and a group has one thread."""
+
+
+class BarrierGroup(NamedTuple):
+    """One of the threads that run the same call."""
+
+    counter: Ints  # wider than a cache line, so that nothing else shares it
+    number: int = 0
+    size: int = 1
+
+
+def barrier_groups(size: int) -> list[BarrierGroup]:
+    """Return the groups of ``size`` threads of one call."""
+    counter = np.zeros(16, dtype=np.int64)
+    return [BarrierGroup(counter, number, size) for number in range(size)]
+
+
+def _atomic(emit: Callable[[Any, Any, Any], Any]) -> Any:
+    """Return an atomic operation on the first entry of an array; ``emit`` takes builder, address and number."""
+    from numba.core import types
+    from numba.extending import intrinsic
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def operation(_context: Any, array: Any, _number: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            view = context.make_array(signature.args[0])(context, builder, arguments[0])
+            return emit(builder, view.data, arguments[1])
+
+        return types.int64(array, types.int64), codegen
+
+    return operation
+
+
+def _sched_yield() -> Any:
+    from numba.core import types
+
+    return types.ExternalFunction("sched_yield", types.intc())
+
+
+_add: Any = LowLevel(lambda: _atomic(lambda builder, at, number: builder.atomic_rmw("add", at, number, "seq_cst")))
+_load: Any = LowLevel(lambda: _atomic(lambda builder, at, _: builder.load_atomic(at, "seq_cst", 8)))
+_yield: Any = LowLevel(_sched_yield)
+
+
+@compiled
+def wait_at_barrier(group: BarrierGroup, times: int) -> None:
+    """Wait until all threads of the group have arrived ``times`` times, this one included."""
+    if group.size == 1:
+        return
+    _add(group.counter, 1)
+    reads = 0
+    while _load(group.counter, 0) < group.size * times:
+        reads += 1
+        if reads > SPINS:
+            _yield()
+
+
+@compiled
+def release_barrier(group: BarrierGroup) -> None:
+    """Let all threads pass from now on. Called if one thread of the group cannot arrive."""
+    _add(group.counter, 1 << 60)

@@ -10,10 +10,8 @@ from typing import Any
 from gadget_svm import __version__
 from gadget_svm.core.network import Network
 from gadget_svm.data.uris import parse_location, write_file
-from gadget_svm.report import curves, graph
-from gadget_svm.report.formatting import at_most, count, describe_losses, number, percent, size
+from gadget_svm.report import figures, formatting
 from gadget_svm.report.machine import machine
-from gadget_svm.report.node_table import NODE_COLUMNS, average_entry, live_nodes, table_cells, table_entry
 
 Summary = dict[str, Any]
 PLOTLY_CONFIG = {"displaylogo": False, "responsive": True, "displayModeBar": False}
@@ -67,7 +65,7 @@ def page(summary: Summary, history: Sequence[dict[str, Any]], network: Network, 
 
 def introduction(summary: Summary, network: Network, history: Sequence[dict[str, Any]] = ()) -> str:
     """Return what was done, in two sentences, and which actors were lost."""
-    data, why, losses = summary["dataset"], str(summary["why"]), describe_losses(history)
+    data, why, losses = summary["dataset"], str(summary["why"]), formatting.describe_losses(history)
     return (
         f"{network.n:,} nodes on a {network.name} graph learned a linear support vector machine from "
         f"{data['rows']:,} rows of {data['features']:,} features without sharing a row: they exchange weight "
@@ -79,17 +77,17 @@ def tiles(summary: Summary) -> str:
     """Return the most important figures."""
     key = "train_accuracy" if summary["average"].get("test_accuracy") is None else "test_accuracy"
     words = key.replace("_", " ")
-    known = [node[key] for node in live_nodes(summary["nodes"]) if node.get(key) is not None]
+    known = [node[key] for node in formatting.live_nodes(summary["nodes"]) if node.get(key) is not None]
     shown = [
-        *((percent(min(known)), f"{words}, worst node") for _ in known[:1]),
-        (percent(summary["average"].get(key)), f"{words}, network average"),
-        (count(summary["n_iter"]), "iterations"),
-        (count(summary["messages"]), "messages"),
-        (size(summary["bytes"]), "sent in all"),
-        (f"{number(summary['seconds'], 3)} s", "of training"),
+        *((formatting.percent(min(known)), f"{words}, worst node") for _ in known[:1]),
+        (formatting.percent(summary["average"].get(key)), f"{words}, network average"),
+        (formatting.count(summary["n_iter"]), "iterations"),
+        (formatting.count(summary["messages"]), "messages"),
+        (formatting.size(summary["bytes"]), "sent in all"),
+        (f"{formatting.number(summary['seconds'], 3)} s", "of training"),
     ]
     if summary.get("gap_bound") is not None:
-        shown.insert(2, (at_most(summary["gap_bound"]), "above the optimum at most, certified"))
+        shown.insert(2, (formatting.at_most(summary["gap_bound"]), "above the optimum at most, certified"))
     parts = [f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>' for value, name in shown]
     return f'<div class="tiles">{"".join(parts)}</div>'
 
@@ -100,19 +98,19 @@ def cards(summary: Summary, history: Sequence[dict[str, Any]], network: Network)
 
     reference, lost = summary.get("reference"), lost_rows_caption(summary)
     level = f" The level line is {reference['name']}: {reference['text']}." if reference else ""
-    distance = {"farthest node": (curves.column(history, "disagreement", 100), curves.BLUE)}
-    disagreement = curves.curve_figure(history, distance, "distance", " %")
-    figures = {
-        "Objective": (curves.objective_figure(history, reference), OBJECTIVE + lost + level),
-        "Wrong answers": (curves.error_figure(history, reference), ERROR + lost),
+    distance = {"farthest node": (figures.column(history, "disagreement", 100), figures.BLUE)}
+    disagreement = figures.curve_figure(history, distance, "distance", " %")
+    drawn = {
+        "Objective": (figures.objective_figure(history, reference), OBJECTIVE + lost + level),
+        "Wrong answers": (figures.error_figure(history, reference), ERROR + lost),
         "Disagreement": (disagreement, DISAGREEMENT),
-        "Messages and bytes": (curves.traffic_figure(history), TRAFFIC),
-        "The network": (graph.network_figure(network, summary["nodes"]), network_caption(summary, network)),
+        "Messages and bytes": (figures.traffic_figure(history), TRAFFIC),
+        "The network": (figures.network_figure(network, summary["nodes"]), network_caption(summary, network)),
     }
     shown = {
         name: (plotly.io.to_html(figure, full_html=False, include_plotlyjs=name == "Objective",
                                  include_mathjax=False, config=PLOTLY_CONFIG), caption)
-        for name, (figure, caption) in figures.items()
+        for name, (figure, caption) in drawn.items()
     }  # fmt: skip
     shown |= {
         "Nodes": (nodes_table(summary), nodes_caption(summary)),
@@ -135,13 +133,13 @@ def lost_rows_caption(summary: Summary) -> str:
 
 def network_caption(summary: Summary, network: Network) -> str:
     """Explain the picture, or why there is none."""
-    name = graph.quality(summary["nodes"])[0].rstrip(", %")
-    if network.n > graph.MAX_DRAWN_NODES:
+    name = figures.quality(summary["nodes"])[0].rstrip(", %")
+    if network.n > figures.MAX_DRAWN_NODES:
         return (
-            f"{network.n:,} nodes: a drawing of more than {graph.MAX_DRAWN_NODES} nodes is unreadable, so this shows "
+            f"{network.n:,} nodes: a drawing of more than {figures.MAX_DRAWN_NODES} nodes is unreadable, so this shows "
             f"how many nodes have which {name}."
         )
-    grey = " Grey nodes are lost." if len(live_nodes(summary["nodes"])) < len(summary["nodes"]) else ""
+    grey = " Grey nodes are lost." if len(formatting.live_nodes(summary["nodes"])) < len(summary["nodes"]) else ""
     return f"Lines connect nodes that gossip. The colour is a node's {name}; point at a node for its details.{grey}"
 
 
@@ -157,9 +155,9 @@ def nodes_caption(summary: Summary) -> str:
 
 def nodes_table(summary: Summary) -> str:
     """Return one row per node, and the network average."""
-    rows = [_table_row(table_cells(*table_entry(node))) for node in summary["nodes"]]
-    rows.append(_table_row(table_cells(*average_entry(summary)), ' class="total"'))
-    head = "".join(f"<th>{name}</th>" for name in NODE_COLUMNS)
+    rows = [_table_row(formatting.table_cells(*formatting.table_entry(node))) for node in summary["nodes"]]
+    rows.append(_table_row(formatting.table_cells(*formatting.average_entry(summary)), ' class="total"'))
+    head = "".join(f"<th>{name}</th>" for name in formatting.NODE_COLUMNS)
     table = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
     n_nodes = len(summary["nodes"])
     return table if n_nodes <= MAX_OPEN_ROWS else f"<details><summary>{n_nodes:,} nodes</summary>{table}</details>"

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gadget_svm.reproduction.headings import READINGS
-from gadget_svm.reproduction.tables import Row
+from gadget_svm.reproduction.tables import READINGS, Row
 
 Rows = dict[str, list[Row]]
 TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -67,63 +66,34 @@ def _sets(table: list[Row]) -> dict[str, dict[str, Row]]:
     return found
 
 
-def as_accurate(mine: Row, *others: Row) -> bool:
-    """Return whether a method is at most one per cent less accurate than each of the others."""
-    return all(mine["accuracy_mean"] >= other["accuracy_mean"] - 1 for other in others)
-
-
-def as_published(mine: Row) -> bool | None:
-    """Return whether the accuracy is at least the paper's."""
-    return None if mine["paper_accuracy"] is None else mine["accuracy_mean"] >= mine["paper_accuracy"]
-
-
-def wins(mine: Row) -> bool:
-    """Return whether GADGET wins the paper's comparison with Pegasos."""
-    return bool(mine["wins"])
-
-
-def slower(mine: Row, other: Row) -> bool:
-    """Return whether the training takes longer than the other's."""
-    return bool(mine["seconds_mean"] > other["seconds_mean"])
-
-
-def perf_takes_longer(mine: Row, perf: Row, sgd: Row) -> bool:
-    """Return whether SVM-Perf takes at least twice as long as each of the two others."""
-    return bool(perf["seconds_mean"] >= 2 * max(mine["seconds_mean"], sgd["seconds_mean"]))
-
-
-def within_promise(row: Row) -> bool:
-    """Return whether the objective is at most the promised gap above the certified optimum."""
-    return bool(row["excess"] <= row["promise"])
-
-
-def within_epsilon(row: Row) -> bool:
-    """Return whether the objective is at most the epsilon that SVM-Perf is given above the certified optimum."""
-    return bool(row["excess"] <= 1e-3)
-
-
-def proven_promise(row: Row) -> bool:
-    """Judge by MoM-DSVM's own multipliers and by the certified optimum; both have to agree."""
-    return bool(max(row["worst_gap_percent"], row["proven_percent"]) <= row["promise_percent"])
-
-
-def fewer_messages(mine: Row, other: Row) -> bool:
-    """Return whether a method sends fewer messages per iteration than the other."""
-    return bool(other["messages"] / other["iterations_mean"] > mine["messages"] / mine["iterations_mean"])
-
-
-def speeds_up(mine: Row) -> bool | None:
-    """Return whether the distributed time, with loading, is below the centralised one."""
-    return None if mine["speedup"] is None else mine["speedup"] < 1
-
-
 JUDGES: dict[str, Callable[..., bool | None]] = {
-    judge.__name__: judge
-    for judge in (
-        as_accurate, as_published, fewer_messages, perf_takes_longer, proven_promise, slower, speeds_up, wins,
-        within_epsilon, within_promise,
-    )
-}  # fmt: skip
+    # A method is at most one per cent less accurate than each of the others.
+    "as_accurate": lambda mine, *others: all(mine["accuracy_mean"] >= other["accuracy_mean"] - 1 for other in others),
+    # The accuracy is at least the paper's.
+    "as_published": lambda mine: (
+        None if mine["paper_accuracy"] is None else mine["accuracy_mean"] >= mine["paper_accuracy"]
+    ),
+    # A method sends fewer messages per iteration than the other.
+    "fewer_messages": lambda mine, other: (
+        other["messages"] / other["iterations_mean"] > mine["messages"] / mine["iterations_mean"]
+    ),
+    # SVM-Perf takes at least twice as long as each of the two others.
+    "perf_takes_longer": lambda mine, perf, sgd: (
+        perf["seconds_mean"] >= 2 * max(mine["seconds_mean"], sgd["seconds_mean"])
+    ),
+    # MoM-DSVM's own multipliers and the certified optimum both prove the promised gap.
+    "proven_promise": lambda row: max(row["worst_gap_percent"], row["proven_percent"]) <= row["promise_percent"],
+    # The training takes longer than the other's.
+    "slower": lambda mine, other: mine["seconds_mean"] > other["seconds_mean"],
+    # The distributed time, with loading, is below the centralised one.
+    "speeds_up": lambda mine: None if mine["speedup"] is None else mine["speedup"] < 1,
+    # GADGET wins the paper's comparison with Pegasos.
+    "wins": lambda mine: mine["wins"],
+    # The objective is above the certified optimum by at most the epsilon that SVM-Perf is given.
+    "within_epsilon": lambda row: row["excess"] <= 1e-3,
+    # The objective is above the certified optimum by at most the promised gap.
+    "within_promise": lambda row: row["excess"] <= row["promise"],
+}
 
 
 def authors_program(rows: Rows) -> str:

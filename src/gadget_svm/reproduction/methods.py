@@ -16,14 +16,12 @@ from gadget_svm.core.messages import Exchange
 from gadget_svm.core.types import Floats
 from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.kernels import ThreadTeam
+from gadget_svm.kernels.vectors import distances
 from gadget_svm.reproduction import baselines
-from gadget_svm.reproduction.baselines import Fit, pegasos
-from gadget_svm.reproduction.trials import Trial
-from gadget_svm.simulation.distances import distances
+from gadget_svm.reproduction.trials import Result, Trial
 from gadget_svm.simulation.engine import LocalRuntime
 from gadget_svm.simulation.stopping import geometric
 
-Result = dict[str, Any]
 FIRST_CHECK_ITERATION, CHECK_STRIDE = 20, 1.25
 """MoM-DSVM's gap is computed after FIRST_CHECK_ITERATION iterations, then whenever their number has grown by
 CHECK_STRIDE."""
@@ -51,7 +49,7 @@ def run_network(
         spent += _timed(runtime, goal - runtime.t)
         if trace:
             points.append([spent / trial.n_nodes, runtime.t, *trial.evaluate_all(runtime.models()[:, 0])])
-    before = runtime.weights().copy()
+    before = runtime.weights()
     spent += _timed(runtime, 1)
     epsilon = float(distances(runtime.weights(), before).max())
     return _network_record(trial, runtime, spent) | {"epsilon": epsilon, "trace": points}
@@ -101,19 +99,19 @@ def _network_record(trial: Trial, runtime: LocalRuntime, spent: float) -> Result
     }  # fmt: skip
 
 
-def run_shards(trial: Trial, baseline: Callable[..., Fit], **options: Any) -> Result:
+def run_shards(trial: Trial, baseline: Callable[..., baselines.Fit], **options: Any) -> Result:
     """Run a baseline on every node's shard by itself, without communication, as in the paper's Table 3."""
     seeds = [trial.seed * 1000 + i for i in range(trial.n_nodes)]
     return _fits_record(trial, [baseline(*trial.shard(i), trial.lam, seed, **options) for i, seed in enumerate(seeds)])
 
 
-def run_central(trial: Trial, baseline: Callable[..., Fit], **options: Any) -> Result:
+def run_central(trial: Trial, baseline: Callable[..., baselines.Fit], **options: Any) -> Result:
     """Run a baseline on all rows in one place."""
     fit = baseline(trial.data.X, trial.data.y, trial.lam, trial.seed, **options)
     return _fits_record(trial, [fit]) | {"trace": fit.trace}
 
 
-def _fits_record(trial: Trial, fits: list[Fit]) -> Result:
+def _fits_record(trial: Trial, fits: list[baselines.Fit]) -> Result:
     models = np.array([fit.w for fit in fits])
     return _record(trial, models, models) | {
         "seconds": [fit.seconds for fit in fits], "iterations": [fit.iterations for fit in fits],
@@ -145,14 +143,16 @@ METHODS: dict[str, Callable[[Trial, Budget], Result]] = {
         trial, algorithms.TwoPushSum(gossip_rounds=3), max(2, b.iterations // 5)
     ),
     "mom-dsvm": lambda trial, b: run_to_gap(trial, "mom-dsvm", b.admm_gap, b.admm_iterations),
-    "pegasos": lambda trial, b: run_central(trial, pegasos, iterations=b.iterations),
-    "pegasos-trace": lambda trial, b: run_central(trial, pegasos, iterations=b.iterations, evaluate=trial.evaluate_all),
-    "pegasos-equal": lambda trial, b: run_central(trial, pegasos, iterations=b.iterations * trial.n_nodes),
-    "pegasos-last": lambda trial, b: run_central(trial, pegasos, iterations=b.iterations, average=False),
+    "pegasos": lambda trial, b: run_central(trial, baselines.pegasos, iterations=b.iterations),
+    "pegasos-trace": lambda trial, b: run_central(
+        trial, baselines.pegasos, iterations=b.iterations, evaluate=trial.evaluate_all
+    ),
+    "pegasos-equal": lambda trial, b: run_central(trial, baselines.pegasos, iterations=b.iterations * trial.n_nodes),
+    "pegasos-last": lambda trial, b: run_central(trial, baselines.pegasos, iterations=b.iterations, average=False),
     "svm-perf-all": lambda trial, b: run_central(trial, baselines.svm_perf, max_seconds=20 * b.perf_seconds),
     "optimum": lambda trial, b: run_optimum(trial, 1e-4 if b.perf_seconds >= 1 else 1e-2),
     "liblinear": lambda trial, _: run_central(trial, baselines.liblinear),
-    "local-only": lambda trial, b: run_shards(trial, pegasos, iterations=b.iterations),
+    "local-only": lambda trial, b: run_shards(trial, baselines.pegasos, iterations=b.iterations),
     "svm-perf": lambda trial, b: run_shards(trial, baselines.svm_perf, max_seconds=b.perf_seconds),
     "svm-sgd": lambda trial, b: run_shards(trial, baselines.svm_sgd, epochs=b.epochs),
     "authors-program": lambda trial, _: run_shards(trial, baselines.authors_program),

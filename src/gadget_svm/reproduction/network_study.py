@@ -39,8 +39,9 @@ class Setup:
 def setups(quick: bool = False, nodes: int = 10) -> Iterator[Setup]:
     """Yield every network of the study. ``nodes`` is their size where another property varies."""
     iterations = 2000 if quick else 10_000
+    power = max(4, 1 << (nodes - 1).bit_length())  # a hypercube needs one, and a torus of that size has two sides
     for graph in GRAPHS:
-        yield Setup("topology", graph, _comparable(nodes), iterations=iterations)
+        yield Setup("topology", graph, power, iterations=iterations)
     for graph in ("random-regular", "ring", "k-out:20"):
         for size in (10, 100) if quick else (10, 30, 100, 300, 1000):
             yield Setup("size", graph, size, iterations=iterations)
@@ -51,11 +52,6 @@ def setups(quick: bool = False, nodes: int = 10) -> Iterator[Setup]:
         tenths = (0, 3, 6) if quick else range(7)
         for dead in sorted({round(nodes * tenth / 10) for tenth in tenths}):
             yield Setup("crash", "random-regular", nodes, gossip, dead, iterations)
-
-
-def _comparable(nodes: int) -> int:
-    """Return the next power of two. A hypercube needs one, and a torus of that size has two sides."""
-    return max(4, 1 << (nodes - 1).bit_length())
 
 
 def trials_of(setup: Setup, trials: int) -> int:

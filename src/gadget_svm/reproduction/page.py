@@ -17,9 +17,8 @@ from markdown_it import MarkdownIt
 from gadget_svm.report.machine import machine
 from gadget_svm.reproduction import figures
 from gadget_svm.reproduction.claims import discussion
-from gadget_svm.reproduction.headings import TABLES, TEXTS
 from gadget_svm.reproduction.reproduce import Reproduction
-from gadget_svm.reproduction.tables import MAJORITY_NOTE, Row
+from gadget_svm.reproduction.tables import MAJORITY_NOTE, TABLES, TEXTS, Row
 
 Drawing = tuple[str, Path]  # caption, PNG
 

@@ -14,13 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gadget_svm.report.machine import machine
-from gadget_svm.reproduction.headings import READINGS, TEXTS
 from gadget_svm.reproduction.methods import METHODS, Budget
 from gadget_svm.reproduction.network_study import Setup, run_setup, setups, study_row, trials_of
 from gadget_svm.reproduction.published_numbers import GISETTE_LAMBDA, PUBLISHED, SETS, SPEEDUP, Figure
-from gadget_svm.reproduction.store import Result, code_digest, stored
-from gadget_svm.reproduction.tables import Row, better, summarise
-from gadget_svm.reproduction.trials import Trial, fingerprint, majority_percent
+from gadget_svm.reproduction.tables import READINGS, TEXTS, Row, better, summarise
+from gadget_svm.reproduction.trials import Result, Trial, code_digest, fingerprint, majority_percent, stored
 from gadget_svm.theory import corrected_bound
 
 

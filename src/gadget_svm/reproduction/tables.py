@@ -1,10 +1,11 @@
 """Tables: one description of columns, title and caption, written as CSV, Markdown and LaTeX.
 
-Owns formatting and the statistics of a row. What the tables of the paper contain is in `headings`.
+Owns formatting and the statistics of a row. ``evaluation.toml`` describes the tables of the paper.
 """
 
 import csv
 import math
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,3 +148,26 @@ def better(first: Row, second: Row) -> bool:
     """
     a, b = (round(row["accuracy_mean"], 1) for row in (first, second))
     return bool(a > b or (a == b and first["seconds_mean"] <= second["seconds_mean"]))
+
+
+AS_PRINTED, PERSISTENT = "gadget (as printed)", "gadget (persistent mass)"
+READINGS = (AS_PRINTED, PERSISTENT)
+"""The two readings of step (g) of Algorithm 2, as the tables name them."""
+TEXTS = tomllib.loads(Path(__file__).with_name("evaluation.toml").read_text(encoding="utf-8"))
+
+
+def verdicts(heading: str, key: str) -> Column:
+    """Make a column of comparisons: with as many iterations, and with as many examples (``key``_equal)."""
+
+    def show(row: Row) -> str:
+        return "" if row[key] is None else ", ".join("yes" if row[each] else "no" for each in (key, f"{key}_equal"))
+
+    return Column(heading, show, is_text=True)
+
+
+KINDS = {"text": text, "whole": whole, "number": number, "accuracy": accuracy, "verdicts": verdicts}
+TABLES = {
+    part: Table(facts["title"], facts["caption"], tuple(KINDS[kind](*names) for *names, kind in facts["columns"]))
+    for part, facts in TEXTS.items()
+    if "columns" in facts
+}

@@ -1,24 +1,30 @@
-"""One trial of one data set: rows and test rows of every node, the graph, and the evaluation of models."""
+"""One trial of one data set: rows and test rows of every node, the graph, the evaluation of models. Finished results.
 
+A result on disk is a JSON file, named by everything that determines it. An interrupted run reuses its finished results.
+Other data, settings or code have another key, so the result is computed again.
+"""
+
+import hashlib
+import json
 import time
 import zlib
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.datasets import dump_svmlight_file
 
 from gadget_svm.core.network import Network
-from gadget_svm.core.objective import Objective
-from gadget_svm.core.rows import Shares
-from gadget_svm.core.types import Floats
-from gadget_svm.data import Dataset
-from gadget_svm.data.formats import read_table
+from gadget_svm.core.rows import Objective, Shares
+from gadget_svm.core.state_file import write_atomically
+from gadget_svm.core.types import Array, Floats, Indices
+from gadget_svm.data import Dataset, read_table
 from gadget_svm.data.partition import partition_evenly
 from gadget_svm.estimator.problem import Problem
 from gadget_svm.kernels import ThreadTeam
@@ -39,7 +45,7 @@ class Trial:
     topology: str = "random-regular"
 
     @cached_property
-    def label(self) -> NDArray[np.int32]:
+    def label(self) -> Indices:
         """Class numbers of the training rows: 1 is the positive class."""
         return np.asarray(self.data.y > 0, dtype=np.int32)
 
@@ -58,7 +64,7 @@ class Trial:
         """The training problem of the nodes."""
         return Problem(self.data.X, self.label, None, self.shares, list(range(self.n_nodes)), 1)
 
-    def shard(self, i: int) -> tuple[sp.csr_matrix, NDArray[Any]]:
+    def shard(self, i: int) -> tuple[sp.csr_matrix, Array]:
         """Return node i's rows and their labels."""
         mine = self.shares.order[self.shares.start[i] : self.shares.start[i + 1]]
         return self.data.X[mine], self.data.y[mine]
@@ -123,3 +129,34 @@ def fingerprint(data: Dataset) -> str:
         for part in (X.data, X.indices, X.indptr, np.asarray(y, dtype=np.int64)):
             total = zlib.crc32(np.ascontiguousarray(part).tobytes(), total)
     return f"{total:08x}"
+
+
+Result = dict[str, Any]
+SOURCES = (
+    "kernels/*.py", "gossip/*.py", "algorithms/*.py", "core/*.py", "faults/*.py", "topologies/*.py",
+    "simulation/engine.py", "data/partition.py", "reproduction/baselines/*.py", "reproduction/methods.py",
+    "reproduction/trials.py", "reproduction/network_study.py",
+)  # fmt: skip
+"""The modules that determine a result."""
+
+
+def stored(folder: Path, key: dict[str, Any], compute: Callable[[], Result]) -> Result:
+    """Return the result stored under ``key``, or compute and store it. A damaged file counts as missing."""
+    text = json.dumps(key, sort_keys=True)
+    path = folder / f"{key['method']}-{key['data']}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+    with suppress(FileNotFoundError, ValueError, TypeError, KeyError):
+        found = json.loads(path.read_text())
+        if found["key"] == json.loads(text) and found["result"]:
+            return dict(found["result"])
+    result = compute()
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, json.dumps({"key": key, "result": result}).encode())
+    return dict(json.loads(json.dumps(result)))  # exactly what the next run reads from the file
+
+
+@cache
+def code_digest() -> str:
+    """Return a digest of the modules that determine results, in twelve digits."""
+    package = Path(__file__).parent.parent
+    files = sorted(path for pattern in SOURCES for path in package.glob(pattern))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]

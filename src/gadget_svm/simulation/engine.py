@@ -1,20 +1,22 @@
-"""The simulator: all nodes in this process, in one block or several; messages are handed over in memory."""
+"""The simulator: all nodes in this process, in one block or several; messages are handed over in memory.
 
-from collections.abc import Iterator, Sequence
+`Channel` carries two kinds of messages, those of learning and those of certificates, under the same faults.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from operator import attrgetter
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gadget_svm.algorithms.base import Run, models
 from gadget_svm.algorithms.certificate import Certificate, CertificateSession, CertificateState, Echo, longest
 from gadget_svm.core.block import Block
 from gadget_svm.core.messages import Delivery, Exchange, MessageBatch
-from gadget_svm.core.types import Flags, Floats
+from gadget_svm.core.types import Array, Flags
 from gadget_svm.faults import ActiveEdges
 from gadget_svm.gossip.base import resume
-from gadget_svm.simulation.channel import Channel, padded
 from gadget_svm.simulation.runtime import Runtime
 
 REJOIN_GRACE_ITERATIONS = 10
@@ -95,17 +97,14 @@ class LocalRuntime(Runtime):
             else:
                 self.count(messages.n_messages, messages.nbytes)
             delivery = exchange(messages)
-            self._track_presence(delivery)
+            for node in delivery.left:
+                self.away_since.setdefault(node, self.t)
+            for node in delivery.joined:
+                self.away_since.pop(node, None)
             outgoing = [
                 None if own is None else resume(iteration, delivery)
                 for iteration, own in zip(iterations, outgoing, strict=True)
             ]
-
-    def _track_presence(self, delivery: Delivery) -> None:
-        for node in delivery.left:
-            self.away_since.setdefault(node, self.t)
-        for node in delivery.joined:
-            self.away_since.pop(node, None)
 
     def certify(self) -> Certificate:
         """Certify one model for all nodes except dead ones, with a bound of its gap, in separate exchanges.
@@ -173,25 +172,18 @@ class LocalRuntime(Runtime):
             delivery = exchange(padded(outgoing))
             outgoing = [each.send(delivery) for each in rounds]
 
-    def models(self) -> Floats:
-        """Every node's model, nodes x outputs x features."""
-        return _joined([models(self.run, block) for block in self.blocks])
-
-    def weights(self) -> Floats:
-        """Every node's last iterate, nodes x outputs x features."""
-        return _joined([self.run.weights(block) for block in self.blocks])
-
-    def gather(self, name: str) -> NDArray[Any]:
-        """A copy of an array of the blocks with an entry per node, such as "iterates"."""
-        return np.concatenate([getattr(block, name) for block in self.blocks])
+    def gather(self, name: str) -> Array:
+        """Every node's entry of an array of the blocks, its model or its last iterate, see `Runtime.gather`."""
+        computed: dict[str, Callable[[Block], Array]] = {
+            "models": partial(models, self.run),
+            "weights": self.run.weights,
+        }
+        read = computed.get(name, attrgetter(name))
+        return np.concatenate([read(block) for block in self.blocks])
 
     def exchanges(self) -> int:
         """How often every block has sent."""
         return self.blocks[0].exchanges
-
-    def sizes(self) -> Floats:
-        """n_i of every node."""
-        return self.gather("n")
 
     def live_mask(self) -> Flags:
         """Which nodes are live."""
@@ -203,5 +195,52 @@ class LocalRuntime(Runtime):
             block.team.close()
 
 
-def _joined(parts: list[Floats]) -> Floats:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+@dataclass
+class Channel:
+    """An exchange shared by two kinds of messages; the messages of certificates have negative numbers."""
+
+    exchange: Exchange
+    width: int  # of the longest vector of either kind
+    waiting: list[Delivery] = field(default_factory=list)
+
+    def learn(self, messages: MessageBatch) -> Delivery:
+        """An exchange of the learners."""
+        arrived, self.waiting = [*self.waiting, self.exchange(self._padded(messages))], []
+        batches = [_unpadded(delivery.messages, messages) for delivery in arrived]
+        merged = MessageBatch.merge([batch for batch in batches if batch.n_messages] or batches[-1:])
+        return Delivery(
+            merged._replace(time=messages.time),
+            tuple(node for delivery in arrived for node in delivery.joined),
+            tuple(node for delivery in arrived for node in delivery.left),
+            arrived[-1].idle,
+        )
+
+    def certify(self, messages: MessageBatch) -> Delivery:
+        """An exchange of a certificate."""
+        delivery = self.exchange(self._padded(messages))
+        late = delivery.messages.select(delivery.messages.seq >= 0)
+        if late.n_messages or delivery.joined or delivery.left:
+            self.waiting.append(delivery._replace(messages=late))
+        return delivery._replace(messages=delivery.messages.select(delivery.messages.seq < 0))
+
+    def _padded(self, messages: MessageBatch) -> MessageBatch:
+        vector = np.zeros((messages.n_messages, self.width))
+        vector[:, : messages.vector.shape[1]] = messages.vector
+        note = np.zeros(messages.n_messages) if messages.note is None else messages.note
+        return messages._replace(vector=vector, note=note)
+
+
+def _unpadded(messages: MessageBatch, like: MessageBatch) -> MessageBatch:
+    """The messages of learning without padding."""
+    own = messages.select(messages.seq >= 0)
+    vector = np.ascontiguousarray(own.vector[:, : like.vector.shape[1]])
+    return own._replace(vector=vector, note=None if like.note is None else own.note)
+
+
+def padded(batches: list[MessageBatch]) -> MessageBatch:
+    """Join batches of one kind into one, padded to the widest."""
+    width = max(batch.vector.shape[1] for batch in batches)
+    missing = ((batch, width - batch.vector.shape[1]) for batch in batches)
+    return MessageBatch.merge([
+        batch._replace(vector=np.pad(batch.vector, ((0, 0), (0, lack)))) if lack else batch for batch, lack in missing
+    ])  # fmt: skip

@@ -7,7 +7,7 @@ the other rules send none. To add a rule, add a class and an entry of `RULES`.
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from gadget_svm.algorithms.certificate import Certificate
 from gadget_svm.core.lookup import lookup, require_instance
 from gadget_svm.core.registry import Registry
 from gadget_svm.core.types import Floats
-from gadget_svm.simulation.distances import distances
+from gadget_svm.kernels.vectors import distances
 from gadget_svm.simulation.runtime import Runtime
 
 CHECK_GROWTH = 1.25
@@ -34,8 +34,10 @@ QUIET_CHECKS = 3
 """Checks in a row at which the objective must not change by more than tol."""
 
 
-class StoppingRule(Protocol):
-    """What a stopping rule offers; `BaseStoppingRule` has defaults for everything but the two methods.
+class BaseStoppingRule:
+    """Defaults of a stopping rule: it needs nothing, looks at every iteration and never certifies.
+
+    Give an instance to ``GadgetSVC(stopping=...)``, which copies it for every fit.
 
     Attributes
     ----------
@@ -50,25 +52,6 @@ class StoppingRule(Protocol):
         that can be certified, and its time counts as training time.
     certificate : Certificate or None
         The last certificate.
-    """
-
-    tol: float
-    value: float
-    needs_objective: bool
-    certifies: bool
-    certificate: Certificate | None
-
-    def next_check(self, t: int) -> int:
-        """The next iteration after ``t`` at which to call `fires`."""
-
-    def fires(self, runtime: Runtime, objective: float) -> bool:
-        """Whether to stop here. ``objective`` is 0 unless ``needs_objective``."""
-
-
-class BaseStoppingRule:
-    """Defaults of a stopping rule: it needs nothing, looks at every iteration and never certifies.
-
-    Give an instance to ``GadgetSVC(stopping=...)``, which copies it for every fit.
 
     Examples
     --------
@@ -99,6 +82,10 @@ class BaseStoppingRule:
         raise NotImplementedError(f"{type(self).__name__} needs a method fires(runtime, objective)")
 
 
+StoppingRule = BaseStoppingRule
+"""Decides when a training stops: the training calls `fires` at the iterations that `next_check` names."""
+
+
 def geometric(t: int, growth: float = CHECK_GROWTH) -> int:
     """The next number after t in a sequence 1, 2, 3, ... that grows by ``growth``, or by one if that is more."""
     mark = 1
@@ -116,7 +103,7 @@ class WeightsStill(BaseStoppingRule):
 
     def fires(self, runtime: Runtime, objective: float) -> bool:  # noqa: ARG002
         """Whether no node's vector moved by more than tol."""
-        now = runtime.weights().copy()
+        now = runtime.weights()
         if self.before is not None:
             self.value = float(distances(now, self.before).max())
         self.before = now

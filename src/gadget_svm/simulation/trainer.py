@@ -6,14 +6,11 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gadget_svm.algorithms.certificate import Certificate
-from gadget_svm.core.types import Floats
-from gadget_svm.kernels.vectors import weighted_sum
-from gadget_svm.simulation.distances import disagreement
-from gadget_svm.simulation.observers import Layout, Observer, Record, View
-from gadget_svm.simulation.runtime import Runtime
+from gadget_svm.core.types import Floats, Ints
+from gadget_svm.kernels.vectors import distances, weighted_sum
+from gadget_svm.simulation.runtime import Layout, Observer, Record, Runtime, View
 from gadget_svm.simulation.stopping import StoppingRule, geometric
 
 POLL_INTERVAL_S = 0.05
@@ -156,13 +153,20 @@ def network_mean(models: Floats, sizes: Floats) -> Floats:
     return mean.reshape(models.shape[1:])
 
 
+def disagreement(models: Floats, mean: Floats) -> float:
+    """Distance of the node farthest from the average, relative to the average's length."""
+    farthest = float(distances(models, mean).max())
+    length = float(np.sqrt(np.einsum("kd,kd->", mean, mean)))  # no BLAS: its threads would wait in a busy loop
+    return farthest / length if length > 0 else 0.0
+
+
 def add_events(record: Record, runtime: Runtime) -> None:
     """Add what happened to the runtime since its last record."""
     if events := runtime.events():
         record.setdefault("events", []).extend(events)
 
 
-def _coverage(nodes: NDArray[np.int64], count: int) -> str:
+def _coverage(nodes: Ints, count: int) -> str:
     """Which of ``count`` nodes a certificate of ``nodes`` does not cover."""
     without = np.setdiff1d(np.arange(count), nodes)
     more = ", ..." if len(without) > MAX_NAMED_NODES else ""

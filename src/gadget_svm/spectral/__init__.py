@@ -3,15 +3,8 @@
 Owns every number that the graph alone determines. Raises `TooLargeError` where one would take too long.
 """
 
-from gadget_svm.spectral.connectivity import (
-    TooLargeError,
-    check_connected,
-    check_diffusion,
-    diameter,
-    diameter_bound,
-    period,
-)
 from gadget_svm.spectral.eigen import contraction, second_eigenvalue, spectral_gap, stationary, tau_mix
+from gadget_svm.spectral.graph import TooLargeError, check_connected, check_diffusion, diameter, diameter_bound, period
 from gadget_svm.spectral.rounds import RANDOMISED_FACTOR, push_sum_error_factor, randomised_rounds, rounds_to, summary
 
 __all__ = [

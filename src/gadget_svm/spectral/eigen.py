@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from gadget_svm.core.network import Network, Sparse
 from gadget_svm.core.transitions import DOUBLY_STOCHASTIC
 from gadget_svm.core.types import Floats
-from gadget_svm.spectral.connectivity import TooLargeError, check_connected, period, swept_bound
+from gadget_svm.spectral.graph import TooLargeError, check_connected, period, swept_bound
 
 EIGEN_MAX_NODES = 100_000
 DENSE_MAX_NODES = 300  # up to this a dense eigensolver is faster, and never fails to converge

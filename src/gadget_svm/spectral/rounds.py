@@ -6,8 +6,8 @@ from collections.abc import Callable
 import numpy as np
 
 from gadget_svm.core.network import Network
-from gadget_svm.spectral.connectivity import DIAMETER_MAX_NODES, check_diffusion, diameter_bound, period
 from gadget_svm.spectral.eigen import contraction, spectral_gap, stationary, tau_mix
+from gadget_svm.spectral.graph import DIAMETER_MAX_NODES, check_diffusion, diameter_bound, period
 
 RANDOMISED_FACTOR = 2.0
 """Rounds of randomised Push-Sum per round of the diffusion bound. Measured: at most 1.98 (8 complete nodes) over 11

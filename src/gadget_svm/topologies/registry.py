@@ -13,14 +13,13 @@ import scipy.sparse as sp
 from gadget_svm.core.lookup import in_order, lookup
 from gadget_svm.core.network import Network
 from gadget_svm.core.registry import Registry
-from gadget_svm.topologies import randomised, structured
-from gadget_svm.topologies.base import Topology
-from gadget_svm.topologies.edges import Graph
+from gadget_svm.topologies import families
+from gadget_svm.topologies.base import Graph, Topology
 
 MAX_DRAWS = 20
 """How often an unconnected graph is drawn again."""
 TRIAL_NODES = 16
-"""Nodes of the graph that `check_name` builds: even, so that every degree is possible."""
+"""Nodes of the graph that `check_name` builds. The number is even, so that every degree is possible."""
 
 
 @dataclass(frozen=True)
@@ -54,20 +53,20 @@ TOPOLOGIES: Registry[Callable[..., Topology]] = Registry(
     {
         each.name: each
         for each in (
-            Named("complete", structured.complete),  # every node with every other
-            Named("ring", structured.ring),
-            Named("line", structured.line),
-            Named("star", structured.star),  # node 0 with all others
-            Named("grid", structured.grid, parameter=True),  # grid:5x4, default as square as possible
-            Named("torus", structured.torus, parameter=True),  # a grid that closes
-            Named("tree", structured.tree, parameter=True),  # tree:2 children per node
-            Named("hypercube", structured.hypercube),  # binary numbers that differ in one digit
-            Named("exponential", structured.exponential),  # directed, to i + 1, 2, 4, ... mod n
-            Named("k-out", randomised.k_out, True, True),  # directed, k-out:20 drawn others per node
-            Named("random-regular", randomised.random_regular, True, True),  # random-regular:4 drawn neighbours
-            Named("erdos-renyi", randomised.erdos_renyi, True, True),  # erdos-renyi:P each edge, default 2 ln(n)/n
-            Named("small-world", randomised.small_world, True, True),  # small-world:4,0.1 neighbours, share rewired
-            Named("scale-free", randomised.scale_free, True, True),  # scale-free:2 links of a new node
+            Named("complete", families.complete),  # every node with every other
+            Named("ring", families.ring),
+            Named("line", families.line),
+            Named("star", families.star),  # node 0 with all others
+            Named("grid", families.grid, parameter=True),  # grid:5x4, default as square as possible
+            Named("torus", families.torus, parameter=True),  # a grid that closes
+            Named("tree", families.tree, parameter=True),  # tree:2 children per node
+            Named("hypercube", families.hypercube),  # binary numbers that differ in one digit
+            Named("exponential", families.exponential),  # directed, to i + 1, 2, 4, ... mod n
+            Named("k-out", families.k_out, True, True),  # directed, k-out:20 drawn others per node
+            Named("random-regular", families.random_regular, True, True),  # random-regular:4 drawn neighbours
+            Named("erdos-renyi", families.erdos_renyi, True, True),  # erdos-renyi:P each edge, default 2 ln(n)/n
+            Named("small-world", families.small_world, True, True),  # small-world:4,0.1 neighbours, share rewired
+            Named("scale-free", families.scale_free, True, True),  # scale-free:2 links of a new node
         )
     },
 )
@@ -146,7 +145,7 @@ def check_name(topology: str) -> None:
     name, colon, text = topology.partition(":")
     if name in ("grid", "torus"):
         if colon:
-            structured.given_sides(name, text)
+            families.given_sides(name, text)
     elif isinstance(entry, Named) and entry.parameter:
         entry.build(TRIAL_NODES, np.random.default_rng(0))
 

@@ -3,10 +3,9 @@
 A node on its own ("local-only") is `pegasos` on the node's shard.
 """
 
-from gadget_svm.reproduction.baselines.authors_program import authors_program
 from gadget_svm.reproduction.baselines.base import Fit
 from gadget_svm.reproduction.baselines.optimum import Optimum, certified_optimum
-from gadget_svm.reproduction.baselines.pegasos import pegasos
+from gadget_svm.reproduction.baselines.pegasos import authors_program, pegasos
 from gadget_svm.reproduction.baselines.perf import svm_perf
 from gadget_svm.reproduction.baselines.scikit_learn import liblinear, svm_sgd
 

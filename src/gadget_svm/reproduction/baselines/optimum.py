@@ -5,16 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gadget_svm.core.rows import Rows
-from gadget_svm.core.types import Floats
+from gadget_svm.core.types import Array, Floats
 from gadget_svm.estimator.problem import as_csr
 from gadget_svm.kernels.dual import DualRows, dual_pass
 from gadget_svm.reproduction.baselines.base import one_node
 
 PASSES = 30
-"""Passes over the undecided rows between two passes over all of them."""
+"""Passes over the undecided rows between two passes over all rows."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class Optimum:
 
 
 def certified_optimum(
-    X: Any, y: NDArray[Any], lam: float, gap: float = 1e-4, *, seed: int = 0, max_seconds: float = np.inf
+    X: Any, y: Array, lam: float, gap: float = 1e-4, *, seed: int = 0, max_seconds: float = np.inf
 ) -> Optimum:
     """Return w with F(w) <= (1 + gap) F*, proven by a dual feasible point.
 

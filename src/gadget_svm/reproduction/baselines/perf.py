@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from gadget_svm.core.extras import require
-from gadget_svm.core.types import Floats
+from gadget_svm.core.types import Flags, Floats
 from gadget_svm.reproduction.baselines.base import Fit
 
 
@@ -61,7 +60,7 @@ class Solution(NamedTuple):
     """Weights of the planes, which of them matter, and a lower bound of the QP's optimum and so of F*."""
 
     beta: Floats
-    active: NDArray[np.bool_]
+    active: Flags
     bound: float
 
 
@@ -96,5 +95,5 @@ def solve(gram: Floats, b: Floats, lam: float, epsilon: float) -> Solution:
 
 
 def load_solver() -> Any:
-    """Return the QP solver's module; the error of a missing one says what to install."""
+    """Return the module of the QP solver. If it is missing, the error says what to install."""
     return require("clarabel", "SVM-Perf needs the QP solver", "paper")

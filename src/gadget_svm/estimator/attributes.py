@@ -1,22 +1,24 @@
-"""Resolves a model's parameters before a training: seeds, nodes, network, stopping rule, plan."""
+"""The attributes of a model: what a fit resolves before the training, and what the result of the training sets."""
 
 import numbers
 from collections.abc import Hashable
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from gadget_svm import topologies
-from gadget_svm.algorithms import Algorithm
-from gadget_svm.algorithms.params import checked_count
+from gadget_svm.algorithms.base import Algorithm, checked_count
 from gadget_svm.core.network import Network
+from gadget_svm.core.types import Floats
 from gadget_svm.data.partition import partition_by_site
-from gadget_svm.estimator.fitting import Plan, TrainingProblem
-from gadget_svm.estimator.sites import node_names
+from gadget_svm.estimator.fitting import Fitted, Plan, TrainingProblem
+from gadget_svm.estimator.problem import in_names, node_names, node_number
 from gadget_svm.estimator.validation import MAX_SEED, default_stopping, lam_of
 from gadget_svm.faults import make_faults
-from gadget_svm.simulation.observers import PrintRecords
+from gadget_svm.simulation.runtime import PrintRecords
 from gadget_svm.simulation.stopping import stopping_rule
 from gadget_svm.simulation.trainer import Schedule
 
@@ -69,3 +71,39 @@ def make_plan(model: "GadgetSVC", problem: TrainingProblem, max_iter: int, stopp
         (*(model.observers or ()), *((PrintRecords(),) if model.verbose else ())), make_faults(model.faults),
         model.n_jobs, model.engine, dict(model.engine_options or {}), model.sites_,
     )  # fmt: skip
+
+
+def store(model: "GadgetSVC", fitted: Fitted) -> None:
+    """Set the fitted attributes."""
+    outcome, d = fitted.outcome, model.n_features_in_
+
+    def split(w: Floats) -> tuple[Floats, Floats]:
+        return w[..., :d].copy(), w[..., d].copy() if model.fit_intercept else np.zeros(w.shape[:-1])
+
+    binary = len(model.classes_) == 2
+    nodes, last = (models[:, 0] if binary else models for models in (fitted.models, fitted.last))
+    model.node_coef_, model.node_intercept_ = split(nodes)
+    model.node_last_coef_, model.node_last_intercept_ = split(last)
+    model.coef_, model.intercept_ = split(fitted.mean)
+    earlier = model.history_[-1]["seconds"] if model.history_ else 0.0
+    later = [{**record, "seconds": earlier + record["seconds"]} for record in outcome.history]
+    model.history_ = model.history_ + later  # a new list: models of single nodes share the old one
+    model.n_iter_ += outcome.n_iter
+    model.converged_, model.movement_, model.stopped_by_ = outcome.converged, outcome.movement, outcome.reason
+    certificate = outcome.certificate
+    model.gap_bound_ = None if certificate is None else certificate.relative
+    model.output_gap_bounds_ = None if certificate is None else certificate.relatives
+    model.certified_nodes_ = None if certificate is None else certificate.nodes
+    model.certificate_note_ = in_names(outcome.certificate_note, model.sites_)
+    model._state, model.gossip_, model._mass_left = fitted.state, fitted.gossip_name, fitted.mass_left
+
+
+def single_node(model: "GadgetSVC", site: Hashable) -> "GadgetSVC":
+    """Return a copy of the model that has one node only and cannot be trained further."""
+    i, single = node_number(model.sites_, site), copy(model)
+    single.coef_, single.intercept_ = np.atleast_2d(model.node_coef_[i]), np.atleast_1d(model.node_intercept_[i])
+    for name in ("node_coef_", "node_intercept_", "node_last_coef_", "node_last_intercept_", "sites_"):
+        if name in model.__dict__:  # a model read from a file has no last iterates
+            setattr(single, name, getattr(model, name)[i : i + 1])
+    single.__dict__.pop("_state", None)
+    return single

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gadget_svm.data import DataFileError, csv_table, read_table
-from gadget_svm.data.csv_table import read_csv
+from gadget_svm.data import DataFileError, read_table, text_tables
 from gadget_svm.data.tables import NoLabel
+from gadget_svm.data.text_tables import read_csv
 
 HEAD = "a,b,label\n"
 PLAIN = {
@@ -140,7 +140,7 @@ def test_any_table(tmp_path, rows, separator, newline):
 
 @pytest.mark.parametrize(("ending", "pack"), [("", bytes), (".gz", gzip.compress), (".bz2", bz2.compress)])
 def test_many_blocks(ending, pack, tmp_path, monkeypatch):
-    monkeypatch.setattr(csv_table, "CELLS_PER_BLOCK", 300)
+    monkeypatch.setattr(text_tables, "CELLS_PER_BLOCK", 300)
     rng = np.random.default_rng(0)
     text = HEAD + "".join(
         f"{a!r},{b!r},{'x' * (i % 9 + 1)}\r\n" for i, (a, b) in enumerate(rng.normal(size=(999, 2)).tolist())

@@ -1,13 +1,13 @@
-"""Reads CSV and TSV. Owns the guess of the header and of the label column (the latter also for Parquet); refuses
-feature columns that are not numbers and names the cell.
+"""Reads CSV, TSV and svmlight (LIBSVM) text, and names the cell or the line of an error.
 
-numpy parses the cells; the csv module reads the header, and finds the place of an error.
+Owns the guess of the header and of the label column (the latter also for Parquet); refuses feature columns that are not
+numbers. numpy parses the cells of CSV and TSV; the csv module reads the header, and finds the place of an error. Leaves
+open whether svmlight ids start at 0 or 1: `formats` decides that for all files of a data set together.
 """
-
-from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gadget_svm.core.types import Array, Floats
 from gadget_svm.data.files import DataFileError, open_data_file
 from gadget_svm.data.tables import CELLS_PER_BLOCK, Csr, LabelColumn, NoLabel, RawTable, is_number, stack_blocks
 
@@ -120,17 +120,17 @@ def label_column(path: Path, label: LabelColumn, names: Sequence[str] | None, wi
     return number % width
 
 
-def _read_cells(path: Path, header: CsvHeader) -> tuple[Csr, NDArray[np.str_]]:
+def _read_cells(path: Path, header: CsvHeader) -> tuple[Csr, Array]:
     """Return the features and the label cells."""
     number_of: dict[str, int] = {}  # the labels, in the order in which they occur
-    numbers: list[NDArray[np.float64]] = []
+    numbers: list[Floats] = []
 
     def encode(cell: str) -> int:
         if not cell.strip():
             raise ValueError("a label is missing")
         return number_of.setdefault(cell.strip(), len(number_of))
 
-    def blocks(lines: Iterator[str]) -> Iterator[NDArray[np.float64]]:
+    def blocks(lines: Iterator[str]) -> Iterator[Floats]:
         for first in lines:
             block = np.loadtxt(
                 chain([first], lines), delimiter=header.separator, quotechar='"', comments=None, ndmin=2,
@@ -169,3 +169,52 @@ def _describe_error(path: Path, header: CsvHeader, error: ValueError) -> DataFil
                         f"numbers, drop it, or, if it is the label, say label={label}"
                     )
     return DataFileError(f"{path}: {error}; is it comma-separated text?")
+
+
+_LINE = re.compile(rb"\s*[-+.\deE]+(\s+(\d+|qid):\S+)+")
+
+
+class _CountedLines:
+    """Iterate over lines and count them. scikit-learn accepts objects with `read` as open files."""
+
+    def __init__(self, lines: Iterable[bytes]) -> None:
+        self._lines = lines
+        self.n = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for self.n, line in enumerate(self._lines, start=1):  # noqa: B020 - the loop is the counter
+            yield line
+
+    def read(self, size: int = -1) -> bytes:
+        raise NotImplementedError(f"read line by line, not {size} bytes at a time")
+
+
+def looks_like_svmlight(path: Path) -> bool:
+    """Return whether one of the first lines has the form ``label id:value ...``."""
+    with open_data_file(path) as file:
+        return any(_LINE.match(line) for line in islice(iter(lambda: file.readline(1 << 16), b""), 10))
+
+
+def read_svmlight(path: Path, _label: LabelColumn = None) -> RawTable:
+    """Read a file. Ids become column numbers, so column 0 is empty if ids start at 1."""
+    with open_data_file(path) as file:
+        return parse_svmlight(path, file)
+
+
+def parse_svmlight(path: Path, lines: Iterable[bytes]) -> RawTable:
+    """Parse lines of a file; ``path`` is its name in errors."""
+    from scipy.sparse import csr_matrix
+    from sklearn.datasets import load_svmlight_file
+
+    lines_read = _CountedLines(lines)
+    try:
+        X, y = load_svmlight_file(lines_read, zero_based=True)
+    except UnicodeDecodeError:
+        raise
+    except (ValueError, OverflowError) as error:
+        raise DataFileError(
+            f"{path}, line {lines_read.n}: {error}. Expected 'label id:value id:value ...' with ids ascending: for a "
+            "table say format='csv' (or tsv); if the file looks truncated or damaged, fetch or copy it again"
+        ) from error
+    short = csr_matrix((X.data, X.indices, X.indptr), shape=X.shape)  # 32 bits per index where they are enough
+    return RawTable(short, y, sparse_text=True)
