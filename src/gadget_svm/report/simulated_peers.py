@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gadget_svm.data.uris import parse_location, write_file
-from gadget_svm.report import figures
+from gadget_svm.report import figures as curves
 from gadget_svm.report.formatting import count, number, size
 from gadget_svm.report.page import PLOTLY_CONFIG, facts_table, origin
 
@@ -68,12 +68,12 @@ def _cards(history: Sequence[dict[str, Any]]) -> str:
 
     if not history:
         return ""
-    excess = {"worst model": (figures.column(history, "excess", 100), figures.BLUE)}
-    certified = {"peers": (figures.column(history, "certified"), figures.GREEN)}
+    excess = {"worst model": (curves.column(history, "excess", 100), curves.BLUE)}
+    certified = {"peers": (curves.column(history, "certified"), curves.GREEN)}
     figures = {
-        "Distance to the optimum": (figures.curve_figure(history, excess, "above the optimum", " %"), EXCESS),
-        "Messages and bytes": (figures.traffic_figure(history), TRAFFIC),
-        "Certified": (figures.curve_figure(history, certified, "peers"), CERTIFIED),
+        "Distance to the optimum": (curves.curve_figure(history, excess, "above the optimum", " %"), EXCESS),
+        "Messages and bytes": (curves.traffic_figure(history), TRAFFIC),
+        "Certified": (curves.curve_figure(history, certified, "peers"), CERTIFIED),
     }
     sections: list[str] = []
     for name, (figure, caption) in figures.items():
