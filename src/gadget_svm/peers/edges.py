@@ -117,7 +117,7 @@ class EdgeTable:
         return silent
 
     def forgive(self, gap: float) -> None:
-        """Do not hold a pause of this process against the others."""
+        """After a pause of this process, move all deadlines by its length."""
         for edge in self._edges.values():
             edge.heard += gap
             edge.retained_until += gap

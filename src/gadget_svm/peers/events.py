@@ -1,4 +1,4 @@
-"""The vocabulary of a node: the events it handles and the effects it asks its host for. Owns no behaviour.
+"""The events that a node handles, and the effects that it asks its host for. Owns no behaviour.
 
 A host delivers events to `Node.handle(event, now)` and carries out the effects that it returns. ``now`` is in seconds
 of a clock that the host chooses; wall-clock time enters once, with `Started`. Links have numbers that the host chooses
@@ -101,7 +101,7 @@ class SaveFailed:
 
 @dataclass(frozen=True, slots=True)
 class CredentialsChanged:
-    """The certificate's end, in seconds since 1970. The host has closed the links of revoked peers itself."""
+    """The certificate's end, in seconds since 1970. The host closes the links of revoked peers itself."""
 
     expires: float
 

@@ -78,7 +78,7 @@ class Learning:
     def _open(self, now: float) -> list[str]:
         """Return the neighbours that can take another push."""
         ready = ((name, self.links.ready(name)) for name in sorted(self.edges.up()))
-        return [name for name, link in ready if link is not None and link.has_credit(now, self.settings.heartbeat)]
+        return [name for name, link in ready if link is not None and link.has_room(now, self.settings.heartbeat)]
 
     def done(self, result: Any, incarnation: int, now: float) -> None:
         """Take over a tick, and send what it gives."""

@@ -6,7 +6,7 @@ from math import inf
 from gadget_svm.peers.wire.messages import Hello
 
 PUSH_WINDOW = 2
-"""Pushes on their way to one neighbour: one that is being read, and one that waits."""
+"""At most so many pushes to a neighbour are unacknowledged: one that is being read there, and one on its way."""
 PUSH_TIMEOUT = 3.0
 """Heartbeats after which an unacknowledged push no longer counts as being on its way."""
 
@@ -39,7 +39,7 @@ class Link:
         """Note that a push arrived."""
         self.in_flight.pop(seq, None)
 
-    def has_credit(self, now: float, heartbeat: float) -> bool:
+    def has_room(self, now: float, heartbeat: float) -> bool:
         """Return whether another push may be sent."""
         if len(self.in_flight) >= PUSH_WINDOW:
             late = now - PUSH_TIMEOUT * heartbeat

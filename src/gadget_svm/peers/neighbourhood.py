@@ -1,7 +1,7 @@
 """Who is there, who is a neighbour, and on which link: membership, overlay, discovery, links and edges put together.
 
-Owns greetings, heartbeats and the decision whom to dial. Knows no learner: the node reads `edges.counted` and the links
-that are ready.
+Owns greetings, heartbeats, and when `discovery` is asked whom to dial. Knows no learner: the node reads `edges.counted`
+and the links that are ready.
 """
 
 import random
@@ -24,9 +24,12 @@ from gadget_svm.peers.wire.messages import Heartbeat, Hello, Leave, Refusal, Ref
 from gadget_svm.study.study import Study, differences
 
 VIEW_LINES, RESTING_VIEW_LINES, NEWS_LINES = 8, 2, 32
-"""Members in a heartbeat: while learning, at rest, and while there is news of many."""
+"""Members in a heartbeat: usually, at rest if all members are linked, and while there is news of many."""
+SPREAD = 16
+"""Beats reach n members, each of which hears L entries per second, in about 8 n / L seconds. Twice that, because at
+rest every second heartbeat is left out."""
 UNUSED_LINK_HEARTBEATS = 5
-"""A link that no end wants an edge on is closed after so many heartbeats."""
+"""A link on which neither end wants an edge is closed after so many heartbeats."""
 DETECTION_HEARTBEATS = 3
 
 
@@ -48,7 +51,7 @@ class Neighbourhood:
         self.settings, self.study, self.rng, self.out, self.issues = settings, study, rng, out, issues
         self.name = settings.name
         beat = settings.heartbeat
-        spread = 8 * beat / (study.degree * VIEW_LINES)
+        spread = SPREAD * beat / (study.degree * VIEW_LINES)
         self.detector = FailureDetector(
             me, suspect=settings.suspect, dead=settings.dead, spread=spread, limit=settings.max_members
         )
@@ -207,14 +210,15 @@ class Neighbourhood:
         self.edges.expire(now)
         self._close_unused(now)
         self.dial(now)
-        lines = NEWS_LINES if self.detector.has_news else RESTING_VIEW_LINES if self.at_rest else VIEW_LINES
+        knows_all = self.at_rest and len(self.links.names) == len(self.table.present())
+        lines = NEWS_LINES if self.detector.has_news else RESTING_VIEW_LINES if knows_all else VIEW_LINES
         self._is_quiet = self.at_rest and not self._is_quiet and self.settings.suspect > 4 * self.settings.heartbeat
-        if not self._is_quiet:  # at rest every second heartbeat will do, if the others are patient enough
+        if not self._is_quiet:  # at rest every second heartbeat is enough, if `suspect` is longer than four of them
             for link in self.links.all_ready():
                 self.heartbeat(link, lines)
 
     def dial(self, now: float) -> None:
-        """Dial whoever is missing. Would-be neighbours that are known by hearsay only are dialled first."""
+        """Dial the peers to which a link is missing. Possible neighbours that only others have mentioned come first."""
         overlay = self._overlay()
         wanted = overlay.to_verify | self.edges.chosen
         for address, name in self.discovery.due(now, self.detector, self.links.names, wanted, self.rng):

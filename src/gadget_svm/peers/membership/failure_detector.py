@@ -74,7 +74,7 @@ class FailureDetector:
         self._suspect, self._dead, self._forget = suspect, dead, forget
         self._last: float | None = None  # ``now`` at the last tick
         self._late = False
-        self._time = 0.0  # counted in ticks; all that follows is in this time
+        self._time = 0.0  # advances in `tick` only; the times below are on this clock
         self._scanned = -inf
         self._reported: set[str] = set()  # joined, by the ticks so far
         self._touched: set[str] = set()  # may have come or gone since the last tick

@@ -61,7 +61,7 @@ class Peer(Section):
     state: Where = _key("folder for what must survive a restart", Path("state"))
     model: Where = _key("file for the model", Path("model.safetensors"))
     seed: Annotated[int, Field(ge=0, lt=2**63)] = _key("decides every draw of the algorithm", 0)
-    float32: bool = _key("send half as many bytes, with seven digits", False)
+    float32: bool = _key("send vectors as float32: half the bytes, about seven digits", False)
 
     @model_validator(mode="after")
     def _has_address(self) -> Self:

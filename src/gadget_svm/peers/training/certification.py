@@ -10,10 +10,11 @@ there, it sends the total to its parent. Whoever lacks something asks for it aga
 - a probe with the model, to a neighbour that was not heard; who has it already, answers with a probe without the model;
 - a probe without the model, to a child whose sums are missing; a child that has sent them sends them again.
 
-Answers cause no messages, so that duplicates die out. A peer joins attempts of growing numbers only, one of each
-number, and none while another one is unfinished, unless that one's initiator has begun anew. It sends its total once:
-what comes later is not counted. If one site is counted twice, because it restarted meanwhile, the attempt fails. A
-probe whose number is too low is answered by one without a model, with the number to exceed: its initiator tries again.
+Answers cause no messages, so that a duplicate causes no further ones. A peer joins attempts of growing numbers only,
+one of each number, and none while another one is unfinished, unless that one's initiator has begun anew. It sends its
+total once: what comes later is not counted. If one site is counted twice, because it restarted meanwhile, the attempt
+fails. A probe whose number is too low is answered by one without a model, with the number to exceed: its initiator
+tries again.
 """
 
 import json

@@ -79,7 +79,7 @@ class EndOfStudy:
     def should_begin(self, now: float, gap: float, members: Mapping[str, Member]) -> bool:
         """Whether to begin an attempt now. ``gap`` is estimated, ``members`` are all present sites with rows.
 
-        The peer with the lowest name begins; each other one only if those with lower names do not get there.
+        The peer with the lowest name begins; each other one only if those with lower names do not finish an attempt.
         """
         self._watch(members.values())
         if not gap < READY_GAP * self.study.gap or self.at_rest(members):

@@ -64,7 +64,7 @@ def check_number(value: float, name: str, _: Any, least: float = 0.0, most: floa
 
 
 def check_note(note: float | None, name: str, limits: Limits) -> None:
-    """PDMM's pushes have one, those of GADGET have none."""
+    """A push of PDMM has a note. A push of GADGET has none."""
     if (note is None) is (limits.algorithm == "pdmm"):
         raise MalformedError("garbage", f"a push of {limits.algorithm} has a note only if that is pdmm")
     if note is not None:
