@@ -94,7 +94,7 @@ class TrainingSession:
     # Edges and pushes
 
     def set_edges(self, names: Collection[str]) -> None:
-        """From the next tick on, the learner has edges to these. Of two names with the same number only the first does."""
+        """From the next tick on, the learner has edges to these; of names with one number, only to the first."""
         before, own = self._wanted, node_id(self.name)
         self._wanted = {node_id(name): name for name in sorted(names, reverse=True) if node_id(name) != own}
         self.name_clashes = sorted({*names}.difference(self._wanted.values()))
