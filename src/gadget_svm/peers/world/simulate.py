@@ -172,9 +172,9 @@ def network_plan(
     """
     spread = LATENCIES[latency] if isinstance(latency, str) else (latency, latency)
     return replace(
-        Scenario("network"), title=f"{peers:,} peers", peers=(peers, peers), faults_stop=AN_HOUR_S, settle=0.0, wire=0.0,
-        data=DataPlan((rows, rows), (features, features)), settings=settings, study={"min_sites": peers},
-        links=LinkPlan(spread, bandwidth=bandwidth, loss=(loss, loss)),
+        Scenario("network"), title=f"{peers:,} peers", peers=(peers, peers), settings=settings, wire=0.0,
+        faults_stop=AN_HOUR_S, settle=0.0, data=DataPlan((rows, rows), (features, features)),
+        study={"min_sites": peers}, links=LinkPlan(spread, bandwidth=bandwidth, loss=(loss, loss)),
     )  # fmt: skip
 
 
