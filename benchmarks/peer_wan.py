@@ -41,7 +41,7 @@ def ticks_of_the_simulator(peers: int) -> int:
     degree = int(TERMS["degree"])
     model = GadgetSVC(
         n_nodes=peers, algorithm="pdmm", lam=float(TERMS["lam"]), fit_intercept=True, stopping="gap", tol=0.01,
-        topology=build_network(f"random-regular:{degree + 1}", peers), partition=sizes, max_iter=5_000,
+        topology=build_network(f"random-regular:{degree}", peers), partition=sizes, max_iter=5_000,
     )  # fmt: skip
     return int(model.fit(X, y).n_iter_)
 

@@ -1,8 +1,9 @@
 """`gadget peer simulate`: real peers' code in a simulated network. Owns the options and what is printed."""
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from json import dumps
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 SCENARIO_HELP = "A scenario's name, or a .toml file. 'list' shows all. Default: a network of --peers without faults."
 SECONDS_BETWEEN_LINES = 5.0
+LONGEST_LATENCY_S = 60.0
+NETWORK = ("latency", "bandwidth", "loss", "rows", "features", "tick")
+"""Options of a network that is no scenario."""
 FIGURES = ("seconds", "models_after", "certified_after", "ticks", "messages", "nbytes", "cpu")
 
 
@@ -25,11 +29,13 @@ class SimulateRequest:
     scenario: Annotated[str | None, typer.Argument(metavar="SCENARIO", help=SCENARIO_HELP)] = None
     peers: int | None = option_field("--peers", "-n", min=1, help="Number of peers. Default: the scenario's, or 10.")
     latency: str = option_field("--latency", default="wan", help="wan (50 ms), lan, or seconds one way.")
-    bandwidth: float = option_field("--bandwidth", default=100e6, help="Bits per second that each site can send.")
+    bandwidth: float = option_field(
+        "--bandwidth", default=100e6, min=1, help="Bits per second that each site can send."
+    )
     loss: float = option_field("--loss", default=0.0, min=0, max=0.9, help="The probability that a message is lost.")
     rows: int = option_field("--rows", default=100, min=20, help="Generated rows of each site.")
     features: int = option_field("--features", default=20, min=1, help="Features of the generated rows.")
-    tick: float = option_field("--tick", default=0.25, help="Least seconds between two ticks.")
+    tick: float = option_field("--tick", default=0.25, min=0.001, help="Least seconds between two ticks.")
     seed: int = option_field("--seed", default=0, min=0, help="One history.")
     seeds: str | None = option_field("--seeds", metavar="A:B", help="Many histories: seeds A to B - 1.")
     processes: int = option_field("--processes", "-j", default=1, min=1, help="Runs at a time.")
@@ -75,14 +81,19 @@ def _plan(request: SimulateRequest) -> "Scenario":
 
     from gadget_svm.peers.world import load, network_plan
 
+    typed = _typed(request)
     if request.scenario is not None:
         plan = load(request.scenario)
+        if others := [f"--{name}" for name in NETWORK if name in typed]:
+            raise ValueError(
+                f"{', '.join(others)}: a scenario says that itself; leave {request.scenario} out, or edit it"
+            )
         return plan if request.peers is None else replace(plan, peers=(request.peers, request.peers))
     try:
         latency: float | str = float(request.latency)
     except ValueError:
         latency = request.latency
-    if latency not in ("wan", "lan") and isinstance(latency, str):
+    if latency not in ("wan", "lan") and (isinstance(latency, str) or not 0 <= latency < LONGEST_LATENCY_S):
         raise ValueError(f"--latency {latency}: give wan, lan, or seconds such as 0.02")
     return network_plan(
         request.peers or 10, latency=latency, bandwidth=request.bandwidth / 8, loss=request.loss, rows=request.rows,
@@ -93,6 +104,8 @@ def _plan(request: SimulateRequest) -> "Scenario":
 def _seeds(request: SimulateRequest) -> range:
     if request.seeds is None:
         return range(request.seed, request.seed + 1)
+    if request.seed:
+        raise ValueError(f"--seed {request.seed} and --seeds {request.seeds}: give one of them")
     first, colon, last = request.seeds.partition(":")
     if not (colon and first.isdecimal() and last.isdecimal() and int(first) < int(last)):
         raise ValueError(f"--seeds {request.seeds}: give a range such as 0:100")
@@ -128,18 +141,18 @@ def _runs(request: SimulateRequest, plan: "Scenario", seeds: range) -> Iterator[
 
 
 def _row(result: "Result") -> dict[str, Any]:
-    row = {key: value for key, value in asdict(result).items() if key not in ("trace", "nbytes")}
+    row = {key: value for key, value in asdict(result).items() if key != "nbytes" and (key != "trace" or value)}
     return row | {"bytes": result.nbytes, "ok": result.ok}
 
 
 def _show(request: SimulateRequest, result: "Result") -> None:
-    from gadget_svm.report.formatting import count, number, size
+    from gadget_svm.report.formatting import count, size
 
     if request.trace:
         sys.stdout.write("".join(f"{line}\n" for line in result.trace))
     facts = (
-        f"{result.scenario}, seed {result.seed}: {result.peers:,} peers, models within the tolerance after "
-        f"{number(result.models_after, 4)} s, certified after {number(result.certified_after, 4)} s; "
+        f"{result.scenario}, seed {result.seed}: {result.peers:,} peer{'s' * (result.peers != 1)}, models within the "
+        f"tolerance {_after(result.models_after)}, certified {_after(result.certified_after)}; "
         f"{count(result.ticks)} ticks, {count(result.messages)} messages, {size(result.nbytes)} "
         f"({size(result.nbytes / result.peers)} a peer); {result.cpu:.2f} s of CPU"
     )
@@ -150,12 +163,20 @@ def _show(request: SimulateRequest, result: "Result") -> None:
 
 def _command(request: SimulateRequest, seed: int) -> str:
     words = ["gadget peer simulate", request.scenario or ""]
-    if request.peers is not None:
-        words.append(f"--peers {request.peers}")
-    if request.scenario is None:
-        names = ("latency", "bandwidth", "loss", "rows", "features", "tick")
-        words += [f"--{name} {getattr(request, name)}" for name in names]
+    words += [f"--{name} {value}" for name, value in _typed(request).items() if name in ("peers", *NETWORK)]
     return " ".join(filter(None, [*words, f"--seed {seed} --trace"]))
+
+
+def _after(seconds: float | None) -> str:
+    from gadget_svm.report.formatting import number
+
+    return "never" if seconds is None else f"after {number(seconds, 4)} s"
+
+
+def _typed(request: SimulateRequest) -> dict[str, Any]:
+    """Return the arguments that differ from their defaults."""
+    given = {field.name: getattr(request, field.name) for field in fields(request)}
+    return {name: value for name, value in given.items() if value != getattr(SimulateRequest, name, None)}
 
 
 def _show_summary(results: list["Result"]) -> None:
@@ -185,9 +206,25 @@ def _write_report(request: SimulateRequest, plan: "Scenario", results: list["Res
 
     first = results[0]
     history = first.history or run(plan, first.seed, record=True).history
-    facts = {key: value for key, value in asdict(plan).items() if value not in ((), {}, "")}
     where = write_simulation_report(
-        str(request.report), title=f"Simulated peers: {plan.title or plan.name}", facts=facts, history=history,
+        str(request.report), title=f"Simulated peers: {plan.title or plan.name}", facts=_facts(plan), history=history,
         results=[_row(result) for result in results],
     )  # fmt: skip
     typer.echo(f"report: {where}", err=request.json)
+
+
+def _facts(plan: "Scenario") -> dict[str, Any]:
+    """Return what a scenario says, without what does not occur in it."""
+    said = asdict(plan)
+    faults = Counter(fault["kind"] for fault in said.pop("faults"))
+    parts = {part: said.pop(part) for part in ("data", "links", "disks", "settings", "study")}
+    said |= {f"{part}: {key}": value for part, values in parts.items() for key, value in values.items()}
+    said["faults"] = ", ".join(faults)
+    return {key: _plain(value) for key, value in said.items() if value not in ("", (0, 0), 0) and key != "wire"}
+
+
+def _plain(value: Any) -> Any:
+    """Return a range of one value as that value, and another one as text."""
+    if not isinstance(value, tuple) or len(value) != 2:
+        return value
+    return value[0] if value[0] == value[1] else f"{value[0]:g} to {value[1]:g}"

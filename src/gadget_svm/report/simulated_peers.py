@@ -33,7 +33,8 @@ def page(
     style = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
     script = Path(__file__).with_name("report.js").read_text(encoding="utf-8")
     failed = sum(bool(row["failure"]) for row in results)
-    lead = f"{len(results):,} simulated runs of real peers' code; {failed or 'none'} failed."
+    runs = "One simulated run" if len(results) == 1 else f"{len(results):,} simulated runs"
+    lead = f"{runs} of real peers' code; {failed or 'none'} failed."
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark"><title>{escape(title)}</title><style>

@@ -106,7 +106,11 @@ def load(name: str | Path) -> Scenario:
     if path.suffix != ".toml":
         known = ", ".join(names())
         raise ScenarioError(f"no scenario is called {str(name)!r}: there are {known}; or give a .toml file")
-    return parse(path.stem, path.read_text(encoding="utf-8"))
+    try:
+        return parse(path.stem, path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text file"
+        raise ScenarioError(f"cannot read the scenario {path}: {reason}") from error
 
 
 def parse(name: str, text: str) -> Scenario:

@@ -18,7 +18,8 @@ from gadget_svm.peers.world.world import NodeFactory, World, node_factory, run_w
 from gadget_svm.study.study import Study
 
 LATENCIES: dict[str, Range] = {"lan": (0.0002, 0.0005), "wan": (0.05, 0.05)}
-TRACE_LINES_SHOWN = 40
+AN_HOUR_S = 3_600.0
+"""Networks without a certificate after so many simulated seconds have failed. Their losses never stop."""
 
 
 class Records(list[dict[str, float]]):
@@ -171,9 +172,9 @@ def network_plan(
     """
     spread = LATENCIES[latency] if isinstance(latency, str) else (latency, latency)
     return replace(
-        Scenario("network"), title=f"{peers:,} peers", peers=(peers, peers), faults_stop=0.0, settle=86_400.0, wire=0.0,
-        data=DataPlan((rows, rows), (features, features)), settings=settings, study={"min_sites": peers},
-        links=LinkPlan(spread, bandwidth=bandwidth, loss=(loss, loss)),
+        Scenario("network"), title=f"{peers:,} peers", peers=(peers, peers), settings=settings, wire=0.0,
+        faults_stop=AN_HOUR_S, settle=0.0, data=DataPlan((rows, rows), (features, features)),
+        study={"min_sites": peers}, links=LinkPlan(spread, bandwidth=bandwidth, loss=(loss, loss)),
     )  # fmt: skip
 
 
@@ -201,7 +202,7 @@ def simulate(
 
     Examples
     --------
-    >>> from gadget_svm.peers.world import simulate
+    >>> from gadget_svm.peers import simulate
     >>> result, = simulate(peers=3, latency="lan", rows=30, features=5)
     >>> result.ok
     True

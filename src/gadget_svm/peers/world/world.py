@@ -77,7 +77,10 @@ class World:
         self.queue.run(end)
         if not self.queue.stopped:
             missing = "; ".join(self.goals.missing())
-            raise InvariantError(f"{self.scenario.settle:g} s after the faults stopped: {missing}")
+            since = (
+                f"{self.scenario.settle:g} s after the faults stopped" if self.scenario.settle else f"after {end:g} s"
+            )
+            raise InvariantError(f"{since}: {missing}")
 
     def _check(self) -> None:
         if self.goals.check():
