@@ -46,6 +46,7 @@ class Learning:
         self._measure_at = -inf
         self._failures = 0  # of steps, in a row
         self._beats = 0
+        self._told: set[str] = set()  # neighbours with another scale that have the statistics of this one
 
     @property
     def due(self) -> float:
@@ -107,6 +108,9 @@ class Learning:
     def pushed(self, link: Link, push: Push, incarnation: int) -> None:
         """Acknowledge a push, and keep it if it is for this incarnation and on an edge that is UP."""
         self.out.send(link.number, Acknowledgement(push.seq, incarnation))
+        if push.scale != self.session.scale_digest and link.name not in self._told:  # the lower digest wins
+            self._told.add(link.name)
+            self.out.send(link.number, self.session.statistics())
         hello = link.hello
         if hello is None or push.receiver_incarnation != incarnation or push.incarnation != hello.incarnation:
             return
@@ -140,8 +144,10 @@ class Learning:
     def beat(self, now: float) -> None:
         """Repeat statistics while they are needed, and report what keeps this site from learning or being heard."""
         self._beats += 1
-        if self.session.waiting and self._beats % STATISTICS_HEARTBEATS == 0:
-            self._share_statistics()
+        if self._beats % STATISTICS_HEARTBEATS == 0:
+            self._told.clear()
+            if self.session.waiting:
+                self._share_statistics()
         clashes, blocked = self.session.name_clashes, self.session.blocked
         if clashes:
             text = f"no edge to {', '.join(clashes)}: another peer has the same number; rename one"

@@ -25,6 +25,7 @@ REGRESSIONS = (
     ("crash-for-ever", 59, "four of nine are lost, among them all that a peer was told of"),
     ("calm", 101, "three peers, and nothing fails"),
     ("calm", 139, "three peers, and nothing fails: the certificate comes late"),
+    ("three-classes", 202, "two pairs of peers settle on a scale each before they are linked with each other"),
     ("same-name", 5, "the first process has links to all others when a second one of its name greets them"),
 )
 """Histories that failed once, and what happens in them."""

@@ -34,6 +34,7 @@ class Goals:
     queue: EventQueue
     interval: float = CHECK_INTERVAL_S
     reached: dict[str, float] = field(default_factory=dict)  # when each goal was reached first
+    ticks: int | None = None  # the most of one peer when all models were good
     history: list[dict[str, float]] | None = None  # records of the run, if they are wanted
     _good: int = 0
     _machines: dict[str, list[Machine]] = field(default_factory=dict)  # by the name of their peer
@@ -65,7 +66,7 @@ class Goals:
         traffic = machines[0].network.traffic
         return {
             "seconds": self.queue.now,
-            "iteration": max((machine.steps for machine in machines), default=0),
+            "iteration": self._ticks(survivors),
             "messages": traffic.messages,
             "bytes": traffic.nbytes,
             "excess": max((self.optima.excess(model, survivors, scale) for model, scale in models), default=math.nan),
@@ -84,15 +85,22 @@ class Goals:
             yield from self._missing_certificate(survivors)
 
     def _missing_models(self, survivors: list[str]) -> Iterator[str]:
+        is_good = True
         for name in survivors:
             found = self._model(name, survivors)
             if found is None:
+                is_good = False
                 yield f"{name} {'has no model' if self._machine(name).running else 'does not run'}"
                 continue
             excess = self.optima.excess(found[0], survivors, found[1])
             if not excess <= self.scenario.tolerance:
+                is_good = False
                 yield f"{name} is {excess:.2%} above the optimum of {len(survivors)} live peers"
-        self.reached.setdefault("models", self.queue.now)
+        if is_good and "models" not in self.reached:
+            self.reached["models"], self.ticks = self.queue.now, self._ticks(survivors)
+
+    def _ticks(self, survivors: list[str]) -> int:
+        return max((self._machine(name).steps for name in survivors), default=0)
 
     def _machine(self, name: str) -> Machine:
         """Return the machine of a peer; of two, the one whose process was not told to stop."""
@@ -133,9 +141,11 @@ class Goals:
                 return
             if stored.metadata["gap_bound"] > self.study.gap:
                 yield f"the certificate of {name} has the bound {stored.metadata['gap_bound']:.2%}"
+                return
             digests.add(document_digest(stored))
         if len(digests) > 1:
             yield "sites have different certified models"
+            return
         self.reached.setdefault("certified", self.queue.now)
 
 

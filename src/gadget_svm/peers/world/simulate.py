@@ -50,6 +50,7 @@ class Result:
     models_after: float | None  # simulated seconds until all models were good
     certified_after: float | None  # and until all sites had the certified model
     ticks: int  # the most of one peer
+    model_ticks: int | None  # and until all models were good
     messages: int
     nbytes: int
     calls: int
@@ -107,7 +108,7 @@ def run(
     machines, traffic, goals = world.machines, world.network.traffic, world.goals
     return Result(
         plan.name, seed, len(world.roles.names), failure, world.queue.now, goals.reached.get("models"),
-        goals.reached.get("certified"), max((machine.steps for machine in machines.values()), default=0),
+        goals.reached.get("certified"), max((machine.steps for machine in machines.values()), default=0), goals.ticks,
         traffic.messages, traffic.nbytes, world.queue.calls, time.process_time() - began, encoded, lines,
         list(goals.history or ()),
     )  # fmt: skip

@@ -109,7 +109,8 @@ class World:
     def _add_second(self, name: str, place: Place) -> None:
         """Add a second process of a peer, on a machine of its own."""
         other = f"{name}/2"
-        there = replace(place, address=f"{other}:7400", told=f"{other}:7400", start=self.roles.twice[name])
+        address = f"{name}-2:7400"
+        there = replace(place, address=address, told=address, start=self.roles.twice[name])
         self._add_peer(other, there, identity=name)
 
     def _site(self, name: str) -> Site:
