@@ -241,7 +241,7 @@ def _dials_once(patch: Patch) -> None:
 
 
 def _credit_never_returns(patch: Patch) -> None:
-    patch(Link, "has_credit", lambda self, now, heartbeat: len(self.in_flight) < 2)
+    patch(Link, "has_room", lambda self, now, heartbeat: len(self.in_flight) < 2)
 
 
 def _snapshot_shares_memory(patch: Patch) -> None:

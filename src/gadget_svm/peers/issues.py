@@ -5,6 +5,7 @@ from math import inf
 from gadget_svm.peers.outbox import Outbox
 
 REPEAT_INTERVAL_S = 60.0
+MAX_REMEMBERED = 200
 
 
 class IssueTable:
@@ -13,14 +14,15 @@ class IssueTable:
     def __init__(self, out: Outbox) -> None:
         self.open: dict[str, str] = {}
         self._out = out
-        self._logged: dict[str, tuple[str, float]] = {}
+        self._logged: dict[tuple[str, str], float] = {}
 
     def report(self, topic: str, text: str, now: float) -> None:
         """Open an issue, or replace its text."""
         self.open[topic] = text
-        before, when = self._logged.get(topic, ("", -inf))
-        if text != before or now - when > REPEAT_INTERVAL_S:
-            self._logged[topic] = (text, now)
+        if now - self._logged.get((topic, text), -inf) > REPEAT_INTERVAL_S:
+            if len(self._logged) >= MAX_REMEMBERED:
+                self._logged.clear()
+            self._logged[topic, text] = now
             self._out.log("warning", text, topic=topic)
 
     def resolve(self, *topics: str) -> None:

@@ -61,7 +61,7 @@ class Neighbourhood:
         detection = max(DETECTION_HEARTBEATS * beat, settings.suspect)
         self.edges = EdgeTable(study.degree, detection, settings.suspect + settings.dead + 3 * beat)
         self.agreed = False  # whether any peer had the same study
-        self.study_refused = ""  # the differences to the study of a peer that was refused, or that refused this one
+        self.other_studies: dict[str, str] = {}  # by peer: how its study differs from this one
         self.at_rest = False
         self.refused: dict[str, int] = {}
         self.last_refusals: list[str] = []
@@ -111,8 +111,8 @@ class Neighbourhood:
             if self.links.ready(name) is not None:
                 self._tested[name] = False
         if not self.links.names:
-            text = f"cannot reach {address}: {reason}. Check the address, the firewall and whether that peer runs"
-            self.issues.report("join", text, now)
+            advice = "" if "certificate" in reason else ". Check the address, the firewall and whether that peer runs"
+            self.issues.report("join", f"cannot reach {address}: {reason}{advice}", now)
 
     def hello(self, link: Link, hello: Hello, now: float) -> bool:
         """Handle the first message of the other end; return whether the link is ready now."""
@@ -205,7 +205,10 @@ class Neighbourhood:
         if changes.impostor is not None and changes.impostor.address not in ("", self.settings.address):
             self.out.dial(changes.impostor.address, None)
         if changes.joined or changes.left:
+            dead = [name for name in changes.left if self.table.get(name).state == State.DEAD]
             self.out.log("info", "members", joined=changes.joined, left=changes.left)
+            if dead:
+                self.out.log("warning", "not heard any more", peers=dead)
         self._choose()
         self.edges.expire(now)
         self._close_unused(now)
@@ -230,7 +233,10 @@ class Neighbourhood:
                     self._tested[link.name] = True  # until it fails
                     self.out.dial(line.address, link.name)
         if not overlay.any_reachable:
-            text = "no site accepts connections: open the port of [peer] listen at one site at least"
+            text = (
+                "no site accepts connections: at one site at least, set [peer] address and reachable = true, and open "
+                "the port of [peer] listen"
+            )
             self.issues.report("reachability", text, now)
 
     def leave(self, reason: str) -> None:
@@ -362,7 +368,7 @@ class Neighbourhood:
         """Note a refusal by either end, and close the link."""
         self.count_refusal(reason, f"{who}: {refusal.text}")
         if refusal.reason == RefusalReason.STUDY:
-            self.study_refused = refusal.text
+            self.other_studies[link.name] = refusal.text
             self.issues.report("study", refusal.text, now)
         if link.dialled is not None:
             self.discovery.failed(link.dialled)

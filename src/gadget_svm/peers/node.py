@@ -66,6 +66,7 @@ class Node:
         self.phase = "starting"  # then "live", "leaving", "finished"
         self.found = Estimates()  # as of the last heartbeat
         self.at_rest = False  # the model is certified for the sites and rows that are here: nothing is left to learn
+        self._n_sites = len(study.sites) or study.min_sites
         self._error = self._reason = ""
         self._is_new = self._is_refused = False  # without a model from before; whether its study was refused then
         self._started = self._expires = inf
@@ -132,6 +133,7 @@ class Node:
             "snapshot_age": now - self.writer.saved_at, "issues": dict(self.issues.open),
             "certificate_days_left": (self._expires - self._wall_time) / 86400.0,
             "certified": self.conclusion.status(self.neighbourhood.everyone()),
+            "missing": sorted({*self.study.sites} - self._members().keys()),
         }  # fmt: skip
         return with_state(own | self.learning.status() | self.neighbourhood.status(now))
 
@@ -224,10 +226,11 @@ class Node:
         measures, slack = self.session.measures, self.session.gap_share()
         own = {} if measures is None else {"loss": measures.loss, "slack": slack, "objective": measures.objective}
         self.neighbourhood.beat(self._now, certified=self.conclusion.confirmed, **own)
+        others = self.neighbourhood.other_studies
         starts = self._is_new and self._now - self._started <= self.settings.suspect
-        if self.neighbourhood.study_refused and not self.neighbourhood.agreed and starts:
-            self._is_refused = True
-            self._fail(f"cannot learn together: {self.neighbourhood.study_refused}")
+        if starts and not self.neighbourhood.agreed and len(others) >= max(1, self._n_sites - 1):
+            self._is_refused = True  # by all: it is this site that has another study
+            self._fail(f"cannot learn together: {'; '.join(others.values())}")
             return
         self.conclusion.beat(self._situation(), self.session.model(), self.found.gap, self._members())
         self.learning.beat(self._now)

@@ -27,13 +27,12 @@ def _state(status: dict[str, Any]) -> tuple[str, list[str]]:
         lost = ", ".join(status["dead"])
         why = [f"no edge to any other site is up{f'; not heard any more: {lost}' if lost else ''}"]
         return "isolated", [*why, *status["issues"].values()]
+    missing = [f"sites of the study that are not here: {', '.join(status['missing'])}"] if status["missing"] else []
     if status["waiting"]:
-        return "waiting", [status["waiting"]]
+        return "waiting", [status["waiting"], *missing]
     if status["certified"] is not None and status["at_rest"]:
         return "certified", []
-    if status["gap_estimate"] <= status["gap"]:
-        return "converged", []
-    return "learning", []
+    return "converged" if status["gap_estimate"] <= status["gap"] else "learning", missing
 
 
 def _plain(value: Any) -> Any:

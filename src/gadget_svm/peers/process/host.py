@@ -90,7 +90,8 @@ class PeerHost:
         self._step_began: float | None = None
         self.links = Links(credentials, limits, settings.limits, self.deliver, self.counts)
         answers = control_answers(credentials, self.status, self.stop, self.links.reject)
-        self._server = Server(self.links.serve, answers, limits.frame_bytes, settings.limits.connections)
+        bounds, proved = settings.limits.connections, self.links.handshakes.proved
+        self._server = Server(self.links.serve, answers, limits.frame_bytes, bounds, proved)
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="step")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="write")
         self.port = 0  # where it listens, when it runs

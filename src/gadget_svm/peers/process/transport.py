@@ -102,13 +102,17 @@ class ServerStream(Stream):
 
 
 class Server:
-    """Accepts streams, which ``handle`` serves, and the calls in ``answers``."""
+    """Accepts streams, which ``handle`` serves, and the calls in ``answers``; ``called`` gets each caller's address."""
 
-    def __init__(self, handle: Handler, answers: dict[str, Answer], frame_bytes: int, connections: int) -> None:
+    def __init__(
+        self, handle: Handler, answers: dict[str, Answer], frame_bytes: int, connections: int,
+        called: Callable[[str], object] = str,
+    ) -> None:  # fmt: skip
         async def serve(_: Any, context: Any) -> None:
             await handle(ServerStream(context))
 
-        methods = {name: grpc.unary_unary_rpc_method_handler(_answering(answer)) for name, answer in answers.items()}
+        calls = {name: _answering(answer, called) for name, answer in answers.items()}
+        methods = {name: grpc.unary_unary_rpc_method_handler(call) for name, call in calls.items()}
         methods["Link"] = grpc.stream_stream_rpc_method_handler(serve)
         self._handler = grpc.method_handlers_generic_handler(SERVICE, methods)
         self._frame_bytes, self._connections = frame_bytes, connections
@@ -165,8 +169,9 @@ def channel_options(frame_bytes: int, name: str | None) -> list[tuple[str, Any]]
     return options if name is None else [*options, ("grpc.ssl_target_name_override", name)]
 
 
-def _answering(answer: Answer) -> Callable[[bytes, Any], Awaitable[bytes]]:
+def _answering(answer: Answer, called: Callable[[str], object]) -> Callable[[bytes, Any], Awaitable[bytes]]:
     async def handle(request: bytes, context: Any) -> bytes:
+        called(context.peer())
         try:
             return answer(request, _certificate(context))
         except PermissionError as error:
