@@ -419,6 +419,7 @@ def test_any_peer_may_ask_for_the_status_and_only_itself_may_stop_it(make, certi
         found = await asyncio.to_thread(fetch_status, b, address)
         assert found["name"] == "a"
         assert found["messages_received"] == 0
+        assert host.links.handshakes._proved == 1  # a call is not counted as a failed handshake
         with pytest.raises(UnreachableError):
             await asyncio.to_thread(fetch_status, b, address, "c")
         b.peer.name, own = "a", b.peer.name
