@@ -146,6 +146,17 @@ class Conclusion:
 
     # Durability
 
+    @property
+    def export_is_ready(self) -> bool:
+        """Whether a model file may be written: a certified one only after the snapshot that knows of it.
+
+        In the other order a peer that is killed in between would replace the certified model by a current one.
+        """
+        if not self.exports_due:
+            return False
+        is_known = not self.snapshot_due and None not in self._writing.values()
+        return is_known or self.exports_due[0] is not self.ending.latest
+
     def take_export(self, number: int, scale: Scale) -> ModelDocument:
         """Return the next model file, which is written under this number."""
         certified = self.exports_due.pop(0)

@@ -293,7 +293,7 @@ class Node:
         """Once per heartbeat. A snapshot waits while a step changes the learner."""
         conclusion, writer, ticks = self.conclusion, self.writer, self.session.ticks
         scale = self.session.scale
-        if conclusion.exports_due and scale is not None:
+        if conclusion.export_is_ready and scale is not None:
             writer.export(lambda number: conclusion.take_export(number, scale), ticks, self._now)
         if writer.export_is_due(self._now, ticks):
             self._export_current()
@@ -328,6 +328,8 @@ class Node:
             self.out.muted = False
             if self.phase == "starting":
                 self._go_live()
+        if self.phase == "live" and self.conclusion.export_is_ready:
+            self._write_what_is_due()
 
     def _save_failed(self, event: ev.SaveFailed) -> None:
         label = self.writer.failed(event.number)
