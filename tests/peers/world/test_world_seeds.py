@@ -26,7 +26,11 @@ REGRESSIONS = (
     ("calm", 101, "three peers, and nothing fails"),
     ("calm", 139, "three peers, and nothing fails: the certificate comes late"),
     ("three-classes", 202, "two pairs of peers settle on a scale each before they are linked with each other"),
-    ("certificate-kills", 127, "a peer is killed when the certified model is on disk, but no snapshot that knows of it"),
+    (
+        "certificate-kills",
+        127,
+        "a peer is killed when the certified model is on disk, but no snapshot that knows of it",
+    ),
     ("same-name", 5, "the first process has links to all others when a second one of its name greets them"),
 )
 """Histories that failed once, and what happens in them."""
