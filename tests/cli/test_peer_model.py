@@ -42,9 +42,9 @@ def test_a_table_is_predicted_without_a_warning_and_the_model_is_named(model, tm
     data = table(tmp_path / "t.csv", (*NAMES, "label"), "3,1,5,1", "1,3,5,-1", "1,2,0,1")
     found = gadget("predict", model, data, "--label", "label", "--out", tmp_path / "answers")
     assert found.exit_code == 0, found.output
-    assert (
-        found.output
-        == "accuracy 66.67 % of 3 rows by the certified model of 2 sites of the study tumours (gap at most 0.4 %, 30 rows: north, south)\n"
+    assert found.output == (
+        "accuracy 66.67 % of 3 rows by the certified model of 2 sites of the study tumours "
+        "(gap at most 0.4 %, 30 rows: north, south)\n"
     )
     assert (tmp_path / "answers").read_text() == "1\n-1\n-1\n"
     assert gadget("predict", model, data, "--label", "label", "--node", "north").output.endswith("by node north\n")
