@@ -9,6 +9,7 @@ import sys
 import time
 from io import StringIO
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -21,10 +22,15 @@ pytest.importorskip("aiohttp")
 from rich.console import Console
 
 from gadget_svm import load_model
+from gadget_svm.cli import peer_client
 from gadget_svm.cli.app import app
 from gadget_svm.cli.peer_client import peer_table
 from gadget_svm.cli.peer_demo import free_ports
+from gadget_svm.core.file_lock import lock_file
 from gadget_svm.peers.process.config import load
+from gadget_svm.peers.process.model_export import write_model
+from gadget_svm.peers.storage.snapshot import ModelDocument
+from gadget_svm.study.study import Study
 
 STARTUP_S = 120
 
@@ -105,7 +111,7 @@ def test_the_life_of_a_peer(tmp_path, monkeypatch):
         stopped = gadget("peer", "stop", toml)
         assert stopped.output.split() == f"north has left; its model is {own.peer.model}.".split()
         assert peer.process.wait(30) == 0
-        assert gadget("peer", "stop", toml).exit_code == 2
+        assert gadget("peer", "stop", toml).exit_code == 1
     finally:
         peer.end()
 
@@ -129,6 +135,53 @@ def test_a_peer_whose_certificate_has_expired_is_stopped_by_a_signal_and_stop_sa
         assert peer.process.wait(30) == 0
     finally:
         peer.end()
+
+
+def certified_model(path):
+    about = {"gap_bound": 0.00167, "ticks": 9, "study": "test", "sites": [["north", 1, 60.0], ["south", 1, 20.0]]}
+    study = Study("test", 0.1, 2, (0.0, 1.0), intercept=False)
+    write_model(path, ModelDocument("certified", np.ones((1, 2)), np.ones(2), np.zeros(2), about), study)
+
+
+@pytest.mark.parametrize("command", ["status", "stop"])
+def test_a_peer_that_does_not_run_is_said_not_to(tmp_path, monkeypatch, command):
+    toml = site(tmp_path / "north")
+    monkeypatch.chdir(tmp_path)
+    start = "error: north is not running; start it with 'gadget peer run north/peer.toml'"
+    found = gadget("peer", command, "north/peer.toml")
+    assert (found.exit_code, found.output) == (1, f"{start}\n")
+    own = load(toml).peer
+    assert not own.state.exists(), "looking leaves no trace"
+    certified_model(own.model)
+    found = gadget("peer", command, "north/peer.toml")
+    assert (found.exit_code, found.output) == (
+        1, f"{start}; its certified model is in {own.model} (gap at most 0.167 %)\n"
+    )  # fmt: skip
+    own.state.mkdir()
+    lock = lock_file(own.state / "lock")
+    try:
+        assert "is not running" not in gadget("peer", command, "north/peer.toml").output
+    finally:
+        lock.release()
+    assert "north is not running" in gadget("peer", command, "north/peer.toml").output
+
+
+@pytest.mark.parametrize("options", [["--json"], []])
+def test_watch_ends_with_ctrl_c_and_exit_code_0(tmp_path, monkeypatch, options):
+    toml = site(tmp_path / "north")
+    answers = iter([STATUS, STATUS])
+
+    def answer(*_):
+        if (found := next(answers, None)) is None:
+            raise KeyboardInterrupt
+        return found
+
+    monkeypatch.setattr(peer_client, "fetch_status", answer)
+    monkeypatch.setattr(peer_client, "STATUS_INTERVAL_S", 0.0)
+    found = gadget("peer", "status", toml, "--watch", *options)
+    assert (found.exit_code, found.stderr) == (0, "\n")
+    if options:
+        assert [json.loads(line) for line in found.stdout.splitlines()] == [STATUS, STATUS]
 
 
 def test_gadget_cannot_be_run_until_certified(tmp_path):

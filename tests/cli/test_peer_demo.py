@@ -35,6 +35,7 @@ def test_three_peers_one_killed_write_the_same_certified_model(tmp_path):
     assert found.exit_code == 0, found.output
     summary = json.loads(found.stdout)
     assert summary == json.loads((out / "summary.json").read_text())
+    assert summary["lam"] == load_study(out / "study.toml").lam
     assert "was killed" in found.stderr
     files = [(out / f"peer-{i}" / "model.safetensors").read_bytes() for i in (1, 2, 3)]
     assert files[0] == files[1] == files[2]

@@ -120,6 +120,22 @@ def test_a_peer_whose_paths_are_relative_to_where_the_command_is_typed(folder):
     assert config.peer.model.resolve() == folder / "north" / "model.safetensors"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["study", "new", "s", "--lam", 1, "--class", 1, "--class", 2, "--features", 3, "--min-sites", 2],
+        ["peer", "new", "a", "--address", "a:1", "--train", "rows.csv"],
+    ],
+)
+def test_the_folder_of_a_new_file_is_made(folder, words):
+    found = gadget(*words, "--out", "new/deep/file.toml")
+    assert found.exit_code == 0, found.output
+    assert (folder / "new" / "deep" / "file.toml").exists()
+    found = gadget(*words, "--out", "rows.csv/file.toml")
+    assert found.exit_code == 2
+    assert "a part of that path is a file, not a folder" in found.output
+
+
 def test_a_peer_that_only_dials_out():
     found = gadget("peer", "new", "west", "--reachable", "false", "--join", "a:7400", "--train", "rows.csv")
     assert found.exit_code == 0, found.output

@@ -50,6 +50,17 @@ def by_section(
     return found
 
 
+def write_file(out: Path, text: str, overwrite: bool) -> None:
+    """Write a new file, and its folder if that is missing."""
+    from gadget_svm.study.toml_file import write_new
+
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise NotADirectoryError(f"--out {out}: a part of that path is a file, not a folder") from None
+    write_new(out, text, overwrite)
+
+
 def relative(path: Path, folder: Path) -> str:
     """Return a path as it is written into a file in this folder; absolute paths stay."""
     import os

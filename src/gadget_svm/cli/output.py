@@ -1,6 +1,7 @@
 """The output of commands: files, checked before the work and written after it; tables and lines on the screen."""
 
 import json
+import math
 import os
 import shutil
 import sys
@@ -95,6 +96,12 @@ def save_summary(folder: Location, summary: Row) -> None:
 def say(console: Console, text: str) -> None:
     """Print a line as it is: no markup, no broken paths."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def gap_at_most(bound: float) -> str:
+    """Return a certified bound in words, never rounded down, with the digits of a peer's status."""
+    unit = 10.0 ** (math.floor(math.log10(100 * bound)) - 2) if bound > 0 else 1.0
+    return f"gap at most {math.ceil(100 * bound / unit - 1e-9) * unit:.3g} %"
 
 
 def make_table(columns: Iterable[str], title: str | None = None, plain: bool = False, **options: Any) -> Table:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from gadget_svm.cli.errors import RetryableError
-from gadget_svm.cli.file_options import KeyOption, by_section, relative, with_keys
+from gadget_svm.cli.file_options import KeyOption, by_section, relative, with_keys, write_file
 from gadget_svm.cli.options import Json, command_for, local_path, option, option_field, require_packages
 from gadget_svm.cli.peer_simulate import simulate
 
@@ -106,7 +106,6 @@ def new(
     """Write a commented peer.toml. Paths are relative to this folder."""
     require_packages("peers", "pydantic")
     from gadget_svm.peers.process.config import template
-    from gadget_svm.study.toml_file import write_new
 
     values = by_section(KEYS, keys, out.parent)
     peer, data, tls = values["peer"], values["data"], values["tls"]
@@ -117,7 +116,7 @@ def new(
     if certs is not None:
         for key, file in zip(TLS, (f"{name}.pem", f"{name}.key", "ca.pem", "revoked.pem"), strict=True):
             tls[key] = tls[key] or relative(certs / file, out.parent)
-    write_new(out, template(name, values), overwrite)
+    write_file(out, template(name, values), overwrite)
     typer.echo(f"{out} is written: review it, then 'gadget peer run {out}'.")
 
 
@@ -148,7 +147,7 @@ def status(
     peer: Asked = None,
     config: Own = None,
     json: Json = False,
-    watch: Annotated[bool, option("--watch", help="Repeat every second, until Ctrl-C.")] = False,
+    watch: Annotated[bool, option("--watch", help="Repeat every second, until Ctrl-C; JSON on one line each.")] = False,
 ) -> None:
     """Show a peer's state, links, members, certified model, objective, estimated gap and issues."""
     _client().show_status(peer, config, json, watch)

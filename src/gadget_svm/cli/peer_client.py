@@ -3,8 +3,10 @@
 import json
 import random
 import re
+import shlex
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,11 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from gadget_svm.cli.output import make_table
+from gadget_svm.cli.errors import RetryableError
+from gadget_svm.cli.output import gap_at_most, make_table
+from gadget_svm.cli.signals import Terminated
+from gadget_svm.core.file_lock import lock_file
+from gadget_svm.estimator import load_model
 from gadget_svm.peers import events as ev
 from gadget_svm.peers.names import check_endpoint
 from gadget_svm.peers.node import Node
@@ -41,16 +47,37 @@ def load_files(config: Path) -> tuple[PeerConfig, Study]:
 
 def show_status(peer: str | None, config: Path | None, as_json: bool, watch: bool) -> None:
     """Print the status of a peer as a table or JSON, once or until Ctrl-C."""
-    own, address = _asked_peer(peer, config)
-    if as_json:
-        typer.echo(json.dumps(fetch_status(own, address), indent=2))
-    elif not watch:
-        Console().print(peer_table(fetch_status(own, address)))
+    own, address, file = _asked_peer(peer, config)
+
+    def fetch() -> dict[str, Any]:
+        try:
+            return fetch_status(own, address)
+        except UnreachableError as error:
+            raise (file and _not_running(file)) or error from error
+
+    if watch:
+        _watch(fetch, as_json)
+    elif as_json:
+        typer.echo(json.dumps(fetch(), indent=2))
     else:
+        Console().print(peer_table(fetch()))
+
+
+def _watch(fetch: Callable[[], dict[str, Any]], as_json: bool) -> None:
+    """Print the status every second, as a table in place or as a line of JSON. Ctrl-C is its usual end."""
+    try:
+        if as_json:
+            while True:
+                typer.echo(json.dumps(fetch(), separators=(",", ":")))
+                time.sleep(STATUS_INTERVAL_S)
         with Live(console=Console(), auto_refresh=False) as live:
             while True:
-                live.update(peer_table(fetch_status(own, address)), refresh=True)
+                live.update(peer_table(fetch()), refresh=True)
                 time.sleep(STATUS_INTERVAL_S)
+    except Terminated:
+        raise
+    except KeyboardInterrupt:
+        typer.echo(err=True)  # after the terminal's ^C; stdout has only lines of JSON
 
 
 def stop(config: Path, wait_s: float) -> None:
@@ -60,6 +87,8 @@ def stop(config: Path, wait_s: float) -> None:
         before = fetch_status(own, own.local_address, own.peer.name)["issues"]
         request_stop(own, own.local_address)
     except (CredentialsError, UnreachableError) as error:
+        if isinstance(error, UnreachableError) and (stopped := _not_running(config)):
+            raise stopped from error
         raise ValueError(f"{error}{_other_way(own)}") from error
     until = time.monotonic() + wait_s
     while time.monotonic() < until:
@@ -74,6 +103,23 @@ def stop(config: Path, wait_s: float) -> None:
     raise OSError(
         f"{own.peer.name} was asked to leave and still answers after {wait_s:g} s: repeat with a longer --wait"
     )
+
+
+def _not_running(file: Path) -> RetryableError | None:
+    """Return the error for a peer that does not answer because no process holds its state; None if one may."""
+    own = load(file)
+    lock = own.peer.state / "lock"
+    try:
+        if lock.exists():
+            lock_file(lock).release()
+    except OSError:  # held, or there is no right to look
+        return None
+    found = f"{own.peer.name} is not running; start it with 'gadget peer run {shlex.quote(str(file))}'"
+    with suppress(ValueError, OSError):  # no model, or a damaged one
+        model = load_model(own.peer.model)
+        if getattr(model, "study_", {}).get("kind") == "certified" and model.gap_bound_ is not None:
+            found += f"; its certified model is in {own.peer.model} ({gap_at_most(model.gap_bound_)})"
+    return RetryableError(found)
 
 
 def _other_way(own: PeerConfig) -> str:
@@ -129,22 +175,25 @@ def model_of(make_node: Callable[[], Node], snapshot: Snapshot) -> ModelDocument
     return None
 
 
-def _asked_peer(peer: str | None, config: Path | None) -> tuple[PeerConfig, str]:
-    """Return the configuration whose certificate to use, and the address to ask; a file gives both."""
+def _asked_peer(peer: str | None, config: Path | None) -> tuple[PeerConfig, str, Path | None]:
+    """Return the configuration whose certificate to use, the address to ask, and the file of the peer asked, if given.
+
+    A file gives both.
+    """
     usual = Path("peer.toml")
     if peer is None:
         own = load(config or usual)
-        return own, own.local_address
+        return own, own.local_address, config or usual
     try:
         where = check_endpoint(peer)
     except ValueError as error:
         if not peer.endswith(".toml") and not Path(peer).exists():
             raise ValueError(f"{error}; nor is there such a file") from error
         asked = load(Path(peer))
-        return asked if config is None else load(config), asked.local_address
+        return asked if config is None else load(config), asked.local_address, Path(peer)
     if config is None and not usual.exists():
         raise ValueError(f"{usual} does not exist: name a peer's file with --config, whose certificate {where} trusts")
-    return load(config or usual), where
+    return load(config or usual), where, None
 
 
 def peer_table(found: dict[str, Any]) -> Any:
@@ -193,7 +242,7 @@ def _certified(model: dict[str, Any] | None) -> str:
         return "no certified model yet"
     when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(model["time"]))
     return (
-        f"certified model {model['id']} of {when}: gap at most {percent(model['bound'])}, {model['rows']:,.0f} rows of "
+        f"certified model {model['id']} of {when}: {gap_at_most(model['bound'])}, {model['rows']:,.0f} rows of "
         f"{', '.join(map(str, model['sites']))}; on disk at {', '.join(model['confirmed']) or 'none yet'}"
     )
 

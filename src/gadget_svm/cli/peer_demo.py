@@ -100,14 +100,16 @@ def run_demo(request: "PeerDemoRequest") -> int:
     if len(rows.y) < MIN_ROWS * request.peers:
         raise ValueError(f"a peer learns from at least {MIN_ROWS} rows: {len(rows.y)} are too few for {request.peers}")
     out.mkdir(parents=True, exist_ok=True)
+    lam = lam_or_default(request.lam, rows.lam)
     lock = lock_file(out / LOCK)
     try:
-        peers = [PeerProcess(folder) for folder in set_up(request, rows, lam_or_default(request.lam, rows.lam))]
+        peers = [PeerProcess(folder) for folder in set_up(request, rows, lam)]
         output.say(
             stderr, f"{rows.name}: {len(rows.y):,} rows for {len(peers)} peers in {out}. The first run compiles."
         )
         events, seconds = run_peers(peers, request, lambda text: output.say(stderr, text))
-        summary = asdict(request) | {"out": str(out), "data": rows.name, "seconds": seconds, "events": events}
+        summary = asdict(request) | {"out": str(out), "data": rows.name, "lam": lam}
+        summary |= {"seconds": seconds, "events": events}
         summary |= results(peers, rows)
         output.save_summary(out, summary)
     finally:

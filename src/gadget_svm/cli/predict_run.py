@@ -9,7 +9,7 @@ import numpy as np
 import typer
 from scipy.sparse import csr_matrix
 
-from gadget_svm.cli.output import MODEL, check_target, from_stdin
+from gadget_svm.cli.output import MODEL, check_target, from_stdin, gap_at_most
 from gadget_svm.cli.predict import PredictRequest
 from gadget_svm.core.types import Array
 from gadget_svm.data.catalog import ENTRIES
@@ -20,7 +20,7 @@ from gadget_svm.data.uris import Location, display_name, join, parse_location, w
 from gadget_svm.estimator import GadgetSVC, load_model
 from gadget_svm.report.formatting import percent
 
-MAX_LABELS_IN_MESSAGE = 5
+MAX_LABELS_IN_MESSAGE, MAX_SITES = 5, 10
 
 
 def run_prediction(request: PredictRequest) -> None:
@@ -33,6 +33,8 @@ def run_prediction(request: PredictRequest) -> None:
         answers = (model if request.node is None else model.node(site_named(model, request.node))).predict(X)
     found = {"model": model_name(model, request.node), "rows": len(answers), **scores(model, answers, y)}
     text = "".join(f"{answer}\n" for answer in answers.tolist())
+    if (certified := certificate_of(model)) is not None:
+        found["certified"] = certified
     if request.out is None:
         output = {"predictions": answers.tolist()}
     elif request.out != "-":
@@ -42,7 +44,8 @@ def run_prediction(request: PredictRequest) -> None:
     if request.json:
         typer.echo(json.dumps(found | output, allow_nan=False))
         return
-    typer.echo(f"{sentence(found, model)} by {found['model']}", err=request.out == "-")
+    note = "" if certified is None or request.node is not None else f" ({coverage(certified)})"
+    typer.echo(f"{sentence(found, model)} by {found['model']}{note}", err=request.out == "-")
     if request.out == "-":
         sys.stdout.write(text)
 
@@ -82,6 +85,27 @@ def model_name(model: GadgetSVC, node: str | None) -> str:
         return "the network average"
     site = str(model.sites_[0])
     return f"node {site}" if site.isdigit() else f"the model of {site}"
+
+
+def certificate_of(model: GadgetSVC) -> dict[str, Any] | None:
+    """Return the bound of a model that peers have certified, with the rows and sites that it covers."""
+    study = getattr(model, "study_", {})
+    if study.get("kind") != "certified":
+        return None
+    rows = sum(site[2] for site in study["sites"])
+    return {
+        "gap_bound": model.gap_bound_,
+        "rows": int(rows),
+        "sites": list(map(str, model.sites_)),
+        "study": study["study"],
+    }
+
+
+def coverage(certified: dict[str, Any]) -> str:
+    """Return the bound, the rows and the first sites of a certificate in words."""
+    sites = certified["sites"]
+    more = f" and {len(sites) - MAX_SITES:,} more" if len(sites) > MAX_SITES else ""
+    return f"{gap_at_most(certified['gap_bound'])}, {certified['rows']:,} rows: {', '.join(sites[:MAX_SITES])}{more}"
 
 
 # Rows
