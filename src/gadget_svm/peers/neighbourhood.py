@@ -176,6 +176,8 @@ class Neighbourhood:
         if beat.number <= link.last_heartbeat or not self.detector.accept(link.name, beat.incarnation):
             return
         link.last_heartbeat = beat.number
+        if link.hello is not None and beat.incarnation > link.hello.incarnation:  # it outbid a rumour
+            link.hello = replace(link.hello, incarnation=beat.incarnation)
         self.detector.spoke(link.name, beat.incarnation)
         self._learn(beat.members, link.name)
         names_me = beat.receiver_incarnation == self.detector.me.incarnation
