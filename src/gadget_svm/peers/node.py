@@ -66,6 +66,7 @@ class Node:
         self.phase = "starting"  # then "live", "leaving", "finished"
         self.found = Estimates()  # as of the last heartbeat
         self.at_rest = False  # the model is certified for the sites and rows that are here: nothing is left to learn
+        self._snapshot_waits = False
         self._n_sites = len(study.sites) or study.min_sites
         self._error = self._reason = ""
         self._is_new = self._is_refused = False  # without a model from before; whether its study was refused then
@@ -276,6 +277,8 @@ class Node:
             self.learning.done(event.result, self.incarnation, self._now)
         if self.phase == "leaving":
             self._save_last()
+        elif self._snapshot_waits:
+            self._write_what_is_due()
 
     def _step_failed(self, event: ev.StepFailed) -> None:
         error = self.learning.failed(event.reason, self._now)
@@ -290,14 +293,15 @@ class Node:
     # Snapshots and models
 
     def _write_what_is_due(self) -> None:
-        """Once per heartbeat. A snapshot waits while a step changes the learner."""
+        """Once per heartbeat. A snapshot waits until the step that changes the learner is done."""
         conclusion, writer, ticks = self.conclusion, self.writer, self.session.ticks
         scale = self.session.scale
         if conclusion.export_is_ready and scale is not None:
             writer.export(lambda number: conclusion.take_export(number, scale), ticks, self._now)
         if writer.export_is_due(self._now, ticks):
             self._export_current()
-        if self.learning.step:
+        self._snapshot_waits = bool(self.learning.step)
+        if self._snapshot_waits:
             return
         if self.out.muted:
             self._save("incarnation")
