@@ -23,6 +23,8 @@ REGRESSIONS = (
     ("crash-for-ever", 3, "three of five are lost, the first one before it has met the others"),
     ("crash-for-ever", 54, "the addresses that a peer was told belong to peers that are lost"),
     ("crash-for-ever", 59, "four of nine are lost, among them all that a peer was told of"),
+    ("chaos", 132, "every heartbeat of a peer falls into a training step"),
+    ("chaos", 190, "a peer outbids a rumour after its links were opened"),
     ("calm", 101, "three peers, and nothing fails"),
     ("calm", 139, "three peers, and nothing fails: the certificate comes late"),
     ("three-classes", 202, "two pairs of peers settle on a scale each before they are linked with each other"),

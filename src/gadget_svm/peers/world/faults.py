@@ -105,15 +105,21 @@ def _stop(strike: Strike) -> None:
 
 def _end_process(strike: Strike, end: Callable[[], None]) -> None:
     """End a process and start it again; one that has ended by itself stays as it is."""
-    ended: list[bool] = []
+    ended: list[int] = []  # the life of the process
 
     def begin() -> None:
         strike.machine.retired |= strike.end is None
         if strike.machine.running:
-            ended.append(True)
+            ended.append(strike.machine.life)
             end()
 
-    strike.span(begin, lambda: strike.machine.start() if ended else None)
+    def start() -> None:
+        if ended == [strike.machine.life]:  # it leaves late, such as after a pause
+            strike.queue.after(1.0, start)
+        elif ended:
+            strike.machine.start()
+
+    strike.span(begin, start)
 
 
 def _pause(strike: Strike) -> None:
