@@ -38,7 +38,7 @@ def test_stop_before_the_first_iteration():
 
 @pytest.mark.parametrize(
     ("every", "wanted"),
-    [(7, [7, 14, 20]), (1, list(range(1, 21))), (0, [20]), (50, [20]), (None, [3, 9, 20])],
+    [(7, [7, 14, 20]), (1, list(range(1, 21))), (0, [20]), (50, [20]), (None, [4, 16, 20])],
 )
 def test_record_every(every, wanted):
     outcome, _ = trained(lambda t: t, max_iter=20, record_every=every)

@@ -122,7 +122,8 @@ class Conclusion:
                 self._adopt(action, at.now)
             else:
                 why = action.reason if isinstance(action, c.Failed) else "the bound is above the study's gap"
-                self.ending.failed(at.now)
+                wait = self.ending.collided if isinstance(action, c.Collided) else self.ending.failed
+                wait(at.now)
                 self.out.log("info", "no certificate", reason=why)
 
     def _adopt(self, certified: m.Certified, now: float) -> None:

@@ -17,7 +17,7 @@ POLL_INTERVAL_S = 0.05
 """Time between checks of the clock and of requests to stop. Results never depend on it."""
 SAMPLED_NODES = 200
 """Of more nodes than this an even sample is evaluated: the evaluation costs nodes times rows."""
-FIRST_RECORD_ITERATION, RECORD_GROWTH = 3, 3.0
+FIRST_RECORD_ITERATION, RECORD_GROWTH = 4, 4.0
 """If records are thinned: the iteration of the first one, and the factor to the next."""
 MAX_NAMED_NODES = 5
 """The most nodes that a note on a certificate lists."""

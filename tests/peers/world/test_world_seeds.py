@@ -28,6 +28,9 @@ REGRESSIONS = (
     ("calm", 101, "three peers, and nothing fails"),
     ("calm", 139, "three peers, and nothing fails: the certificate comes late"),
     ("three-classes", 202, "two pairs of peers settle on a scale each before they are linked with each other"),
+    ("three-classes", 29, "a peer that has pushed learns anew on another scale, in the same incarnation"),
+    ("scaled", 65, "two peers have learned together before they adopt another scale"),
+    ("three-classes", 333, "two attempts at a certificate with the same number, after five that came too early"),
     (
         "certificate-kills",
         127,

@@ -51,10 +51,15 @@ class ComputeSums(NamedTuple):
     scale: bytes
 
 
-class Failed(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Failed:
     """This peer's attempt, or its part in another's, has failed."""
 
     reason: str
+
+
+class Collided(Failed):
+    """Another attempt has the same number, so that neither can end."""
 
 
 Action = Tell | ComputeSums | m.Certified | Failed
@@ -190,7 +195,8 @@ class Certification:
         """Give up an attempt that a neighbour cannot join, and tell its initiator the number to exceed."""
         parent = attempt.probe.parent
         tell = [] if parent == self.me else [Tell(parent, notice)]
-        return [*tell, *self._fail(f"attempt {notice.id.number} is known already")]
+        self._attempt = None
+        return [*tell, Collided(f"attempt {notice.id.number} is known already")]
 
     def _may_join(self, id: m.CertificateId, now: float) -> bool:
         old = self._attempt

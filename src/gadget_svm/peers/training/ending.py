@@ -32,8 +32,8 @@ READY_GAP = 0.8
 READY_S, TURN_S, READY_PARTITION_S = 2.0, 40.0, 30.0
 """For so long: at the lowest name, for each lower name in addition, and at least if the certificate would not be full.
 A turn is longer than a stalled attempt: two initiators at a time would hold each other up."""
-FIRST_WAIT_S, LONGEST_WAIT_S = 3.0, 60.0
-"""Between two attempts of which the first one failed; it doubles each time."""
+FIRST_WAIT_S, LONGEST_WAIT_S = 3.0, 20.0
+"""Between two attempts of which the first one failed; it doubles each time. An attempt costs as much as a few ticks."""
 
 
 class EndOfStudy:
@@ -51,6 +51,7 @@ class EndOfStudy:
         self._ready_since: float | None = None
         self._wait = FIRST_WAIT_S
         self._begin_from = 0.0
+        self._turn = 0  # how many initiators have lower names
 
     def covers(self, certified: Certified) -> bool:
         """Whether a certificate covers the sites that an ending one must cover."""
@@ -76,6 +77,10 @@ class EndOfStudy:
         """An attempt failed, or its bound was too large: wait before the next one, longer each time."""
         self._begin_from, self._wait = now + self._wait, min(2 * self._wait, LONGEST_WAIT_S)
 
+    def collided(self, now: float) -> None:
+        """Two attempts had the same number: initiators try again one after the other."""
+        self._begin_from = now + FIRST_WAIT_S * (1 + self._turn)
+
     def should_begin(self, now: float, gap: float, members: Mapping[str, Member]) -> bool:
         """Whether to begin an attempt now. ``gap`` is estimated, ``members`` are all present sites with rows.
 
@@ -87,7 +92,8 @@ class EndOfStudy:
             return False
         if self._ready_since is None:
             self._ready_since = now
-        wait = READY_S + TURN_S * sum(name < self.me for name in members if self._may_initiate(name))
+        self._turn = sum(name < self.me for name in members if self._may_initiate(name))
+        wait = READY_S + TURN_S * self._turn
         if not self._enough(members.keys()):
             wait = max(wait, READY_PARTITION_S)
         return self._may_initiate(self.me) and now - self._ready_since >= wait and now >= self._begin_from

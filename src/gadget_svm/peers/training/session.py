@@ -54,7 +54,7 @@ class TrainingSession:
         self._limits, self._scaling, self._inbox = Limits.of(study), Scaling(study, name, site.X), Inbox({})
         self._wanted: dict[int, str] = {}  # the edges that the learner shall have: numbers and names
         self._trainer: Trainer | None = None
-        self._former: Trainer | None = None  # after a failure: what the next one replaces
+        self._former: Trainer | None = None  # after a failure or with another scale: what the next one replaces
         self._good: Part | None = None  # the last snapshot of a learner
         self._asked_at: dict[int, int] = {}  # GADGET: neighbours that have not answered, and since which call
         self._calls = 0  # of `next_step`
@@ -87,8 +87,9 @@ class TrainingSession:
         before = self.scale_digest
         new = self._scaling.hear(heard)
         if self.scale_digest != before:
+            self._former = self._trainer or self._former
+            self._good, self.ticks = None, 0
             self._discard()
-            self._good, self._former, self.ticks = None, None, 0
         return new
 
     # Edges and pushes

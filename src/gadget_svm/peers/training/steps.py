@@ -61,7 +61,8 @@ class Trainer:
             self.filter.restore(arrays)
         if former is not None:
             self.learner.succeed(former.learner)
-            self.filter = former.filter
+            if former.scale is scale:
+                self.filter = former.filter
 
     def tick(self, given: TickInput) -> TickResult:
         """Do one tick. FloatingPointError: the weights are not finite any more."""
