@@ -20,6 +20,7 @@ _HOMES = {
     "save_model": "gadget_svm.estimator",
     "Gadget": "gadget_svm.algorithms",
     "Pdmm": "gadget_svm.algorithms",
+    "DifferentialPrivacy": "gadget_svm.privacy",
     "BaseAlgorithm": "gadget_svm.algorithms",
     "BaseRun": "gadget_svm.algorithms",
     "Observer": "gadget_svm.simulation.runtime",

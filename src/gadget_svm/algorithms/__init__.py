@@ -10,6 +10,7 @@ from gadget_svm.algorithms.gadget import GadgetRun
 from gadget_svm.algorithms.gadget_params import Gadget, gadget_as_printed
 from gadget_svm.algorithms.mom_dsvm import MomDsvm
 from gadget_svm.algorithms.pdmm import Pdmm
+from gadget_svm.algorithms.private_gradient import PrivateGradient
 from gadget_svm.algorithms.two_push_sum import TwoPushSum
 from gadget_svm.core.registry import Registry
 
@@ -44,5 +45,5 @@ def no_parameters(name: str, parameter: str, value: Any) -> str:
 
 __all__ = [
     "ALGORITHMS", "Algorithm", "Auto", "AveragedSgd", "BaseAlgorithm", "BaseRun", "Gadget", "GadgetRun", "MomDsvm",
-    "Pdmm", "Run", "TwoPushSum", "gadget_as_printed", "no_parameters", "resolve",
+    "Pdmm", "PrivateGradient", "Run", "TwoPushSum", "gadget_as_printed", "no_parameters", "resolve",
 ]  # fmt: skip

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from gadget_svm.algorithms.base import Algorithm, BaseAlgorithm, Run
 from gadget_svm.algorithms.gadget_params import Gadget
 from gadget_svm.algorithms.pdmm import Pdmm
+from gadget_svm.algorithms.private_gradient import PrivateGradient
 from gadget_svm.core.lookup import lookup
 from gadget_svm.core.network import Network
 from gadget_svm.core.types import Floats
+from gadget_svm.privacy import DifferentialPrivacy
 
 
 @dataclass(repr=False, eq=False)
@@ -57,6 +59,10 @@ class Auto(BaseAlgorithm):
         """Return the algorithm for rows that come in batches, and for parameters that only GADGET has."""
         # After the same number of messages it is closer to the optimum than with the printed step.
         return Gadget(solver="implicit", local_steps=10, window=self.window)
+
+    def with_privacy(self, privacy: DifferentialPrivacy, secret_noise: bool) -> Algorithm:
+        """Return private gradient descent."""
+        return PrivateGradient(privacy=privacy, secret_noise=secret_noise)
 
     def with_transition_of(self, network: Network) -> Network:
         """Return the network as its algorithm needs it."""

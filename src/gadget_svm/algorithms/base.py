@@ -13,6 +13,7 @@ from gadget_svm.core.lookup import unknown
 from gadget_svm.core.network import Network
 from gadget_svm.core.types import Flags, Floats, Ints
 from gadget_svm.gossip import Round
+from gadget_svm.privacy import DifferentialPrivacy
 
 
 def _same(value: Any, default: Any) -> bool:
@@ -158,6 +159,13 @@ class BaseAlgorithm:
     def for_network(self, network: Network) -> "BaseAlgorithm":  # noqa: ARG002
         """Return the algorithm to use on this network: itself, unless it chooses among others."""
         return self
+
+    def with_privacy(self, privacy: DifferentialPrivacy, secret_noise: bool) -> "BaseAlgorithm":  # noqa: ARG002
+        """Return the algorithm with a privacy budget, and with noise that nobody can predict or that a seed gives."""
+        raise ValueError(
+            f"{type(self).__name__} computes with exact rows, and a neighbour that asks cleverly learns them, so it "
+            "cannot keep a privacy budget: use algorithm='auto' with privacy=, or leave privacy out"
+        )
 
     def for_batches(self) -> "BaseAlgorithm":
         """Return the algorithm to use in `partial_fit`: itself, unless it chooses among others."""

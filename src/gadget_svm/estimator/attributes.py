@@ -18,8 +18,9 @@ from gadget_svm.estimator.fitting import Fitted, Plan, TrainingProblem
 from gadget_svm.estimator.problem import in_names, node_names, node_number
 from gadget_svm.estimator.validation import MAX_SEED, default_stopping, lam_of
 from gadget_svm.faults import make_faults
+from gadget_svm.privacy import epsilon_of
 from gadget_svm.simulation.runtime import PrintRecords
-from gadget_svm.simulation.stopping import stopping_rule
+from gadget_svm.simulation.stopping import RoundsDone, stopping_rule
 from gadget_svm.simulation.trainer import Schedule
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ def connect(model: "GadgetSVC", algorithm: Algorithm) -> None:
     """Build the network of the nodes in ``sites_``, with the transition matrix that the algorithm asks for."""
     network = topologies.build(model.topology, len(model.sites_), seed=model._topology_seed)
     model.algorithm_ = algorithm.for_network(network)
+    if model.privacy is not None:
+        model.algorithm_ = algorithm.with_privacy(model.privacy, secret_noise=model.random_state is None)
     has_matrix = isinstance(model.topology, Network)
     model.network_ = network if has_matrix else model.algorithm_.with_transition_of(network)
 
@@ -59,6 +62,10 @@ def connect(model: "GadgetSVC", algorithm: Algorithm) -> None:
 def make_plan(model: "GadgetSVC", problem: TrainingProblem, max_iter: int, stopping: Any) -> Plan:
     """Resolve every parameter of a training."""
     chosen = default_stopping(model.algorithm_) if isinstance(stopping, str) and stopping == "auto" else stopping
+    if model.privacy is not None and chosen is not None:
+        outputs_times_features = problem.n_outputs * problem.X.shape[1]
+        planned = model.privacy.plan(len(model.sites_), float(problem.shares.sizes.sum()), outputs_times_features)
+        chosen = RoundsDone(planned.rounds)
     rule = stopping_rule(chosen, model.tol)
     model.stopping_ = chosen if chosen is None or isinstance(chosen, str) else type(chosen).__name__
     model.tol_ = None if rule is None else rule.tol
@@ -94,8 +101,23 @@ def store(model: "GadgetSVC", fitted: Fitted) -> None:
     model.gap_bound_ = None if certificate is None else certificate.relative
     model.output_gap_bounds_ = None if certificate is None else certificate.relatives
     model.certified_nodes_ = None if certificate is None else certificate.nodes
+    model.privacy_ = _spent(model, fitted)
     model.certificate_note_ = in_names(outcome.certificate_note, model.sites_)
     model._state, model.gossip_, model._mass_left = fitted.state, fitted.gossip_name, fitted.mass_left
+
+
+def _spent(model: "GadgetSVC", fitted: Fitted) -> dict[str, Any] | None:
+    """Return what a private training has spent."""
+    privacy = model.privacy
+    if privacy is None:
+        return None
+    plan = privacy.plan(len(model.sites_), float(fitted.state.n.sum()), fitted.mean.size)
+    rounds = int(fitted.state.steps.max(initial=0))
+    return {
+        "epsilon": epsilon_of(np.sqrt(rounds) / plan.noise_multiplier, privacy.delta), "delta": privacy.delta,
+        "clip": privacy.clip, "rounds": rounds, "planned_rounds": plan.rounds,
+        "noise_multiplier": plan.noise_multiplier, "noise": "secret" if model.random_state is None else "seeded",
+    }  # fmt: skip
 
 
 def single_node(model: "GadgetSVC", site: Hashable) -> "GadgetSVC":

@@ -45,6 +45,8 @@ class Problem:
         The two classes of every output, one against one.
     intercept : bool, default False
         Whether the last feature is the constant 1.
+    cost : ndarray or None, default None
+        With a privacy budget: the weight of every row's loss, which does not count as its multiplicity; None: 1.
     """
 
     X: sp.csr_matrix
@@ -55,13 +57,18 @@ class Problem:
     n_outputs: int
     pairs: Indices = field(default_factory=lambda: NO_PAIRS)
     intercept: bool = False
+    cost: Floats | None = None
     runtime: None = None
     """No runtime has the rows already, see `fitting.TrainingProblem`."""
 
     @property
     def rows(self) -> Rows:
         """The rows in the form the kernels read."""
-        return Rows.of(self.X, self.label, np.ones(len(self.label)), self.shares, self.pairs, self.intercept_unit)
+        return Rows.of(self.X, self.label, self._cost, self.shares, self.pairs, self.intercept_unit)
+
+    @property
+    def _cost(self) -> Floats:
+        return np.ones(len(self.label)) if self.cost is None else self.cost
 
     @cached_property
     def intercept_unit(self) -> float:
@@ -91,9 +98,8 @@ class Problem:
 
     def objective(self, lam: float, team: ThreadTeam) -> Objective:
         """Return the function that measures models on all rows."""
-        ones = np.ones(len(self.label))
-        times = ones if self.times is None else self.times
-        return Objective(self.X, self.label, ones, times, lam, self.n_outputs, team, self.pairs)
+        times = np.ones(len(self.label)) if self.times is None else self.times
+        return Objective(self.X, self.label, self._cost, times, lam, self.n_outputs, team, self.pairs)
 
 
 INTERCEPT_UNIT = 0.2
@@ -152,6 +158,13 @@ def _with_constant(csr: sp.csr_matrix) -> sp.csr_matrix:
     (rows, columns), ends = csr.shape, csr.indptr[1:]
     data, indices = np.insert(csr.data, ends, 1.0), np.insert(csr.indices, ends, columns)
     return sp.csr_matrix((data, indices, csr.indptr + np.arange(rows + 1)), shape=(rows, columns + 1))
+
+
+def clip_rows(X: sp.csr_matrix, norm: float) -> sp.csr_matrix:
+    """Return X with longer rows scaled down to this norm. A linear model's answers do not depend on a row's length."""
+    lengths = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
+    size = np.minimum(1.0, norm / np.maximum(lengths, 1e-300))
+    return sp.csr_matrix((X.data * np.repeat(size, np.diff(X.indptr)), X.indices, X.indptr), shape=X.shape)
 
 
 def row_weights(class_weight: Any, classes: Array, label: Indices, times: Floats | None) -> Floats | None:

@@ -23,6 +23,7 @@ from gadget_svm.estimator.fitting import fit_network
 from gadget_svm.estimator.problem import name_shards, one_per_row, share_batch, share_rows
 from gadget_svm.estimator.shards import DataSummary, are_places, is_dataset, require_list, stack_shards
 from gadget_svm.estimator.validation import MAX_SEED, check_batch, check_parameters, make_problem, validate_rows
+from gadget_svm.privacy import DifferentialPrivacy
 
 
 @dataclass(repr=False, eq=False)
@@ -66,7 +67,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
     max_seconds : float or None, default None
         The largest training time.
     record_every : int or None, default None
-        Iterations between records of ``history_``; 0: only the last. None: at 3, 9, 27, ... and the last; they cost
+        Iterations between records of ``history_``; 0: only the last. None: at 4, 16, 64, ... and the last; they cost
         less than a tenth of the fit, as only the last one evaluates the worst node (``worst_objective``). Of more than
         200 nodes an even sample of at most 200 is evaluated, and the name is ``worst_sampled_objective``.
     engine : "local" or "ray", default "local"
@@ -101,6 +102,12 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Seed of the assignment of rows to nodes; None: that of ``random_state``.
     observers : list of Observer or None, default None
         Objects that see every record and every node's model, and may ask to stop, see `gadget_svm.Observer`.
+    privacy : DifferentialPrivacy or None, default None
+        A budget of differential privacy per row for everything that nodes send, see `gadget_svm.DifferentialPrivacy`
+        and docs/how-to/privacy.md. "auto" is then `PrivateGradient`. With ``random_state=None`` the noise comes from
+        the operating system; a seed makes it repeatable, and worthless as a protection. ``history_``, `score` and
+        whatever else you compute from the rows is not covered. Weights are divided by the largest class weight, and
+        the mean of the losses is over rows.
 
     Attributes
     ----------
@@ -152,6 +159,9 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Positions of the nodes whose rows the certificate counts: all but those declared dead.
     certificate_note_ : str
         Why there is no certificate, or whose rows it counts if not all.
+    privacy_ : dict or None
+        What a private training spent: epsilon, delta, clip, rounds, planned_rounds, noise_multiplier, and noise, which
+        is "secret" or "seeded".
     study_ : dict
         Of a model that peers wrote, and only there: kind ("certified", "current" or "partition"), study, study_digest,
         time, ticks; with a certificate also its id, gap_bound, sites (name, incarnation, rows) and rows.
@@ -200,6 +210,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
     topology_seed: int | None = None
     partition_seed: int | None = None
     observers: Any = None
+    privacy: DifferentialPrivacy | None = None
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, sites: ArrayLike | None = None) -> Self:
         """Train all nodes.
@@ -332,6 +343,8 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _fit_remote(self, shards: Any, **options: Any) -> Self:
         """Train from shards that the actors of a cluster read, see `remote_fit`."""
+        if self.privacy is not None:
+            raise ValueError("privacy is for rows that are given to fit: read the shards here, or use engine='local'")
         from gadget_svm.estimator.remote_fit import fit_remote  # imports what only a cluster needs
 
         attributes.store(self, fit_remote(self, shards, **options))

@@ -17,7 +17,8 @@ from gadget_svm.algorithms.base import Algorithm, checked_count, checked_positiv
 from gadget_svm.core.lookup import lookup, require_instance
 from gadget_svm.core.rows import Shares
 from gadget_svm.core.types import Array, Floats, Indices
-from gadget_svm.estimator.problem import Problem, as_csr, pairs_of, row_weights
+from gadget_svm.estimator.problem import Problem, as_csr, clip_rows, pairs_of, row_weights
+from gadget_svm.privacy import DifferentialPrivacy
 from gadget_svm.simulation.runtime import Observer
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def check_parameters(model: Any) -> None:
         if isinstance(seed, numbers.Integral) or (seed is not None and name != "random_state"):
             checked_count(int(seed) if isinstance(seed, numbers.Integral) else seed, name, 0)
     _check_observers(model.observers)
+    _check_privacy(model)
     checked_count(model.max_iter, "max_iter", 1)
     if not isinstance(model.fit_intercept, bool | np.bool_):
         raise ValueError(f"fit_intercept must be True or False, got {model.fit_intercept!r}")
@@ -75,6 +77,28 @@ def check_parameters(model: Any) -> None:
         raise ValueError(
             f"stopping='average' watches the averaged iterates, which {algorithms.resolve(model.algorithm)!r} does not "
             "keep: use stopping='auto', 'weights', 'objective' or None"
+        )
+
+
+def _check_privacy(model: Any) -> None:
+    """Raise if something would reveal more of the rows than the budget allows, or its cost would not be counted."""
+    if model.privacy is None:
+        return
+    if not isinstance(model.privacy, DifferentialPrivacy):
+        raise TypeError(f"privacy is DifferentialPrivacy(epsilon=1.0) or None, got {model.privacy!r}")
+    model.privacy.check()
+    if isinstance(model.class_weight, str):
+        raise ValueError(
+            "class_weight='balanced' counts the rows of each class: with privacy, give a dict of constants"
+        )
+    if model.stopping is not None and model.stopping != "auto":
+        raise ValueError(
+            f"stopping={model.stopping!r} looks at rows, which the budget does not cover: a private training ends "
+            "after its planned rounds, leave stopping at 'auto'"
+        )
+    if model.C is not None:
+        raise ValueError(
+            "C is the weight of a sum over rows: with privacy, give lam, which is 1 / (C * number of rows)"
         )
 
 
@@ -165,6 +189,7 @@ class ValidatedRows(NamedTuple):
     X: sp.csr_matrix  # includes the constant feature if there is an intercept
     label: Indices  # class numbers
     times: Floats | None  # sample weight times class weight; None: all 1
+    cost: Floats | None = None  # the same with a privacy budget, where no row counts as several
 
     def require_two_classes(self, classes: Array) -> None:
         """Raise unless at least two classes have rows of positive weight."""
@@ -174,6 +199,12 @@ class ValidatedRows(NamedTuple):
                 f"the data has only one class{'' if self.times is None else ' of positive weight'}, "
                 f"{classes.tolist()[present[0]]!r}: a classifier needs rows of at least two"
             )
+
+    def within_budget(self, privacy: DifferentialPrivacy, class_weight: Any) -> "ValidatedRows":
+        """Return the rows of a private training: of bounded norm, and each counted once, whatever its weight."""
+        largest = max(class_weight.values(), default=1.0) if isinstance(class_weight, dict) else 1.0
+        cost = None if self.times is None else self.times / (largest or 1.0)
+        return ValidatedRows(clip_rows(self.X, privacy.clip), self.label, None, cost)
 
     def weighted(self) -> sp.csr_matrix:
         """Return the rows of positive weight."""
@@ -204,21 +235,24 @@ def validate_rows(
             f"the largest weight, sample weight times class weight, is {times.max():.3g}; beyond 1e150 or below "
             "1e-150 sums of squares overflow: divide all weights by their mean, which changes nothing with lam"
         )
-    return ValidatedRows(as_csr(X, model.fit_intercept), label, times)
+    rows = ValidatedRows(as_csr(X, model.fit_intercept), label, times)
+    return rows if model.privacy is None else rows.within_budget(model.privacy, model.class_weight)
 
 
 def make_problem(model: "GadgetSVC", rows: ValidatedRows, shares: Shares) -> Problem:
     """Make the problem that the nodes solve: one output; or one per class, or per pair of classes."""
-    classes, (X, label, times) = len(model.classes_), rows
+    classes, (X, label, times, cost) = len(model.classes_), rows
     pairs = pairs_of(classes, model.multi_class)
     outputs = len(pairs) or (1 if classes == 2 else classes)
     if len(pairs) and model.engine == "local":
         check_memory(len(model.network_.indices), len(model.sites_), outputs, X.shape[1], len(label))
-    return Problem(X, label, times, shares, model.sites_, outputs, pairs, bool(model.fit_intercept))
+    return Problem(X, label, times, shares, model.sites_, outputs, pairs, bool(model.fit_intercept), cost)
 
 
 def check_batch(model: "GadgetSVC", first: bool, classes: ArrayLike | None) -> None:
     """Raise if `partial_fit` cannot start, or continue, with these classes and the model's parameters."""
+    if model.privacy is not None:
+        raise ValueError("every batch would spend from the privacy budget: call fit once with all rows")
     if model.C is not None:
         raise ValueError("C needs the number of all rows: give partial_fit lam, which is 1 / (C * number of rows)")
     if isinstance(model.class_weight, str) and model.class_weight == "balanced":

@@ -161,6 +161,22 @@ class ObjectiveStill(_GeometricChecks):
 
 
 @dataclass
+class RoundsDone(BaseStoppingRule):
+    """As many iterations are done as were planned: the rule of private trainings, which must not look at rows."""
+
+    rounds: int
+
+    def next_check(self, t: int) -> int:  # noqa: ARG002
+        """At the end."""
+        return self.rounds
+
+    def fires(self, runtime: Runtime, objective: float) -> bool:  # noqa: ARG002
+        """Whether the last planned iteration is done."""
+        self.value = max(0.0, float(self.rounds - runtime.t))
+        return self.value == 0.0
+
+
+@dataclass
 class GapBelow(BaseStoppingRule):
     """A model is certified to be at most tol above the optimum, relative to it, without a server.
 
