@@ -86,7 +86,6 @@ class PrivateGradientRun(GadgetRun):
     privacy: DifferentialPrivacy
     n_nodes: int
     n_rows: float
-    secret_noise: bool
 
     def plan(self, dimension: int) -> Plan:
         """Return how the budget is spent on models of so many weights."""
@@ -118,7 +117,7 @@ class PrivateGradientRun(GadgetRun):
         work = max(1, len(block.rows.data) // max(block.k, 1))
         block.team.run(mean_slopes, block.k, work, learning, block.w, block.rows, slopes)
         deviation = np.where(learning, plan.noise_multiplier * self.sensitivity(block), 0.0)
-        if self.secret_noise:
+        if self.privacy.noise == "secret":
             for i in np.flatnonzero(learning):
                 slopes[i] += deviation[i] * secret_normals(slopes[i].size).reshape(slopes[i].shape)
         else:
@@ -159,9 +158,6 @@ class PrivateGradient(BaseAlgorithm):
         Rounds of gossip after every step.
     transition : "lazy", "random-walk", "metropolis", "max-degree"
         The matrix B on the graph, as in `Gadget`.
-    secret_noise : bool
-        Whether the noise comes from the operating system's generator. False: from the seed, for simulations that can be
-        repeated; that protects nothing.
 
     Examples
     --------
@@ -178,11 +174,10 @@ class PrivateGradient(BaseAlgorithm):
     gossip: str | Gossip = "auto"
     gossip_rounds: int = 2
     transition: str = "lazy"
-    secret_noise: bool = True
 
-    def with_privacy(self, privacy: DifferentialPrivacy, secret_noise: bool) -> "PrivateGradient":
+    def with_privacy(self, privacy: DifferentialPrivacy) -> "PrivateGradient":
         """Return the algorithm with this budget."""
-        return replace(self, privacy=privacy, secret_noise=secret_noise)
+        return replace(self, privacy=privacy)
 
     def bind(
         self, network: Network, lam: float, radius: float, lossy: bool = False, sizes: Floats | None = None
@@ -195,6 +190,5 @@ class PrivateGradient(BaseAlgorithm):
         run = Gadget(gossip=protocol, gossip_rounds=rounds, project=False).bind(network, lam, radius, lossy, sizes)
         self.privacy.check()
         return PrivateGradientRun(
-            **vars(run), privacy=self.privacy, n_nodes=network.n, n_rows=float(np.sum(sizes)),
-            secret_noise=self.secret_noise,
+            **vars(run), privacy=self.privacy, n_nodes=network.n, n_rows=float(np.sum(sizes))
         )  # fmt: skip

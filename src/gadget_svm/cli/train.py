@@ -11,6 +11,7 @@ import typer
 from gadget_svm.cli.options import DATA, DataDir, Format, Label, Positive, command_for, option_field
 
 _data, _network, _learning = (partial(option_field, panel=panel) for panel in (DATA, "Network", "Algorithm"))
+_privacy = partial(option_field, panel="Privacy")
 _where, _stop = partial(option_field, panel="Where it runs"), partial(option_field, panel="When to stop")
 _faults, _output = partial(option_field, panel="Faults"), partial(option_field, panel="Output")
 
@@ -109,6 +110,9 @@ class TrainRequest:
     project: bool | None = _learning("--project/--no-project", help="Project into the ball, steps (f) and (h).")
     fit_intercept: bool | None = _learning("--intercept/--no-intercept", help=INTERCEPT_HELP)
     settings: list[str] | None = _learning("--set", metavar=PAIR, help="A parameter of the algorithm. Repeatable.")
+    epsilon: float | None = _privacy("--epsilon", help="A budget of differential privacy per row; 1 is strong.")
+    delta: float | None = _privacy("--delta", help="Far below 1 / rows. Default: 1e-6.")
+    clip: float | None = _privacy("--clip", help="The largest norm of a row; longer ones are scaled down. Default: 1.")
     random_state: int = _learning("--seed", default=0, min=0, help="The same seed gives the same bits.")
     topology_seed: int | None = _network("--topology-seed", min=0, help="Seed of a random graph. Default: --seed.")
     partition_seed: int | None = _data("--partition-seed", min=0, help="Seed of the division. Default: --seed.")
