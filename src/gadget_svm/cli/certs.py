@@ -15,15 +15,8 @@ certs_app = typer.Typer(
 PeerName = Annotated[str, typer.Argument(metavar="NAME", help="The peer's name, such as hospital-a.")]
 Ca = Annotated[Path, typer.Option("--ca", metavar="DIR", callback=local_path, help="The authority's folder.")]
 Hosts = Annotated[list[str] | None, option("--host", metavar="H", help="A DNS name or IP address of it. Repeatable.")]
-IssueOut = Annotated[
-    Path | None,
-    option(
-        "--out",
-        metavar="DIR",
-        check=local_path,
-        help="Folder for the files, or for folders of several peers. Default: peers in --ca.",
-    ),
-]
+OUT_HELP = "Folder for the files, or for folders of several peers. Default: peers in --ca."
+IssueOut = Annotated[Path | None, option("--out", metavar="DIR", check=local_path, help=OUT_HELP)]
 Days = Annotated[int, typer.Option(help="Validity in days.", min=1)]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
 

@@ -189,9 +189,7 @@ class Cluster:
 
     def actors(self, nodes: int) -> int:
         """Return the number of actors for this number of nodes."""
-        most = self.options.actors
-        if most is None:
-            most = int(self.cpus() / self.options.num_cpus)
+        most = self.options.actors or int(self.cpus() / self.options.num_cpus)
         return max(1, min(most, nodes))
 
     def cpus(self) -> float:

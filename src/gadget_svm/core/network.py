@@ -67,7 +67,12 @@ class Network:
             turned = _csr(np.ones(len(indices), np.int8), indptr, indices).T.tocsr()
             directed = not (np.array_equal(turned.indptr, indptr) and np.array_equal(turned.indices, indices))
         network = cls.from_csr(indptr, indices, name=name, directed=directed, transition=transition)
-        return network if labels is None else network.with_labels(labels)
+        if labels is None:
+            return network
+        if len(labels) != network.n or len(set(labels)) != network.n:
+            needed = f"{network.n} nodes need {network.n} different labels"
+            raise ValueError(f"{needed}, got {len(labels)}: {list(labels)[:10]}")
+        return replace(network, labels=tuple(labels))
 
     @classmethod
     def from_matrix(cls, B: Sparse, *, name: str = "custom", labels: Sequence[Hashable] | None = None) -> "Network":
@@ -123,12 +128,6 @@ class Network:
             )
         check_transition(transition, self.directed)
         return replace(self, transition=transition)
-
-    def with_labels(self, labels: Sequence[Hashable]) -> "Network":
-        """Return the same graph with names for its nodes."""
-        if len(labels) != self.n or len(set(labels)) != self.n:
-            raise ValueError(f"{self.n} nodes need {self.n} different labels, got {len(labels)}: {list(labels)[:10]}")
-        return replace(self, labels=tuple(labels))
 
     @property
     def is_walk(self) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from gadget_svm.core.lookup import lookup
 from gadget_svm.data.binary_tables import read_npz, read_parquet
 from gadget_svm.data.files import COMPRESSION_SUFFIXES, DataFileError, require_file, without_compression_suffix
-from gadget_svm.data.tables import Csr, LabelColumn, Labels, RawTable, checked_table, require_rows
+from gadget_svm.data.tables import Csr, LabelColumn, Labels, RawTable, checked_table
 from gadget_svm.data.text_tables import looks_like_svmlight, read_csv, read_svmlight
 from gadget_svm.data.uris import Location, display_name, local_copy, parse_location
 
@@ -186,7 +186,8 @@ def align_tables(
     ``names`` are the names of the files in errors.
     """
     for name, raw in zip(names, raws, strict=True):
-        require_rows(name, raw.X)
+        if raw.X.shape[0] == 0:  # such as a header alone
+            raise DataFileError(f"{name} is empty: it has no rows")
     raws = _number_from_zero(names, raws, zero_based)
     width = n_features if n_features is not None else _common_width(names, raws)
     return [checked_table(name, raw.X, raw.y, width) for name, raw in zip(names, raws, strict=True)]

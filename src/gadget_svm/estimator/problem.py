@@ -13,11 +13,12 @@ from numpy.typing import ArrayLike
 
 from gadget_svm.algorithms.base import checked_count
 from gadget_svm.core.lookup import in_order
-from gadget_svm.core.rows import NO_PAIRS, Objective, Rows, Shares
+from gadget_svm.core.rows import Objective, Rows, Shares
 from gadget_svm.core.types import Array, Floats, Indices, Ints
 from gadget_svm.data.partition import are_counts, partition_by_site, partition_evenly
 from gadget_svm.data.tables import dense_to_csr
 from gadget_svm.kernels import ThreadTeam
+from gadget_svm.kernels.rows import NO_PAIRS
 
 MAX_KEPT_SHARE = 0.8
 """Features that occur in no row are left out of the computation if at most this share of all features is kept."""
@@ -120,14 +121,16 @@ class Lengths(NamedTuple):
         return float(2.0 ** np.round(np.log2(INTERCEPT_UNIT) + self.logs / self.n_rows)) if self.n_rows else 1.0
 
 
-def pairs_of(n_classes: int, multi_class: str) -> Indices:
-    """Return the two classes of every output, one against one, in the order of scikit-learn's OneVsOneClassifier.
+def outputs_of(n_classes: int, multi_class: str) -> tuple[int, Indices]:
+    """Return the number of outputs, and the two classes of each: empty unless outputs are one against one.
 
-    The later class of a pair is +1. Empty for one against the rest, and for two classes.
+    Pairs are in the order of scikit-learn's OneVsOneClassifier, and the later class of a pair is +1. Two classes need
+    one output.
     """
     if multi_class != "ovo" or n_classes == 2:
-        return NO_PAIRS
-    return np.array([(j, i) for i in range(n_classes) for j in range(i + 1, n_classes)], dtype=np.int32)
+        return 1 if n_classes == 2 else n_classes, NO_PAIRS
+    pairs = [(j, i) for i in range(n_classes) for j in range(i + 1, n_classes)]
+    return len(pairs), np.array(pairs, dtype=np.int32)
 
 
 def as_csr(X: Any, intercept: bool) -> sp.csr_matrix:
@@ -144,14 +147,7 @@ def as_csr(X: Any, intercept: bool) -> sp.csr_matrix:
         csr.sum_duplicates()
     if csr.nnz and max(csr.data.max(), -csr.data.min()) > 1e150:
         raise ValueError("features beyond 1e150 overflow when squared: scale them, for example with StandardScaler")
-    return _with_constant(csr) if intercept else csr
-
-
-def _with_constant(csr: sp.csr_matrix) -> sp.csr_matrix:
-    """Append a 1 to every row."""
-    (rows, columns), ends = csr.shape, csr.indptr[1:]
-    data, indices = np.insert(csr.data, ends, 1.0), np.insert(csr.indices, ends, columns)
-    return sp.csr_matrix((data, indices, csr.indptr + np.arange(rows + 1)), shape=(rows, columns + 1))
+    return sp.hstack([csr, sp.csr_matrix(np.ones((csr.shape[0], 1)))], format="csr") if intercept else csr
 
 
 def row_weights(class_weight: Any, classes: Array, label: Indices, times: Floats | None) -> Floats | None:

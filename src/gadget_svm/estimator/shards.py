@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import scipy.sparse as sp
 
-from gadget_svm.core.rows import NO_PAIRS, Rows, Shares
+from gadget_svm.core.rows import Rows, Shares
 from gadget_svm.core.types import Array, Flags, Floats, Indices, Ints
 from gadget_svm.data.binary_tables import read_arrow_table
 from gadget_svm.data.formats import Files, align_tables, read_files, read_raw
@@ -23,6 +23,7 @@ from gadget_svm.data.tables import Labels, RawTable, is_number, normalize_labels
 from gadget_svm.data.uris import LOCAL, display_name, file_name, local_path, scheme_of
 from gadget_svm.estimator.advice import warn
 from gadget_svm.estimator.problem import Lengths, as_csr
+from gadget_svm.kernels.rows import NO_PAIRS
 
 MAX_NAMED_LABELS = 3
 """Labels of a shard that a warning names."""

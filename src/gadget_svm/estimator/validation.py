@@ -17,7 +17,7 @@ from gadget_svm.algorithms.base import Algorithm, checked_count, checked_positiv
 from gadget_svm.core.lookup import lookup, require_instance
 from gadget_svm.core.rows import Shares
 from gadget_svm.core.types import Array, Floats, Indices
-from gadget_svm.estimator.problem import Problem, as_csr, pairs_of, row_weights
+from gadget_svm.estimator.problem import Problem, as_csr, outputs_of, row_weights
 from gadget_svm.simulation.runtime import Observer
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def require_classes(labels: Any, fix: str = FIX_BY_TEXT) -> None:
 def check_memory(ends: int, nodes: int, outputs: int, features: int, rows: int) -> None:
     """Raise if this machine cannot hold the weights, edges and dual variables of all pairs of classes."""
     need = 8 * outputs * (features * (4 * nodes + ends) + 2 * rows)
-    have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else need
+    have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if need > have:
         raise ValueError(
             f"multi_class='ovo' trains {outputs:,} outputs at each of {nodes:,} nodes, about {need / 1e9:.0f} GB, and "
@@ -159,6 +159,13 @@ def _check_observers(observers: Any) -> None:
         require_instance(observer, Observer, expected, "NodeRecords()")
 
 
+def require_two(classes: Array, whose: str = "") -> None:
+    """Raise unless there are two classes at least."""
+    if len(classes) < 2:
+        found = f"the data has only one class{whose}, {classes.tolist()[0]!r}"
+        raise ValueError(f"{found}: a classifier needs rows of at least two")
+
+
 class ValidatedRows(NamedTuple):
     """Validated rows."""
 
@@ -169,11 +176,7 @@ class ValidatedRows(NamedTuple):
     def require_two_classes(self, classes: Array) -> None:
         """Raise unless at least two classes have rows of positive weight."""
         present = np.unique(self.label if self.times is None else self.label[self.times > 0])
-        if len(present) < 2:
-            raise ValueError(
-                f"the data has only one class{'' if self.times is None else ' of positive weight'}, "
-                f"{classes.tolist()[present[0]]!r}: a classifier needs rows of at least two"
-            )
+        require_two(classes[present], "" if self.times is None else " of positive weight")
 
     def weighted(self) -> sp.csr_matrix:
         """Return the rows of positive weight."""
@@ -210,8 +213,7 @@ def validate_rows(
 def make_problem(model: "GadgetSVC", rows: ValidatedRows, shares: Shares) -> Problem:
     """Make the problem that the nodes solve: one output; or one per class, or per pair of classes."""
     classes, (X, label, times) = len(model.classes_), rows
-    pairs = pairs_of(classes, model.multi_class)
-    outputs = len(pairs) or (1 if classes == 2 else classes)
+    outputs, pairs = outputs_of(classes, model.multi_class)
     if len(pairs) and model.engine == "local":
         check_memory(len(model.network_.indices), len(model.sites_), outputs, X.shape[1], len(label))
     return Problem(X, label, times, shares, model.sites_, outputs, pairs, bool(model.fit_intercept))
