@@ -26,9 +26,7 @@ class Evaluation:
     test: Objective | None
 
     @classmethod
-    def of(
-        cls, data: Dataset, lam: float, intercept: bool, n_jobs: int | None = None, multi_class: str = "ovr"
-    ) -> Self:
+    def of(cls, data: Dataset, lam: float, intercept: bool, n_jobs: int | None, multi_class: str) -> Self:
         """Return the evaluation of a data set; ValueError if the test rows have a label that no training row has.
 
         The classes are those of ``data.y``, also if ``data.X`` has no rows because others hold them.

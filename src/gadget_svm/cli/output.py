@@ -131,11 +131,8 @@ def show_training(console: Console, summary: Row, history: Sequence[Row] = ()) -
         say(console, f"For comparison, {summary['reference']['name']}: {summary['reference']['text']}.")
     say(console, summary["why"][0].upper() + summary["why"][1:] + ".")
     sent = f"{summary['messages']:,} messages, {formatting.size(summary['bytes'])}"
-    say(
-        console,
-        f"{sent}, {summary['seconds']:.2f} s of training; "
-        f"the nodes differ from their average by at most {100 * (summary['disagreement'] or 0):.3g} % of its length.",
-    )
+    apart = f"by at most {100 * (summary['disagreement'] or 0):.3g} % of its length"
+    say(console, f"{sent}, {summary['seconds']:.2f} s of training; the nodes differ from their average {apart}.")
     for line in (formatting.describe_losses(history), *summary["hints"]):
         if line:
             say(console, line)

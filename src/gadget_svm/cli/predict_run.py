@@ -92,13 +92,8 @@ def certificate_of(model: GadgetSVC) -> dict[str, Any] | None:
     study = getattr(model, "study_", {})
     if study.get("kind") != "certified":
         return None
-    rows = sum(site[2] for site in study["sites"])
-    return {
-        "gap_bound": model.gap_bound_,
-        "rows": int(rows),
-        "sites": list(map(str, model.sites_)),
-        "study": study["study"],
-    }
+    rows, sites = int(sum(site[2] for site in study["sites"])), list(map(str, model.sites_))
+    return {"gap_bound": model.gap_bound_, "rows": rows, "sites": sites, "study": study["study"]}
 
 
 def coverage(certified: dict[str, Any]) -> str:

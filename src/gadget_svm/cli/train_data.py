@@ -216,9 +216,8 @@ def check_file_name(name: str) -> None:
     """Refuse a folder, and a pattern that no shell has expanded."""
     if scheme_of(name):
         if "*" in urlsplit(name).path:
-            raise ValueError(
-                f"{display_name(name)}: a URI takes no pattern: name each file, or write part-{{0..9}}.svm"
-            )
+            fix = "name each file, or write part-{0..9}.svm"
+            raise ValueError(f"{display_name(name)}: a URI takes no pattern: {fix}")
         return
     path = Path(name)
     if path.is_dir():

@@ -139,9 +139,8 @@ def read_run(folder: Path) -> dict[str, Any]:
             "version that wrote it, or start without resume, which moves the old files to former-..."
         )
     if not path.is_file():
-        raise FileNotFoundError(
-            f"nothing to resume: {path} does not exist; name the folder of the run, or start without resume"
-        )
+        fix = "name the folder of the run, or start without resume"
+        raise FileNotFoundError(f"nothing to resume: {path} does not exist; {fix}")
     try:
         return read_state(path, RUN_KIND, VERSION)[1]
     except StateFileError as error:

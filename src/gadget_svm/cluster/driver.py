@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from gadget_svm.algorithms.base import Run
-from gadget_svm.algorithms.certificate import Certificate, CertificateState
+from gadget_svm.algorithms.certificate import Certificate
 from gadget_svm.cluster.actor import ActorSpec, Group, Question
 from gadget_svm.cluster.actor_pool import ActorPool, AllLostError
 from gadget_svm.cluster.checkpoints import Checkpoints, SaveFailedError, changed_nodes, describe_nodes, set_aside
 from gadget_svm.cluster.connection import Cluster, ClusterError
-from gadget_svm.cluster.worker import certify_together
+from gadget_svm.cluster.worker import Answers, certify_together
 from gadget_svm.core.block import Links
 from gadget_svm.core.network import Network
 from gadget_svm.core.rows import BATCH, Scores
@@ -152,7 +152,7 @@ class RayRuntime(Runtime):
                 return Certificate.failed(self.shape, f"node {self.bounds[index]} left a moment ago and may return")
         owner = int(np.argmax(live_mask))
 
-        def ask() -> list[list[CertificateState]]:
+        def ask() -> Answers:
             return list(self._ask_all("certify", owner, live_mask, self.certificates).values())
 
         certificate = certify_together(ask, self.shape, owner, live_mask)

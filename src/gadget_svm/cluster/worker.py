@@ -185,9 +185,11 @@ class WorkerLostError(RuntimeError):
     """A worker was lost during a certificate."""
 
 
-def certify_together(
-    ask: Callable[[], Sequence[list[CertificateState]]], shape: tuple[int, int], owner: int, live: Flags
-) -> Certificate:
+Answers = Sequence[list[CertificateState]]
+"""Of every worker, the states that `Worker.certify` returns."""
+
+
+def certify_together(ask: Callable[[], Answers], shape: tuple[int, int], owner: int, live: Flags) -> Certificate:
     """Return the certificate of models of ``shape`` and of the nodes that are ``live``.
 
     ``ask`` calls `Worker.certify` of all workers. What workers did after the final exchange is not counted.

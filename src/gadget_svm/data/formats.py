@@ -43,13 +43,9 @@ MAX_FRACTIONAL_CLASSES = 20
 
 
 def read_table(
-    path: str | PathLike[str],
-    *,
-    label: str | int | None = None,
-    n_features: int | None = None,
-    zero_based: bool | None = None,
-    format: str | None = None,
-) -> tuple[Csr, Labels]:
+    path: str | PathLike[str], *, label: str | int | None = None, n_features: int | None = None,
+    zero_based: bool | None = None, format: str | None = None,
+) -> tuple[Csr, Labels]:  # fmt: skip
     """Read a table from a file, by path or URI.
 
     The formats are svmlight and CSV (both also compressed: .gz, .bz2, .xz), Parquet and npz.
@@ -105,13 +101,9 @@ class Files(NamedTuple):
 
 
 def read_files(
-    paths: Sequence[str | PathLike[str]],
-    *,
-    label: str | int | None = None,
-    n_features: int | None = None,
-    zero_based: bool | None = None,
-    format: str | None = None,
-) -> Files:
+    paths: Sequence[str | PathLike[str]], *, label: str | int | None = None, n_features: int | None = None,
+    zero_based: bool | None = None, format: str | None = None,
+) -> Files:  # fmt: skip
     """Read several files of one data set, such as train and test: same width, same numbering of the features.
 
     Parameters

@@ -158,9 +158,8 @@ def row_weights(class_weight: Any, classes: Array, label: Indices, times: Floats
     if class_weight is None:
         return times
     if isinstance(class_weight, str) and class_weight != "balanced":
-        raise ValueError(
-            f"class_weight must be 'balanced', a dict such as {{label: 2.0}}, or None; got {class_weight!r}"
-        )
+        known = "'balanced', a dict such as {label: 2.0}, or None"
+        raise ValueError(f"class_weight must be {known}; got {class_weight!r}")
     from sklearn.utils.class_weight import compute_class_weight  # here: actors run without scikit-learn
 
     per_class = compute_class_weight(class_weight, classes=classes, y=classes[label], sample_weight=times)

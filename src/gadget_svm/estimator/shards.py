@@ -81,9 +81,8 @@ def stack_shards(shards: Iterable[Any], label: str | None = None, format: str | 
         if X.shape[0] != len(y):
             raise ValueError(f"shard {i} has {X.shape[0]} rows but {len(y)} labels")
         if X.shape[1] != widest:
-            raise ValueError(
-                f"shard {i} has {X.shape[1]} features, another has {widest}: do the nodes share one set of features?"
-            )
+            widths = f"shard {i} has {X.shape[1]} features, another has {widest}"
+            raise ValueError(f"{widths}: do the nodes share one set of features?")
     warn_of_kinds(names, [y for _, y in pairs])
     sizes = np.array([X.shape[0] for X, _ in pairs])
     X, y = sp.vstack([X for X, _ in pairs], format="csr"), np.concatenate([y for _, y in pairs])

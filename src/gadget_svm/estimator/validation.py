@@ -93,9 +93,8 @@ def lam_of(model: Any, weight: float) -> float:
         given = f"lam={model.lam!r}" if model.C is None else f"C={model.C!r}"
         if model.C is not None and weight != 1:
             given += f" times the sum of the rows' weights, {weight:g},"
-        raise ValueError(
-            f"{given} is out of the range of double precision: it must be between {MIN_LAM:g} and {1 / MIN_LAM:g}"
-        )
+        limits = f"between {MIN_LAM:g} and {1 / MIN_LAM:g}"
+        raise ValueError(f"{given} is out of the range of double precision: it must be {limits}")
     return lam
 
 
@@ -150,11 +149,9 @@ def default_stopping(algorithm: Algorithm) -> str:
 
 
 def _check_observers(observers: Any) -> None:
-    if observers is None:
-        return
-    if not isinstance(observers, list | tuple):
+    if not isinstance(observers, list | tuple | None):
         raise TypeError(f"observers must be a list, such as [NodeRecords()], or None; got {observers!r}")
-    for observer in observers:
+    for observer in observers or ():
         expected = "an observer is an instance of a class that derives from gadget_svm.Observer"
         require_instance(observer, Observer, expected, "NodeRecords()")
 
