@@ -166,11 +166,6 @@ class Checkpoints:
         self.last = -1  # the iteration of the last complete one
         self._tried, self._tried_at, self._failed = 0, time.monotonic(), False
 
-    @property
-    def enabled(self) -> bool:
-        """True if checkpoints are made."""
-        return self.folder is not None
-
     def is_due(self, t: int) -> bool:
         """True if the next checkpoint is due."""
         late = t - self._tried >= self.every or time.monotonic() - self._tried_at > CHECKPOINT_INTERVAL_S

@@ -144,10 +144,6 @@ class Worker:
 
     # what the block holds
 
-    def values(self, name: str) -> Array:
-        """Return an array of the block with an entry per node; "models" are what the nodes would answer with."""
-        return self.runtime.gather(name)
-
     def losses(self, models: Floats) -> tuple[Floats, Floats, float]:
         """Return, per model, the summed hinge loss and the weight of wrong answers; and the weight of all rows."""
         rows, times = self.block.rows, multiplicity(self.block.rows.mass, self.block.rows.start)

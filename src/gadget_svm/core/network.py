@@ -236,10 +236,8 @@ class Network:
     @cached_property
     def components(self) -> tuple[int, Ints]:
         """The number of components, and the component of each node; strong components if the graph is directed."""
-        from scipy.sparse.csgraph import connected_components
-
         ones = np.broadcast_to(1.0, self.n_edges)  # only their positions matter
-        count, labels = connected_components(_csr(ones, self.indptr, self.indices), self.directed, "strong")
+        count, labels = sp.csgraph.connected_components(_csr(ones, self.indptr, self.indices), self.directed, "strong")
         return int(count), np.asarray(labels, np.int64)
 
     def by_receiver(self, values: Array) -> tuple[Ints, NodeIds, Array]:
@@ -249,10 +247,8 @@ class Network:
 
     def hops(self, source: int, *, backward: bool = False) -> Ints:
         """Return the fewest edges from ``source`` to each node (``backward``: to it); -1 where there is no path."""
-        from scipy.sparse.csgraph import breadth_first_order
-
         graph = self.adjacency().T.tocsr() if backward and self.directed else self.adjacency()
-        reached, before = breadth_first_order(graph, source)
+        reached, before = sp.csgraph.breadth_first_order(graph, source)
         above = before.astype(np.int64)
         above[above < 0] = source  # the source, and what was not reached, are their own roots
         depth = (np.arange(self.n) != source).astype(np.int64)

@@ -118,11 +118,8 @@ def _restored(arrays: dict[str, Any], about: dict[str, Any]) -> GadgetSVC:
     if about["algorithm"] is not None:
         kind = lookup("algorithm in the model file", about["algorithm"]["kind"], _kinds())
         model.set_params(algorithm=kind(**about["algorithm"]["params"]))
-    model.__dict__.update(
-        {name: arrays[name] for name in ARRAYS}
-        | {name: arrays.get(name) for name in OPTIONAL_ARRAYS}
-        | {name: about[name] for name in SCALARS}
-    )
+    given = {name: arrays[name] for name in ARRAYS} | {name: arrays.get(name) for name in OPTIONAL_ARRAYS}
+    model.__dict__.update(given | {name: about[name] for name in SCALARS})
     model.classes_ = np.array(about["classes"], dtype=about["classes_dtype"])
     model.sites_ = [_hashable(site) for site in about["sites"]]
     model.n_features_in_, model.history_ = model.coef_.shape[1], []

@@ -138,9 +138,8 @@ def check_name(topology: str) -> None:
     """Refuse a name, or a parameter, that is wrong for any number of nodes."""
     entry = _by_name(topology)
     name, colon, text = topology.partition(":")
-    if name in ("grid", "torus"):
-        if colon:
-            families.given_sides(name, text)
+    if colon and name in ("grid", "torus"):
+        families.given_sides(name, text)
     elif isinstance(entry, Named) and entry.parameter:
         entry.build(TRIAL_NODES, np.random.default_rng(0))
 
