@@ -107,7 +107,7 @@ def test_the_directory_depends_on_contents_not_on_times(tmp_path, monkeypatch):
 def test_no_number_of_threads_means_as_many_as_are_allowed(monkeypatch):
     from joblib import Parallel, delayed, parallel_config
 
-    monkeypatch.setattr(threads, "available_cores", lambda: 8)
+    monkeypatch.setattr(threads, "_cores", lambda: 8)
     for name in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(threads, "_limits_of_pools", list)

@@ -32,7 +32,7 @@ def relayed(team, rounds, width=10_000):
 @pytest.mark.parametrize("size", [2, 3, 5])
 def test_rounds_in_one_call_are_those_of_one_thread(monkeypatch, size):
     """With more threads than cores, too."""
-    monkeypatch.setattr(threads, "available_cores", lambda: 5)
+    monkeypatch.setattr(threads, "_cores", lambda: 5)
     expected, team = relayed(ThreadTeam(1), 2000), ThreadTeam(size)
     try:
         for _ in range(5):
@@ -76,7 +76,7 @@ def test_two_calls_at_a_time_do_not_wait_for_each_others_threads():
 
 def test_there_are_no_more_threads_than_cores(monkeypatch):
     seen = []
-    monkeypatch.setattr(threads, "available_cores", lambda: 2)
+    monkeypatch.setattr(threads, "_cores", lambda: 2)
     team = ThreadTeam(64)
     team.run_in_rounds(lambda _lo, _hi, party: seen.append(party.size), N, 10_000)
     team.close()

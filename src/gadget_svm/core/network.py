@@ -67,12 +67,10 @@ class Network:
             turned = _csr(np.ones(len(indices), np.int8), indptr, indices).T.tocsr()
             directed = not (np.array_equal(turned.indptr, indptr) and np.array_equal(turned.indices, indices))
         network = cls.from_csr(indptr, indices, name=name, directed=directed, transition=transition)
-        if labels is None:
-            return network
-        if len(labels) != network.n or len(set(labels)) != network.n:
+        if labels is not None and not len(labels) == len(set(labels)) == network.n:
             needed = f"{network.n} nodes need {network.n} different labels"
             raise ValueError(f"{needed}, got {len(labels)}: {list(labels)[:10]}")
-        return replace(network, labels=tuple(labels))
+        return replace(network, labels=None if labels is None else tuple(labels))
 
     @classmethod
     def from_matrix(cls, B: Sparse, *, name: str = "custom", labels: Sequence[Hashable] | None = None) -> "Network":

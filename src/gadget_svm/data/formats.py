@@ -20,6 +20,8 @@ from gadget_svm.data.uris import Location, display_name, local_copy, parse_locat
 __all__ = ["DataFileError", "read_files", "read_table"]
 
 LOG = logging.getLogger("gadget_svm.data")
+Names = Sequence[Location]
+Raws = Sequence[RawTable]
 
 
 class Format(NamedTuple):
@@ -170,9 +172,7 @@ def warn_guessed_label(name: Location, guessed: int | None) -> None:
         )  # fmt: skip
 
 
-def align_tables(
-    names: Sequence[Location], raws: Sequence[RawTable], n_features: int | None, zero_based: bool | None
-) -> list[tuple[Csr, Labels]]:
+def align_tables(names: Names, raws: Raws, n_features: int | None, zero_based: bool | None) -> list[tuple[Csr, Labels]]:
     """Give the tables of one data set the same width and the same numbering of the features, and check them.
 
     ``names`` are the names of the files in errors.
@@ -216,9 +216,7 @@ def _recognise(path: Path, name: str | None) -> Format:
     return format
 
 
-def _number_from_zero(
-    names: Sequence[Location], raws: Sequence[RawTable], zero_based: bool | None
-) -> Sequence[RawTable]:
+def _number_from_zero(names: Names, raws: Raws, zero_based: bool | None) -> Raws:
     """Number the features of svmlight from 0. All files are checked together, because a test file may lack an id 0."""
     from_zero = ids_from_zero(raws)
     if zero_based is False and from_zero:
@@ -229,12 +227,12 @@ def _number_from_zero(
     return [replace(raw, X=raw.X[:, 1:]) if raw.sparse_text else raw for raw in raws]
 
 
-def ids_from_zero(raws: Sequence[RawTable]) -> bool | None:
+def ids_from_zero(raws: Raws) -> bool | None:
     """Return whether the ids of svmlight start at 0; None if no table is svmlight."""
     return any(raw.has_id_zero() for raw in raws) if any(raw.sparse_text for raw in raws) else None
 
 
-def _common_width(names: Sequence[Location], raws: Sequence[RawTable]) -> int:
+def _common_width(names: Names, raws: Raws) -> int:
     """Return the width of the widest svmlight file (tests often lack the last ids); other tables must agree."""
     first = raws[0]
     for name, raw in zip(names[1:], raws[1:], strict=True):

@@ -20,6 +20,7 @@ from gadget_svm.data.tables import dense_to_csr
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.kernels.rows import NO_PAIRS
 
+Names = Sequence[Hashable]
 MAX_KEPT_SHARE = 0.8
 """Features that occur in no row are left out of the computation if at most this share of all features is kept."""
 
@@ -232,7 +233,7 @@ def node_names(count: int, labels: list[Hashable] | None) -> list[Hashable]:
     return labels if labels is not None and len(labels) == count else list(range(count))
 
 
-def check_labels(sites: Sequence[Hashable], labels: Sequence[Hashable]) -> None:
+def check_labels(sites: Names, labels: Names) -> None:
     """Raise if the sites are not exactly the nodes of the graph; the message lists what is missing on each side."""
     known, used = set(labels), set(sites)
     unknown, unused = [site for site in sites if site not in known], [each for each in labels if each not in used]
@@ -247,9 +248,7 @@ def check_labels(sites: Sequence[Hashable], labels: Sequence[Hashable]) -> None:
     raise ValueError(text)
 
 
-def name_shards(
-    shards: Sequence[Any], sites: Sequence[Hashable] | None, labels: Sequence[Hashable] | None
-) -> tuple[list[Any], list[Hashable]]:
+def name_shards(shards: Sequence[Any], sites: Names | None, labels: Names | None) -> tuple[list[Any], list[Hashable]]:
     """Return the shards in the order of the nodes, and the nodes' labels."""
     if sites is None:
         if labels is not None and set(labels) != set(range(len(shards))):
@@ -268,7 +267,7 @@ def name_shards(
     return [shard_of[name] for name in order], order
 
 
-def node_number(names: Sequence[Hashable], site: Any) -> int:
+def node_number(names: Names, site: Any) -> int:
     """Return the position of the node with this label. An integer is a position if no label is a number."""
     if site in names:
         return names.index(site)
@@ -280,11 +279,11 @@ def node_number(names: Sequence[Hashable], site: Any) -> int:
     raise IndexError(f"there is no node {site!r}: the nodes are {known}")
 
 
-def in_names(text: str, names: Sequence[Hashable]) -> str:
+def in_names(text: str, names: Names) -> str:
     """Replace the numbers of nodes in a message by their labels."""
     return re.sub(r"\bnode (\d+)", lambda found: f"node {names[int(found[1])]!r}", text)
 
 
-def _listed(labels: Sequence[Hashable]) -> str:
+def _listed(labels: Names) -> str:
     more = f" and {len(labels) - MAX_LISTED_LABELS} more" if len(labels) > MAX_LISTED_LABELS else ""
     return ", ".join(repr(label) for label in labels[:MAX_LISTED_LABELS]) + more

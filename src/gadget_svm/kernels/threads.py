@@ -25,8 +25,7 @@ WORTH_A_BARRIER = 4_000
 """The same for threads that stay in one call and wait at a barrier after each round, which takes a microsecond."""
 
 
-def available_cores() -> int:
-    """Return how many cores this process may use."""
+def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -38,7 +37,7 @@ def allowed_threads() -> int:
     share the cores that way); under `joblib.parallel_config(n_jobs=...)` that many.
     """
     given = (os.environ.get(name, "") for name in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS"))
-    limits = [available_cores(), *(int(value) for value in given if value.isdigit()), *_limits_of_pools()]
+    limits = [_cores(), *(int(value) for value in given if value.isdigit()), *_limits_of_pools()]
     if "joblib" in sys.modules:
         backend, n_jobs = sys.modules["joblib"].parallel.get_active_backend()
         if backend.nesting_level and "NUMBA_NUM_THREADS" not in os.environ:
@@ -78,7 +77,7 @@ class ThreadTeam:
             return cls(allowed_threads())
         if n_jobs == 0:
             raise ValueError("n_jobs=0 means no thread at all: use 1, or -1 for every core")
-        return cls(n_jobs if n_jobs > 0 else max(1, available_cores() + 1 + n_jobs))
+        return cls(n_jobs if n_jobs > 0 else max(1, _cores() + 1 + n_jobs))
 
     def run(self, kernel: Callable[..., Any], count: int, width: int, *args: Any) -> None:
         """Run ``kernel(lo, hi, *args)`` over 0..count, on several threads if count * width numbers are worth it."""
@@ -94,7 +93,7 @@ class ThreadTeam:
         They must all run at the same time, so there are no more of them than cores, and only one such call at a time
         uses them; another one runs in its own thread.
         """
-        parts, worth = min(self.size, count, available_cores()), min(self.worth_sharing, WORTH_A_BARRIER)
+        parts, worth = min(self.size, count, _cores()), min(self.worth_sharing, WORTH_A_BARRIER)
         if parts < 2 or not AVAILABLE or count * width < worth or not self._in_rounds.acquire(blocking=False):
             kernel(0, count, *barrier_groups(1), *args)
             return

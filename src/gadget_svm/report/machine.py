@@ -4,13 +4,12 @@ import os
 import platform
 from pathlib import Path
 
-from gadget_svm.kernels.threads import available_cores
-
 
 def machine() -> str:
     """Return CPU, cores, memory, and the version of Python."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"{_cpu()}, {available_cores()} cores, {memory:.0f} GiB, Python {platform.python_version()}"
+    return f"{_cpu()}, {cores} cores, {memory:.0f} GiB, Python {platform.python_version()}"
 
 
 def _cpu() -> str:
