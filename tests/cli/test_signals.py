@@ -85,6 +85,7 @@ def test_signal_keeps_models(rows, tmp_path, sigint, signals, code, word):
 def test_second_signal_aborts(number, kind):
     numbers, interruption = (signal.SIGINT, signal.SIGTERM), Interruption()
     before = [signal.getsignal(each) for each in numbers]
+    interruption.stops_cleanly = True
     with handled(interruption.on_signal):
         signal.raise_signal(number)
         assert interruption.requested
@@ -96,7 +97,6 @@ def test_second_signal_aborts(number, kind):
 
 def test_signal_before_training_aborts():
     interruption = Interruption()
-    interruption.stops_cleanly = False
     with handled(interruption.on_signal), pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
 

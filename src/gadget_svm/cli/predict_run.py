@@ -57,8 +57,7 @@ def _check(request: PredictRequest) -> None:
     if request.no_label and (request.label is not None or request.positive is not None):
         raise ValueError("--no-label says that no column is a label: leave out --label and --positive, or it")
     if request.out is not None and request.out != "-":
-        target = parse_location(request.out)
-        check_target(target, "--out", [parse_location(request.data), model_file(request.model)])
+        check_target(parse_location(request.out), "--out", [parse_location(request.data), model_file(request.model)])
 
 
 def model_file(given: str) -> Location:

@@ -60,11 +60,11 @@ def sentence(record: Record) -> str:
 class Interruption:
     """Handle Ctrl-C and SIGTERM: the first requests a clean stop, the second aborts.
 
-    The first aborts too while ``stops_cleanly`` is false.
+    The first aborts too while ``stops_cleanly`` is false, as it is until something is learned.
     """
 
     def __init__(self) -> None:
-        self.requested, self.stops_cleanly = False, True
+        self.requested, self.stops_cleanly = False, False
         self.signal = 0  # the first one that arrived
 
     @property

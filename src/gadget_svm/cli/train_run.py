@@ -38,7 +38,6 @@ def run_training(request: TrainRequest, reference: Reference | None = None) -> i
     check_request(request)
     interruption = Interruption()
     with handled(interruption.on_signal):
-        interruption.stops_cleanly = False  # nothing is learned yet
         with (
             log_level(logging.ERROR if request.quiet else logging.NOTSET),
             output.from_stdin(request.name) as source,

@@ -188,8 +188,7 @@ class Cluster:
 
     def actors(self, nodes: int) -> int:
         """Return the number of actors for this number of nodes."""
-        most = self.options.actors or int(self.cpus() / self.options.num_cpus)
-        return max(1, min(most, nodes))
+        return max(1, min(self.options.actors or int(self.cpus() / self.options.num_cpus), nodes))
 
     def cpus(self) -> float:
         """Return the number of CPUs of the cluster."""

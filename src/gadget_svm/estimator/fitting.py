@@ -3,7 +3,6 @@
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -228,5 +227,9 @@ def make_blocks(problem: Problem, network: Network, seed: int, parts: int, team:
     parts = max(1, min(parts, network.n))
     bounds = [network.n * part // parts for part in range(parts + 1)]
     rows, sizes, shape = problem.rows, problem.shares.sizes, (problem.n_outputs, problem.X.shape[1])
-    block = partial(Block.fresh, network, seed=seed, team=team)
-    return [block(rows.of_nodes(a, b), sizes[a:b], *shape, first=a, last=b) for a, b in pairwise(bounds)]
+    return [
+        Block.fresh(
+            network, rows.of_nodes(first, last), sizes[first:last], *shape, seed=seed, first=first, last=last, team=team
+        )
+        for first, last in pairwise(bounds)
+    ]

@@ -148,7 +148,14 @@ def as_csr(X: Any, intercept: bool) -> sp.csr_matrix:
         csr.sum_duplicates()
     if csr.nnz and max(csr.data.max(), -csr.data.min()) > 1e150:
         raise ValueError("features beyond 1e150 overflow when squared: scale them, for example with StandardScaler")
-    return sp.hstack([csr, sp.csr_matrix(np.ones((csr.shape[0], 1)))], format="csr") if intercept else csr
+    return _with_constant(csr) if intercept else csr
+
+
+def _with_constant(csr: sp.csr_matrix) -> sp.csr_matrix:
+    """Append a 1 to every row."""
+    (rows, columns), ends = csr.shape, csr.indptr[1:]
+    data, indices = np.insert(csr.data, ends, 1.0), np.insert(csr.indices, ends, columns)
+    return sp.csr_matrix((data, indices, csr.indptr + np.arange(rows + 1)), shape=(rows, columns + 1))
 
 
 def row_weights(class_weight: Any, classes: Array, label: Indices, times: Floats | None) -> Floats | None:

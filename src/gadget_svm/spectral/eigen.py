@@ -149,8 +149,7 @@ def _inverse(S: sp.csr_array, symmetric: bool) -> Apply:
 
 
 def _factor(A: sp.sparray) -> Apply:
-    solve: Apply = sp.linalg.splu(sp.csc_array(A), permc_spec="MMD_AT_PLUS_A").solve
-    return solve
+    return sp.linalg.splu(sp.csc_array(A), permc_spec="MMD_AT_PLUS_A").solve
 
 
 def _largest_modulus(network: Network) -> float:
@@ -160,7 +159,7 @@ def _largest_modulus(network: Network) -> float:
     apply = _factor(sp.eye_array(network.n) * (1 + SHIFT) - S) if thin else lambda x: S @ x
     matrix, v0 = _deflated(apply, root)
     try:
-        wanted, steps = 4 if thin else 2, max(10, 1_000_000 // network.n)  # about ten seconds at any size
+        wanted, steps = 4 if thin else 2, max(10, 1_000_000 // network.n)  # steps for about ten seconds
         found = sp.linalg.eigs(matrix, wanted, v0=v0, ncv=80, maxiter=steps, tol=1e-7, return_eigenvectors=False)
     except sp.linalg.ArpackNoConvergence as error:
         raise TooLargeError(TOO_CLOSE.format(network.name, network.n)) from error
