@@ -5,7 +5,7 @@ from inspect import Parameter, signature
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-import typer
+from gadget_svm.cli.options import option
 
 
 class KeyOption(NamedTuple):
@@ -23,12 +23,9 @@ def with_keys(keys: Mapping[str, KeyOption]) -> Callable[[Callable[..., None]], 
         own = signature(command, eval_str=True)
         parameters = [each for each in own.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
         for key, (names, kind, text) in keys.items():
-            declared = typer.Option(
-                names, help=text, rich_help_panel=f"Section {key.partition('.')[0]}", show_default=False
-            )
-            parameters.append(
-                Parameter(_name(key), Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, declared])
-            )
+            panel = f"Section {key.partition('.')[0]}"
+            kind = Annotated[kind | None, option(names, help=text, panel=panel, show_default=False)]
+            parameters.append(Parameter(_name(key), Parameter.KEYWORD_ONLY, default=None, annotation=kind))
         command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {each.name: each.annotation for each in parameters}
         return command

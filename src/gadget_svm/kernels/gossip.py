@@ -5,7 +5,7 @@ import numpy as np
 from gadget_svm.core.types import Array, Flags, Floats, Ints, NodeIds
 from gadget_svm.kernels.compiler import compiled
 from gadget_svm.kernels.counter_rng import ANSWER, NEIGHBOUR, draw
-from gadget_svm.kernels.vectors import PREFETCH_ROWS, prefetch_entry, prefetch_row
+from gadget_svm.kernels.vectors import PREFETCH_ROWS, prefetch, prefetch_row
 
 Places = Array
 """Positions of messages in a batch, 32 bits each."""
@@ -172,7 +172,7 @@ def absorb(
             m = order[p]
             soon = order[min(p + PREFETCH_ROWS, last)]
             prefetch_row(vector, soon)
-            prefetch_entry(weight, soon)
+            prefetch(weight, (soon,))
             if since > 0 and seq[m] < since:
                 continue
             phi[i] += weight[m]
