@@ -40,7 +40,7 @@ MANY_NODES = 1_000_000
 MAX_NODES_BUILT = 1_000
 """Larger networks are not built for a check: it would take longer than reading most files."""
 STAND_IN_NODES = 100
-"""Nodes of the complete network that is checked instead: every node has as many neighbours as algorithms may ask for."""
+"""Nodes of the complete network that is checked instead, where algorithms find as many neighbours as they ask for."""
 
 
 def make_model(request: TrainRequest) -> GadgetSVC:
