@@ -53,7 +53,8 @@ class Poison(Fault):
                 return exchange(messages)
             honest = messages.select(np.flatnonzero(~false & learning))
             honest = honest.select(np.lexsort((honest.seq, honest.receiver, honest.sender)))
-            lies = self.lie(messages.select(np.flatnonzero(false)), honest, context)
+            with np.errstate(over="ignore", invalid="ignore"):  # lies that nobody bounds grow
+                lies = self.lie(messages.select(np.flatnonzero(false)), honest, context)
             return exchange(MessageBatch.merge([messages.select(np.flatnonzero(~false)), lies]))
 
         return poisoned
