@@ -106,7 +106,8 @@ def hints(model: GadgetSVC) -> list[str]:
     settings = model.algorithm_.get_params(deep=False)
     found = [WHY_GOSSIP[model.gossip_]] if _took_another_gossip(model, settings) else []
     if model.history_[-1]["disagreement"] > FAR_APART:
-        gossip_options = "--gossip diffusion --rounds 5 --local-steps 1, or " * ("gossip_rounds" in settings)
+        protocol = "" if settings.get("robust") else "--gossip diffusion "
+        gossip_options = f"{protocol}--rounds 5 --local-steps 1, or " * ("gossip_rounds" in settings)
         found.append(
             "The nodes are still far apart: their shards differ, or the graph is slow to mix. What brings them "
             f"together: {gossip_options}a larger --max-iter."

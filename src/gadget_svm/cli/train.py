@@ -47,7 +47,8 @@ STOPPING_HELP = (
     "with --last). Or none."
 )
 FAULTS_HELP = (
-    "loss=P, bounce=P, delay=N, partition=T, churn=P, slow=N, async=P; several values as JSON: "
+    "loss=P, bounce=P, delay=N, partition=T, churn=P, flapping=NODE, slow=N, async=P; lies of a node or a share of the "
+    "nodes: sign-flip, constant, zeros, little-is-enough, false-counts=P; several values as JSON: "
     """'crash={"nodes": [3], "at": 100}'. Repeatable."""
 )
 

@@ -40,6 +40,8 @@ MANY_NODES = 1_000_000
 """Nodes that faults may name where the number of nodes is not known yet."""
 MAX_NODES_BUILT = 1_000
 """Larger networks are not built for a check: it would take longer than reading most files."""
+STAND_IN_NODES = 100
+"""Nodes of the complete network that is checked instead, where algorithms find as many neighbours as they ask for."""
 
 
 def make_model(request: TrainRequest) -> GadgetSVC:
@@ -193,13 +195,13 @@ def check_request(request: TrainRequest) -> None:
 
 
 def _network(request: TrainRequest, n_nodes: int) -> Network:
-    """Return the network of this training; one of five nodes where their number is not known yet, or large."""
+    """Return the network of this training; a complete one where the number of nodes is not known yet, or large."""
     with naming(f"--topology {request.topology}"):
         topologies.check_name(request.topology)
         if 0 < n_nodes <= MAX_NODES_BUILT:
             seed = request.random_state if request.topology_seed is None else request.topology_seed
             return topologies.build(request.topology, n_nodes, seed=seed & MAX_SEED)
-    return topologies.build("complete", 5)
+    return topologies.build("complete", STAND_IN_NODES)
 
 
 def _bind(request: TrainRequest, network: Network) -> Any:
