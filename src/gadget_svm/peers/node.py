@@ -77,7 +77,7 @@ class Node:
         self._handlers: dict[type, Callable[[Any], None]] = {
             ev.Started: self._start, ev.TimerFired: self._timer_fired, ev.LinkUp: self._link_up,
             ev.LinkDown: lambda event: self.neighbourhood.link_down(event.link, event.reason, self._now),
-            ev.DialFailed: lambda event: self.neighbourhood.dial_failed(event.address, event.reason, self._now),
+            ev.DialFailed: self._dial_failed,
             ev.Rejected: lambda event: self.neighbourhood.count_refusal(event.reason, event.text, event.count),
             ev.Received: self._received, ev.StepDone: self._step_done, ev.StepFailed: self._step_failed,
             ev.Saved: self._saved, ev.SaveFailed: self._save_failed, ev.CredentialsChanged: self._credentials_changed,
@@ -252,6 +252,10 @@ class Node:
             self.neighbourhood.link_up(event.link, event.identity, event.dialled, self._now)
         else:
             self.out.hang_up(event.link, "not live")
+
+    def _dial_failed(self, event: ev.DialFailed) -> None:
+        if self.phase == "live":
+            self.neighbourhood.dial_failed(event.address, event.reason, self._now)
 
     def _received(self, event: ev.Received) -> None:
         link, message = self.links.get(event.link), event.message
