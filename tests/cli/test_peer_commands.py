@@ -311,6 +311,8 @@ def test_a_model_of_a_part_of_the_sites_is_shown_with_its_file():
     file = "/data/model.partition.safetensors"
     partition = {"id": "9-north", "bound": 0.004, "time": 1.6e9, "sites": ["north"], "rows": 60.0, "file": file}
     found = shown(certified=STATUS["certified"] | {"saved": False}, partition=partition)
-    assert "model of a part of the sites 9-north of 2020-09-13 12:26:40 UTC: gap at most 0.4 %, 60 rows of north" in found
+    assert (
+        "model of a part of the sites 9-north of 2020-09-13 12:26:40 UTC: gap at most 0.4 %, 60 rows of north" in found
+    )
     assert f"  in {file}" in found
     assert "/data/model.safetensors" not in found, "it is not written yet"

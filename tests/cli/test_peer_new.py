@@ -76,11 +76,17 @@ GOOD_STUDY = ["--class", 1, "--class", 2, "--features", 3, "--min-sites", 3]
     ("words", "told"),
     [
         (["--lam", 1, "--min-sites", 3], "error: --class is missing"),
-        (["--lam", 1, "--class", 1, "--class", 2, "--min-sites", 3], "error: set either --column, the features' names,"),
+        (
+            ["--lam", 1, "--class", 1, "--class", 2, "--min-sites", 3],
+            "error: set either --column, the features' names,",
+        ),
         (["--lam", 1, "--class", 1, "--class", 2, "--features", 3], "error: set either --site or --min-sites: which"),
         ([*GOOD_STUDY, "--lam", -1], "error: --lam must be greater than 0, got -1.0"),
         ([*GOOD_STUDY, "--lam", 1, "--degree", 3], "error: --degree must be even, got 3"),
-        ([*GOOD_STUDY, "--lam", 1, "--scaling", "max"], "error: --scaling must be 'none', 'max-abs' or 'deviation', got"),
+        (
+            [*GOOD_STUDY, "--lam", 1, "--scaling", "max"],
+            "error: --scaling must be 'none', 'max-abs' or 'deviation', got",
+        ),
         ([*GOOD_STUDY, "--lam", 1, "--site", "A B"], "error: set either --site or --min-sites: which"),
     ],
 )
@@ -143,7 +149,9 @@ def test_the_folder_of_a_new_file_is_made(folder, words):
 
 
 def test_a_peer_that_only_dials_out():
-    found = gadget("peer", "new", "west", "--reachable", "false", "--join", "a:7400", "--train", "rows.csv", "--no-check")
+    found = gadget(
+        "peer", "new", "west", "--reachable", "false", "--join", "a:7400", "--train", "rows.csv", "--no-check"
+    )
     assert found.exit_code == 0, found.output
     assert (load("peer.toml").peer.reachable, load("peer.toml").peer.address) == (False, None)
 
@@ -154,10 +162,17 @@ def test_a_peer_that_only_dials_out():
         (["a"], "set --address, or --reachable false for a site that accepts no connections"),
         (["a", "--reachable", "false", "--train", "x"], "needs --join"),
         (["a", "--address", "a:1"], "--train is missing"),
-        (["a", "--address", "a:1", "--train", "x", "--suspect", 1], "--suspect (1) must be longer than --heartbeat (1)"),
+        (
+            ["a", "--address", "a:1", "--train", "x", "--suspect", 1],
+            "--suspect (1) must be longer than --heartbeat (1)",
+        ),
         (["a", "--address", "a:7", "--train", "x", "--metrics-port", 7], "--metrics-port and --listen are both 7"),
         (["Ward 3", "--address", "a:1", "--train", "x"], "no peer's name"),
-        (["a", "--address", "a:1", "--train", "x", "--reachable", "maybe"], "--reachable must be auto, true, false, got 'maybe'"),
+        (
+            ["a", "--address", "a:1", "--train", "x", "--reachable", "maybe"],
+            "--reachable must be auto, true, false, got 'maybe'",
+        ),
+        (["a", "--address", "a", "--train", "x"], "error: --address: 'a' is not host:port, such as"),
         (["a", "--address", "0.0.0.0:1", "--train", "x"], "the one by which others reach it"),
     ],
 )
@@ -207,7 +222,8 @@ def test_a_peer_that_does_not_fit_the_study_is_not_written(a_study, change, word
     assert new_peer("--train", "other.csv", *words, "--no-check").exit_code == 0
 
 
-def test_a_name_that_the_study_does_not_wait_for_is_a_warning(a_study):
+@pytest.mark.usefixtures("a_study")
+def test_a_name_that_the_study_does_not_wait_for_is_a_warning():
     found = new_peer("--train", "rows.csv", name="nort")
     assert found.exit_code == 0
     assert "warning: study.toml waits for the sites north, south, and nort is none of them" in found.output

@@ -9,8 +9,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-
-_PLACE = re.compile(r"\[(\w+)\] (\w+)( =)?")
+_PLACE = re.compile(r"\[(\w+)\] (\w+)(?: =)?")
 """A key as errors about a file name it: [section] key, perhaps with "= value"."""
 
 
@@ -61,7 +60,7 @@ def naming_options(keys: Mapping[str, KeyOption]) -> Iterator[None]:
     """Name options in place of keys in errors about a file that is to be written; its name is the argument NAME."""
 
     def option(found: re.Match[str]) -> str:
-        section, key, assigned = found.groups()
+        section, key = found.groups()
         if key == "name":
             return "NAME"
         known = keys.get(f"{section}.{key}")

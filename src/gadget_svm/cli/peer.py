@@ -10,6 +10,7 @@ import typer
 
 from gadget_svm.cli.errors import RetryableError
 from gadget_svm.cli.file_options import KeyOption, by_section, naming_options, relative, with_keys, write_file
+from gadget_svm.cli.option_names import naming
 from gadget_svm.cli.options import Json, command_for, local_path, option, option_field, require_packages
 from gadget_svm.cli.peer_simulate import simulate
 
@@ -108,12 +109,14 @@ def new(
 ) -> None:
     """Write a commented peer.toml, if the rows fit the study. Paths are relative to this folder."""
     require_packages("peers", "pydantic")
+    from gadget_svm.peers.names import check_endpoint
     from gadget_svm.peers.process.config import template
 
     values = by_section(KEYS, keys, out.parent)
     peer, data, tls = values["peer"], values["data"], values["tls"]
     if peer["listen"] is None and peer["address"] is not None:
-        peer["listen"] = f"0.0.0.0:{peer['address'].rpartition(':')[2]}"
+        with naming("--address"):
+            peer["listen"] = f"0.0.0.0:{check_endpoint(peer['address']).rpartition(':')[2]}"
     if (word := peer["reachable"]) is not None:
         if word not in REACHABLE:
             raise ValueError(f"--reachable must be {', '.join(REACHABLE)}, got {word!r}")

@@ -215,8 +215,10 @@ def status_lines(found: dict[str, Any]) -> list[str]:
     refused = ", ".join(f"{count:,} {reason}" for reason, count in found["refused"].items() if count)
     days = found["certificate_days_left"]
     lines = [
-        f"{found['state']}, tick {found['ticks']:,}, {found['rows']:,} rows of {found['network_rows'] or 0:,.0f}; "
-        f"{members}" + (f"; dead: {', '.join(found['dead'])}" if found["dead"] else ""),
+        f"{found['state']}, tick {found['ticks']:,}, {found['rows']:,} rows"
+        + (f" of {found['network_rows']:,.0f}" if found["network_rows"] else "")
+        + f"; {members}"
+        + (f"; dead: {', '.join(found['dead'])}" if found["dead"] else ""),
         *found["why"],
         f"objective about {number(found['objective'])}, estimated gap {percent(found['gap_estimate'])}, "
         f"disagreement {percent(found['disagreement'])}"
@@ -226,7 +228,7 @@ def status_lines(found: dict[str, Any]) -> list[str]:
         f"{_total(found, 'messages_received')} received ({_total(found, 'bytes_received')} bytes), "
         f"{found['withheld']:,} withheld, refused: {refused or 'none'}",
         *(f"no link to {name}: its certificate is {reason}" for name, reason in found["untrusted"].items()),
-        *(f"refused: {text}" for text in found["last_refusals"]),
+        *(f"refused: {text}" for text in dict.fromkeys(found["last_refusals"])),
         "" if days is None else f"certificate valid for {days:.0f} days",
         *(f"{topic}: {text}" for topic, text in found["issues"].items() if text not in found["why"]),
     ]

@@ -72,7 +72,9 @@ def test_five_peers_certify_adult(tmp_path, adult):
 
 def test_ten_peers_certify_one_model(tmp_path):
     rows = differing_rows(10, rows=40, features=6)
-    with RealPeers(tmp_path, rows, gap=0.05, tick=0.1, heartbeat=0.5, suspect=5.0, dead=5.0, snapshot=5.0) as peers:
+    with RealPeers(
+        tmp_path, rows, lam=0.1, gap=0.05, tick=0.1, heartbeat=0.5, suspect=5.0, dead=5.0, snapshot=9.0
+    ) as peers:
         peers.start(until="certified")
         assert set(peers.ends().values()) == {0}, peers.report()
         certified_by_all(peers, 0.05)

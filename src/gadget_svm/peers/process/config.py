@@ -110,8 +110,8 @@ class Pace(Section):
     def _suspects_late_enough(self) -> Self:
         if self.suspect <= self.heartbeat:
             raise ValueError(
-                f"[pace] suspect ({self.suspect:g}) must be longer than [pace] heartbeat ({self.heartbeat:g}), or all are "
-                "suspected"
+                f"[pace] suspect ({self.suspect:g}) must be longer than [pace] heartbeat ({self.heartbeat:g}), or all "
+                "are suspected"
             )
         return self
 
