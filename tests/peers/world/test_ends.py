@@ -6,6 +6,7 @@ import pytest
 
 from gadget_svm.peers.world.scenario import load
 from gadget_svm.peers.world.simulate import run
+from gadget_svm.peers.world.world import World, node_factory
 
 LINGER_S = 1_000.0
 
@@ -18,3 +19,27 @@ def test_the_leaves_of_a_star_end_soon_after_the_site_in_the_middle(seed):
     )
     result = run(plan, seed)
     assert result.ok, f"{result.failure}\n{result.command}"
+
+
+def test_status_and_log_say_whom_a_certified_peer_waits_for():
+    plan = replace(load("finish"), peers=(3, 3), settings={"linger": 20.0}, settle=1e9)
+    lines = []
+    world = World(plan, 0, make_node=node_factory(), say=lambda name, text: lines.append((name, text)))
+    machines = world.machines
+    while all(machine.node is None or machine.node.conclusion.ending.latest is None for machine in machines.values()):
+        world.queue.run(world.queue.now + 0.01)
+    absent = next(machine for machine in machines.values() if machine.node.conclusion.ending.latest is None)
+    absent.kill()
+    others = [machine for machine in machines.values() if machine is not absent]
+    world.queue.run(world.queue.now + 10.0)
+    for machine in others:
+        status = machine.node.status(machine.now)
+        assert status["wait"]["sites"] == [absent.name]
+        assert 0.0 < status["wait"]["seconds"] < 20.0
+        assert f"s more for {absent.name} to confirm" in status["why"][-1]
+    world.queue.run(world.queue.now + 30.0)
+    for machine in others:
+        told = [text for name, text in lines if name == machine.name]
+        assert sum("info: waiting until the others have the model" in text for text in told) == 1
+        assert sum("warning: sites did not confirm in time" in text and absent.name in text for text in told) == 1
+        assert machine.finish.reason == "certified"
