@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gadget_svm.peers.world.scenario import load
-from gadget_svm.peers.world.simulate import run
+from gadget_svm.peers.world.simulate import network_plan, run
 from gadget_svm.peers.world.world import World, node_factory
 
 LINGER_S = 1_000.0
@@ -43,3 +43,17 @@ def test_status_and_log_say_whom_a_certified_peer_waits_for():
         assert sum("info: waiting until the others have the model" in text for text in told) == 1
         assert sum("warning: sites did not confirm in time" in text and absent.name in text for text in told) == 1
         assert machine.finish.reason == "certified"
+
+
+def test_status_has_the_later_model_of_a_part_of_the_sites_beside_the_certified_one():
+    world = World(network_plan(3, latency="lan", rows=40, features=5), 0, make_node=node_factory())
+    world.queue.run(60.0)
+    first, second, gone = world.machines.values()
+    everyone = [first.name, second.name, gone.name]
+    status = first.node.status(first.now)
+    assert (status["certified"]["sites"], status["partition"]) == (everyone, None)
+    gone.kill()
+    world.queue.run(180.0)
+    status = first.node.status(first.now)
+    assert (status["certified"]["sites"], status["partition"]["sites"]) == (everyone, everyone[:2])
+    assert status["partition"]["bound"] <= world.study.gap
