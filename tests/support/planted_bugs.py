@@ -1,6 +1,7 @@
 # ruff: noqa: ARG001, ARG005 - replaced methods keep their parameters
 """Bugs for the simulated world to find: each changes one rule of a node or its host, and nothing else."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -217,7 +218,7 @@ def _partition_counts_as_all(patch: Patch) -> None:
 
 
 def _exits_without_the_others(patch: Patch) -> None:
-    patch(EndOfStudy, "finished", lambda self, now, members, linger: self.latest is not None)
+    patch(EndOfStudy, "waits_until", lambda self, members, linger: -math.inf)
 
 
 def _timer_lost(patch: Patch) -> None:

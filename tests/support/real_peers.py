@@ -57,13 +57,16 @@ class RealPeers:
         How a site accepts no connection: "outbound" (it says so), or "refusing" or "silent" (it does not know).
     sites : collection of str, optional
         Whom the last certificate must cover; by default all.
+    algorithm : {"pdmm", "gadget"}
+        Of the study.
     pace : numbers
         Keys of [pace].
     """
 
     def __init__(
         self, folder: Path, rows: Mapping[str, tuple[Any, Any]], *, lam: float = 1e-2, gap: float = 0.01,
-        hosts: Any = None, closed: Mapping[str, str] | None = None, sites: Collection[str] = (), **pace: float,
+        hosts: Any = None, closed: Mapping[str, str] | None = None, sites: Collection[str] = (),
+        algorithm: str = "pdmm", **pace: float,
     ) -> None:  # fmt: skip
         self.folder, self.rows, self.lam, self.hosts = folder, dict(rows), lam, hosts
         self.names, self.closed = list(rows), dict(closed or {})
@@ -73,8 +76,8 @@ class RealPeers:
         authority.init_ca(folder / "ca")
         features = max(X.shape[1] for X, _ in rows.values())
         study = {
-            "study": {"name": "test"}, "data": {"features": features, "classes": [-1, 1]}, "learn": {"lam": lam},
-            "end": {"gap": gap, "sites": list(sites or self.names)},
+            "study": {"name": "test"}, "data": {"features": features, "classes": [-1, 1]},
+            "learn": {"lam": lam, "algorithm": algorithm}, "end": {"gap": gap, "sites": list(sites or self.names)},
         }  # fmt: skip
         self.study = folder / "study.toml"
         self.study.write_text(study_file.template(study))

@@ -25,6 +25,8 @@ from gadget_svm.study.study import Study
 
 RESEND_HEARTBEATS = 3
 """A neighbour that lacks the certificate gets it again after so many heartbeats."""
+ALL_CONFIRMED = "all sites have the model of certificate {}"
+"""The reason of a leave that tells neighbours, too, that nobody is waited for."""
 
 
 class Situation(NamedTuple):
@@ -54,6 +56,7 @@ class Conclusion:
         self.snapshot_due = False
         self._writing: dict[int, m.Certified | None] = {}  # writes that the confirmation waits for: models, snapshots
         self._resend: dict[str, int] = {}
+        self._told_of = ""  # the certificate whose wait for others is in the log
 
     # Messages
 
@@ -192,11 +195,27 @@ class Conclusion:
             else:
                 self.snapshot_due = True
 
-    def is_finished(self, now: float, members: Collection[Member]) -> bool:
-        """Return whether a peer that runs until certified may leave."""
+    def end(self, now: float, members: Collection[Member]) -> str:
+        """Return why a peer that runs until certified may leave now; an empty text if it may not."""
         if self.settings.until != "certified" or not self.confirmed:
-            return False
-        return bool(self.ending.finished(now, members, self.settings.linger))
+            return ""
+        until, names = self.ending.waits_until(members, self.settings.linger), self.ending.unconfirmed(members)
+        if now < until:
+            if self._told_of != self.label:
+                self._told_of = self.label
+                seconds = round(until - now)
+                self.out.log("info", "waiting until the others have the model", sites=names, at_most_seconds=seconds)
+            return ""
+        if names:
+            text = "sites did not confirm in time that they have the model: copy the model file to those that lack it"
+            self.out.log("warning", text, sites=names)
+            return "certified"
+        return ALL_CONFIRMED.format(self.label)
+
+    def other_left(self, reason: str) -> None:
+        """Note why a neighbour has left: it may be because all sites have confirmed."""
+        if self.confirmed and reason == ALL_CONFIRMED.format(self.confirmed):
+            self.ending.all_confirmed()
 
     def snapshot(self) -> Part:
         """Return the adopted certificate, as it is sent."""
@@ -212,16 +231,27 @@ class Conclusion:
             assert isinstance(certified, m.Certified)
             self._adopt(certified, now)
 
-    def status(self, members: Collection[Member]) -> dict[str, Any] | None:
-        """Return the adopted certificate as plain values."""
-        latest = self.ending.latest
-        if latest is None:
-            return None
-        return {
-            "id": self.label, "bound": relative_bound(latest), "time": latest.time,
-            "sites": [site.name for site in latest.sites], "rows": sum(site.rows for site in latest.sites),
-            "confirmed": sorted(self.ending.confirmed_by(members)), "saved": self.confirmed == self.label,
-        }  # fmt: skip
+    def status(self, now: float, members: Collection[Member]) -> dict[str, Any]:
+        """Return the adopted certificate, a later one of a partition, and how long it waits, as plain values."""
+        ending, certified, wait = self.ending, None, None
+        if ending.latest is not None:
+            confirmed, is_saved = sorted(ending.confirmed_by(members)), self.confirmed == self.label
+            certified = _described(ending.latest) | {"confirmed": confirmed, "saved": is_saved}
+            if self.settings.until == "certified" and is_saved:
+                seconds = ending.waits_until(members, self.settings.linger) - now
+                wait = {"sites": ending.unconfirmed(members), "seconds": seconds} if seconds > 0 else None
+        is_later = ending.latest is None or (
+            ending.partition is not None and ending.partition.id.number > ending.latest.id.number
+        )
+        partition = _described(ending.partition) if ending.partition is not None and is_later else None
+        return {"certified": certified, "partition": partition, "wait": wait}
+
+
+def _described(certified: m.Certified) -> dict[str, Any]:
+    return {
+        "id": c.label(certified), "bound": relative_bound(certified), "time": certified.time,
+        "sites": [site.name for site in certified.sites], "rows": sum(site.rows for site in certified.sites),
+    }  # fmt: skip
 
 
 def relative_bound(certified: m.Certified) -> float:

@@ -31,6 +31,10 @@ rest every second heartbeat is left out."""
 UNUSED_LINK_HEARTBEATS = 5
 """A link on which neither end wants an edge is closed after so many heartbeats."""
 DETECTION_HEARTBEATS = 3
+PATIENCE_S = 20.0
+"""For so long after the first dial that nobody answered, it is no warning: sites are not started at the same moment."""
+NOT_THERE = ("refused", "timed out", "no answer")
+"""What a dial says if nobody listens there."""
 
 
 class _Overlay(NamedTuple):
@@ -69,6 +73,7 @@ class Neighbourhood:
         self._heartbeats = 0
         self._is_quiet = False
         self._last_beat = -inf
+        self._alone_since: float | None = None  # the first failed dial of a peer without links
         self._tested: dict[str, bool] = {}  # peers whose address was dialled back, and whether that worked
         self._computed: _Overlay | None = None
 
@@ -110,9 +115,15 @@ class Neighbourhood:
         for name in names:
             if self.links.ready(name) is not None:
                 self._tested[name] = False
-        if not self.links.names:
-            advice = "" if "certificate" in reason else ". Check the address, the firewall and whether that peer runs"
-            self.issues.report("join", f"cannot reach {address}: {reason}{advice}", now)
+        if self.links.names:
+            return
+        self._alone_since = now if self._alone_since is None else self._alone_since
+        if now - self._alone_since < PATIENCE_S and any(words in reason for words in NOT_THERE):
+            text = f"waiting for a peer to answer at {address}; it is dialled again and again"
+            self.issues.report("join", text, now, "info")
+            return
+        advice = "" if "certificate" in reason else ". Check the address, the firewall and whether that peer runs"
+        self.issues.report("join", f"cannot reach {address}: {reason}{advice}", now)
 
     def hello(self, link: Link, hello: Hello, now: float) -> bool:
         """Handle the first message of the other end; return whether the link is ready now."""
@@ -126,7 +137,7 @@ class Neighbourhood:
             self.out.send(link.number, refusal)
             self._refused(link, refusal, f"refused {link.name}", refusal.reason.name.lower(), now)
             return False
-        self.agreed = True
+        self.agreed, self._alone_since = True, None
         if (second := self.links.accept(link, hello)) is not None:
             self._close(second, "second link")
             if second is link:

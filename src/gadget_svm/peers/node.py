@@ -77,7 +77,7 @@ class Node:
         self._handlers: dict[type, Callable[[Any], None]] = {
             ev.Started: self._start, ev.TimerFired: self._timer_fired, ev.LinkUp: self._link_up,
             ev.LinkDown: lambda event: self.neighbourhood.link_down(event.link, event.reason, self._now),
-            ev.DialFailed: lambda event: self.neighbourhood.dial_failed(event.address, event.reason, self._now),
+            ev.DialFailed: self._dial_failed,
             ev.Rejected: lambda event: self.neighbourhood.count_refusal(event.reason, event.text, event.count),
             ev.Received: self._received, ev.StepDone: self._step_done, ev.StepFailed: self._step_failed,
             ev.Saved: self._saved, ev.SaveFailed: self._save_failed, ev.CredentialsChanged: self._credentials_changed,
@@ -89,7 +89,7 @@ class Node:
             m.Acknowledgement: lambda link, message: link.acknowledged(message.seq),
             m.Statistics: lambda link, message: self.learning.heard_statistics(link, message, self._now),
             m.CertificateProbe: self._certificate, m.CertificateSums: self._certificate, m.Certified: self._certificate,
-            m.Leave: self.neighbourhood.left,
+            m.Leave: self._other_left,
         }  # fmt: skip
 
     # The interface of hosts
@@ -133,10 +133,10 @@ class Node:
             "gap_estimate": self.found.gap, "disagreement": self.found.disagreement, "network_rows": self.found.rows,
             "snapshot_age": now - self.writer.saved_at, "issues": dict(self.issues.open),
             "certificate_days_left": (self._expires - self._wall_time) / 86400.0,
-            "certified": self.conclusion.status(self.neighbourhood.everyone()),
             "missing": sorted({*self.study.sites} - self._members().keys()),
         }  # fmt: skip
-        return with_state(own | self.learning.status() | self.neighbourhood.status(now))
+        ended = self.conclusion.status(now, self.neighbourhood.everyone())
+        return with_state(own | ended | self.learning.status() | self.neighbourhood.status(now))
 
     # Life
 
@@ -231,7 +231,7 @@ class Node:
         starts = self._is_new and self._now - self._started <= self.settings.suspect
         if starts and not self.neighbourhood.agreed and len(others) >= max(1, self._n_sites - 1):
             self._is_refused = True  # by all: it is this site that has another study
-            self._fail(f"cannot learn together: {'; '.join(others.values())}")
+            self._fail(f"cannot learn together: {'; '.join(others.values())}. {_how_to_agree(len(others))}")
             return
         self.conclusion.beat(self._situation(), self.session.model(), self.found.gap, self._members())
         self.learning.beat(self._now)
@@ -242,8 +242,8 @@ class Node:
         end = self.settings.stop_after_seconds
         if end is not None and self._now - self._started >= end:
             self._leave("time is up")
-        elif self.conclusion.is_finished(self._now, self.neighbourhood.everyone()):
-            self._leave("certified")
+        elif reason := self.conclusion.end(self._now, self.neighbourhood.everyone()):
+            self._leave(reason)
 
     # Events
 
@@ -252,6 +252,10 @@ class Node:
             self.neighbourhood.link_up(event.link, event.identity, event.dialled, self._now)
         else:
             self.out.hang_up(event.link, "not live")
+
+    def _dial_failed(self, event: ev.DialFailed) -> None:
+        if self.phase == "live":
+            self.neighbourhood.dial_failed(event.address, event.reason, self._now)
 
     def _received(self, event: ev.Received) -> None:
         link, message = self.links.get(event.link), event.message
@@ -268,6 +272,10 @@ class Node:
 
     def _certificate(self, link: Link, message: m.Message) -> None:
         self.conclusion.received(link.name, message, self._situation())
+
+    def _other_left(self, link: Link, message: m.Leave) -> None:
+        self.conclusion.other_left(message.reason)
+        self.neighbourhood.left(link, message)
 
     def _step_done(self, event: ev.StepDone) -> None:
         if self.learning.step == "sums" and self._sums_for is not None:
@@ -382,3 +390,10 @@ class Node:
             self._now, self._wall_time, self.incarnation, session.rows, self.edges.up() & self.links.names,
             session.scale, session.scale_digest, session.ticks,
         )  # fmt: skip
+
+
+def _how_to_agree(others: int) -> str:
+    """Return what to do about studies that differ; of two sites, nobody can tell which one is wrong."""
+    if others == 1:
+        return "Agree on one study.toml, copy it to both sites, and start both again"
+    return f"All {others} others differ from this site: copy their study.toml, and start this peer again"

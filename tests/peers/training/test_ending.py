@@ -1,5 +1,6 @@
 """When an attempt begins, what counts, and when a site may exit; and that all sites that exit have one model."""
 
+import math
 from dataclasses import replace
 from random import Random
 
@@ -108,14 +109,24 @@ def test_what_is_certified_is_not_certified_again_until_rows_or_sites_change(end
 
 def test_a_site_exits_when_all_have_confirmed_or_after_a_while(ending):
     mine = certificate()
-    assert not ending.finished(1e9, members().values(), 60.0)
     ending.adopt(mine, 100.0)
     table = members(certified=label(mine))
     late = list((table | members("c")).values())
     assert ending.confirmed_by(late) == {"a", "b"}
-    assert not ending.finished(159.0, late, 60.0)
-    assert ending.finished(160.0, late, 60.0)
-    assert ending.finished(101.0, [table["c"]], 60.0)  # the others' confirmations stay known
+    assert ending.unconfirmed(late) == ["c"]
+    assert ending.waits_until(late, 60.0) == 160.0
+    assert ending.waits_until([table["c"]], 60.0) == -math.inf  # the others' confirmations stay known
+    assert ending.unconfirmed([]) == []
+
+
+def test_another_site_may_say_that_all_have_confirmed(ending):
+    ending.all_confirmed()  # of no certificate
+    ending.adopt(certificate(), 100.0)
+    assert ending.unconfirmed([]) == ["b", "c"]
+    ending.all_confirmed()
+    assert ending.waits_until([], 60.0) == -math.inf
+    ending.adopt(certificate(2), 110.0)
+    assert ending.waits_until([], 60.0) == 170.0
 
 
 def test_another_certificate_in_sight_delays_the_exit_and_is_a_reason_to_begin_again(ending):
@@ -124,8 +135,9 @@ def test_another_certificate_in_sight_delays_the_exit_and_is_a_reason_to_begin_a
     table = members(certified=label(mine))
     ending.confirmed_by(table.values())
     table["b"] = replace(table["b"], certified=label(certificate(initiator="b")))
-    assert not ending.finished(60.0, table.values(), 60.0)
-    assert ending.finished(120.0, table.values(), 60.0)
+    assert ending.waits_until(table.values(), 60.0) == 120.0
+    ending.all_confirmed()
+    assert ending.waits_until(table.values(), 60.0) == 120.0
     assert ending.conflict
     assert when(ending, table=table) is not None
     assert ending.adopt(certificate(2), 130.0)
@@ -240,7 +252,7 @@ class Sites:
                 self.lines[peer.name] = peer.member
             if peer.saved is not None:
                 self.pass_on(peer, peer.saved)
-                if peer.saved is peer.latest and peer.ending.finished(self.now, list(self.lines.values()), 5.0):
+                if peer.saved is peer.latest and peer.ending.waits_until(self.lines.values(), 5.0) <= self.now:
                     peer.exited = label(peer.saved)
 
     def run(self, seconds, begin, crash=0.0):

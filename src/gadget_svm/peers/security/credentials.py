@@ -101,9 +101,9 @@ class Verifier:
         known = self.examine(pem)
         if not known.not_before <= now <= known.not_after:
             state = "expired" if now > known.not_after else "is not valid yet: are both clocks right?"
-            raise UntrustedError("expired", f"the certificate of {known.name!r} {state}")
+            raise UntrustedError("expired", f"the certificate of {known.name!r} {state}", known.name)
         if known.serial in self.revocations.serials:
-            raise UntrustedError("revoked", f"the certificate of {known.name!r} is revoked")
+            raise UntrustedError("revoked", f"the certificate of {known.name!r} is revoked", known.name)
         return known
 
     def check_signature(self, pem: bytes, data: bytes, signature: bytes, now: float) -> Identity:

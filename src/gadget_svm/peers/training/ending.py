@@ -17,10 +17,12 @@ began it. So c2 began before c1; in the same way, c1 began before c2: a contradi
   for confirmations then takes the later certificate, and one that has exited does not.
 
 A site exits when all covered sites have confirmed, so that no site is left without the model, or after a while, so that
-a site that is gone holds up nobody.
+a site that is gone holds up nobody. It tells its neighbours that all have confirmed: they may have heard of each other
+by this site only.
 """
 
 from collections.abc import Collection, Mapping
+from math import inf
 
 from gadget_svm.peers.membership.member import Member
 from gadget_svm.peers.training.certification import label, number_of
@@ -103,14 +105,23 @@ class EndOfStudy:
         self._watch(members)
         return set(self._confirmed)
 
-    def finished(self, now: float, members: Collection[Member], linger: float) -> bool:
-        """Whether a peer that has saved the latest certificate's model may exit."""
+    def all_confirmed(self) -> None:
+        """Another site says that all covered sites have confirmed the latest certificate."""
+        if self.latest is not None:
+            self._confirmed = {site.name for site in self.latest.sites}
+
+    def unconfirmed(self, members: Collection[Member]) -> list[str]:
+        """Return the covered sites, this one excepted, that have not confirmed the latest certificate."""
         if self.latest is None:
-            return False
-        waits_for = {site.name for site in self.latest.sites} - {self.me} - self.confirmed_by(members)
+            return []
+        return sorted({site.name for site in self.latest.sites} - {self.me} - self.confirmed_by(members))
+
+    def waits_until(self, members: Collection[Member], linger: float) -> float:
+        """Return when a peer that has saved the latest certificate's model may exit; -inf if it need not wait."""
+        unconfirmed = self.unconfirmed(members)
         if self.conflict or self._is_old:  # another certificate may still come
-            return now - self._adopted_at >= 2 * linger
-        return not waits_for or now - self._adopted_at >= linger
+            return self._adopted_at + 2 * linger
+        return self._adopted_at + linger if unconfirmed else -inf
 
     def at_rest(self, members: Mapping[str, Member]) -> bool:
         """Whether there is a certificate, full or of a partition, for just the present sites and rows."""
