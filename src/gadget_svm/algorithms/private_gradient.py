@@ -158,6 +158,10 @@ class PrivateGradient(BaseAlgorithm):
         Rounds of gossip after every step.
     transition : "lazy", "random-walk", "metropolis", "max-degree"
         The matrix B on the graph, as in `Gadget`.
+    robust : "clip", "trim" or None, default None
+        Robust mixing, for networks in which some nodes lie, as in `Gadget`.
+    liars : int, default 1
+        With ``robust``: how many neighbours of a node may lie.
 
     Examples
     --------
@@ -174,6 +178,8 @@ class PrivateGradient(BaseAlgorithm):
     gossip: str | Gossip = "auto"
     gossip_rounds: int = 2
     transition: str = "lazy"
+    robust: str | None = None
+    liars: int = 1
 
     def with_privacy(self, privacy: DifferentialPrivacy) -> "PrivateGradient":
         """Return the algorithm with this budget."""
@@ -186,8 +192,11 @@ class PrivateGradient(BaseAlgorithm):
         if self.privacy is None or sizes is None:
             raise ValueError("private gradient descent needs a budget: privacy=DifferentialPrivacy(epsilon=1.0)")
         rounds = checked_count(self.gossip_rounds, "gossip_rounds")
-        protocol = ("running-sum" if lossy else "diffusion") if self.gossip == "auto" else self.gossip
-        run = Gadget(gossip=protocol, gossip_rounds=rounds, project=False).bind(network, lam, radius, lossy, sizes)
+        protocol = self.gossip
+        if protocol == "auto" and self.robust is None:
+            protocol = "running-sum" if lossy else "diffusion"
+        gadget = Gadget(gossip=protocol, gossip_rounds=rounds, project=False, robust=self.robust, liars=self.liars)
+        run = gadget.bind(network, lam, radius, lossy, sizes)
         self.privacy.check()
         return PrivateGradientRun(
             **vars(run), privacy=self.privacy, n_nodes=network.n, n_rows=float(np.sum(sizes))

@@ -1,6 +1,7 @@
 """Model files: state files of the kind "model", by path or URI. Nothing in them is executed."""
 
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from gadget_svm.core.lookup import lookup
 from gadget_svm.core.state_file import StateFileError, encode_state, read_state
 from gadget_svm.data.uris import local_copy, parse_location, write_file
 from gadget_svm.estimator.svc import GadgetSVC
+from gadget_svm.privacy import DifferentialPrivacy
 
 KIND, VERSION = "model", 2
 PLAIN = bool | int | float | str
@@ -69,6 +71,8 @@ def encode_model(model: GadgetSVC) -> bytes:
         "params": _plain_params(model),
         "algorithm": {"kind": kind.__name__, "params": _plain_params(model.algorithm)} if known else None,
     }
+    if model.privacy is not None:
+        about["privacy"] = {"budget": asdict(model.privacy), "spent": model.privacy_}
     if "study_" in model.__dict__:
         about["study"] = model.study_
     present = {name: np.asarray(value) for name, value in arrays.items() if value is not None}
@@ -118,6 +122,9 @@ def _restored(arrays: dict[str, Any], about: dict[str, Any]) -> GadgetSVC:
     if about["algorithm"] is not None:
         kind = lookup("algorithm in the model file", about["algorithm"]["kind"], _kinds())
         model.set_params(algorithm=kind(**about["algorithm"]["params"]))
+    privacy = about.get("privacy")
+    model.privacy = None if privacy is None else DifferentialPrivacy(**privacy["budget"])
+    model.privacy_ = None if privacy is None else privacy["spent"]
     given = {name: arrays[name] for name in ARRAYS} | {name: arrays.get(name) for name in OPTIONAL_ARRAYS}
     model.__dict__.update(given | {name: about[name] for name in SCALARS})
     model.classes_ = np.array(about["classes"], dtype=about["classes_dtype"])

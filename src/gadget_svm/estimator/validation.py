@@ -96,6 +96,8 @@ def _check_privacy(model: Any) -> None:
             f"stopping={model.stopping!r} looks at rows, which the budget does not cover: a private training ends "
             "after its planned rounds, leave stopping at 'auto'"
         )
+    if model.tol is not None:
+        raise ValueError("tol is for rules that look at rows: a private training ends after its planned rounds")
     if model.C is not None:
         raise ValueError(
             "C is the weight of a sum over rows: with privacy, give lam, which is 1 / (C * number of rows)"
