@@ -379,6 +379,6 @@ class Node:
     def _situation(self) -> Situation:
         session = self.session
         return Situation(
-            self._now, self._wall_time, self.incarnation, session.rows, self.edges.up() & self.links.names,
+            self._now, self._wall_time, self.incarnation, session.rows, self.edges.counted(self._now) & self.links.names,
             session.scale, session.scale_digest, session.ticks,
         )  # fmt: skip

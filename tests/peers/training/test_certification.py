@@ -245,6 +245,30 @@ def test_a_child_that_dies_before_its_sums_makes_the_attempt_fail():
     assert "p0" in [name for name, _ in network.failed]
 
 
+def test_half_of_all_messages_may_be_lost():
+    """One attempt is enough: whoever is at work says so, and children keep their sums as long as they are asked."""
+    completed = 0
+    for seed in range(20):
+        graph = nx.relabel_nodes(nx.random_regular_graph(4, 12, seed=seed), lambda i: f"p{i}")
+        network = Network(graph, Random(seed), loss=0.5)
+        network.begin("p0")
+        network.run(300)
+        completed += sum(network.check(certified) == set(graph) for certified in network.completed)
+    assert completed >= 19
+
+
+def test_an_attempt_that_a_peer_gives_up_fails_at_once():
+    """Its parent hears of it, and that one's parent, up to the initiator."""
+    network = Network(nx.relabel_nodes(nx.path_graph(5), lambda i: f"p{i}"), Random(0), delay=0.01)
+    network.begin("p0")
+    while network.peers["p3"]._attempt is None or network.peers["p3"]._attempt.others["p4"].parent is None:
+        network.step()
+    network.crash("p4")
+    network.run(15)
+    assert [name for name, _ in network.failed] == ["p3", "p2", "p1", "p0"]
+    assert "p1 takes no part" in network.failed[-1][1].reason
+
+
 def test_who_restarts_amid_an_attempt_is_not_counted_twice():
     """p2 sends its sums to p1, restarts, and joins the same attempt again by p3."""
     graph = nx.Graph([("p0", "p1"), ("p1", "p2"), ("p0", "p3"), ("p3", "p2")])
