@@ -302,6 +302,10 @@ def _own_scale_kept(patch: Patch) -> None:
     patch(scaling, "digest_of", lambda entries: bytes(31) + b"1")
 
 
+def _any_penalty(patch: Patch) -> None:
+    patch(TrainingSession, "is_plausible", lambda self, push: True)
+
+
 def _classes_mixed_up(patch: Patch) -> None:
     original = learner._signs
 
@@ -344,5 +348,6 @@ BUGS = (
     PlantedBug("a second process of a name is ignored", _second_process_ignored, ("same-name",)),
     PlantedBug("a link of a former process is kept", _former_link_kept, ("same-name",)),
     PlantedBug("a late site keeps its own scale", _own_scale_kept, ("scaled",)),
+    PlantedBug("any penalty of a neighbour is used", _any_penalty, ("hostile-neighbour",)),
     PlantedBug("a class is learned with the sign of another", _classes_mixed_up, ("three-classes",)),
 )

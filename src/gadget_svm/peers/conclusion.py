@@ -34,7 +34,7 @@ class Situation(NamedTuple):
     wall_time: float
     incarnation: int
     rows: float
-    neighbours: frozenset[str]  # with an edge that is UP
+    neighbours: frozenset[str]  # with an edge in the learner, and a link
     scale: Scale | None
     scale_digest: bytes
     ticks: int

@@ -204,6 +204,7 @@ class Neighbourhood:
                 self._close(link, "the peer is gone")
         for name in changes.renewed:
             self._tested.pop(name, None)
+            self.edges.pardon(name)
         if changes.impostor is not None and changes.impostor.address not in ("", self.settings.address):
             self.out.dial(changes.impostor.address, None)
         if changes.joined or changes.left:
@@ -212,6 +213,7 @@ class Neighbourhood:
             if dead:
                 self.out.log("warning", "not heard any more", peers=dead)
         self._choose()
+        self._report_refused_edges(now)
         self.edges.expire(now)
         self._close_unused(now)
         self.dial(now)
@@ -240,6 +242,12 @@ class Neighbourhood:
                 "the port of [peer] listen"
             )
             self.issues.report("reachability", text, now)
+
+    def refuse_edge(self, link: Link, reason: str) -> None:
+        """Give up an edge whose other end sends what no honest peer would, until that peer restarts."""
+        self.count_refusal("implausible", reason)
+        self.edges.refuse(link.name, reason)
+        self.heartbeat(link)
 
     def leave(self, reason: str) -> None:
         """Say goodbye and close all links."""
@@ -336,6 +344,13 @@ class Neighbourhood:
             link = self.links.ready(name)
             if link is not None:
                 self.heartbeat(link)
+
+    def _report_refused_edges(self, now: float) -> None:
+        if reasons := [self.edges.refused[name] for name in sorted(self.edges.refused) if self.table.is_present(name)]:
+            fix = "no honest peer of this study does; the edge is down until that peer restarts"
+            self.issues.report("neighbours", f"{'; '.join(reasons)}: {fix}", now)
+        else:
+            self.issues.resolve("neighbours")
 
     def _close_unused(self, now: float) -> None:
         oldest = now - UNUSED_LINK_HEARTBEATS * self.settings.heartbeat

@@ -85,7 +85,7 @@ class Node:
         }  # fmt: skip
         self._readers: dict[type, Callable[[Link, Any], None]] = {
             m.Heartbeat: lambda link, message: self.neighbourhood.heard(link, message, self._now),
-            m.Push: lambda link, message: self.learning.pushed(link, message, self.incarnation),
+            m.Push: self._pushed,
             m.Acknowledgement: lambda link, message: link.acknowledged(message.seq),
             m.Statistics: lambda link, message: self.learning.heard_statistics(link, message, self._now),
             m.CertificateProbe: self._certificate, m.CertificateSums: self._certificate, m.Certified: self._certificate,
@@ -266,6 +266,10 @@ class Node:
         elif link.ready:  # what comes before the hello was accepted is not read
             self._readers[type(message)](link, message)
 
+    def _pushed(self, link: Link, push: m.Push) -> None:
+        if not self.learning.pushed(link, push, self.incarnation):
+            self.neighbourhood.refuse_edge(link, f"{link.name} pushes with the weight {push.weight:.3g}")
+
     def _certificate(self, link: Link, message: m.Message) -> None:
         self.conclusion.received(link.name, message, self._situation())
 
@@ -377,8 +381,8 @@ class Node:
         return estimate(self.study.lam, measures.norm, detector.me, others, self.session.model(), near)
 
     def _situation(self) -> Situation:
-        session = self.session
+        session, neighbours = self.session, self.edges.counted(self._now) & self.links.names
         return Situation(
-            self._now, self._wall_time, self.incarnation, session.rows, self.edges.counted(self._now) & self.links.names,
-            session.scale, session.scale_digest, session.ticks,
+            self._now, self._wall_time, self.incarnation, session.rows, neighbours, session.scale,
+            session.scale_digest, session.ticks,
         )  # fmt: skip

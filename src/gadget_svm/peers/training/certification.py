@@ -148,7 +148,7 @@ class Certification:
         if attempt is not None and attempt.probe.id == message.id:
             return self._probed(attempt, name, message, now)
         if attempt is not None and not len(message.model) and message.id.number >= attempt.probe.id.number:
-            return self._outnumbered(attempt, name, message)
+            return self._outnumbered(name, message)
         if len(message.model) != self.outputs * self.width:
             return []
         if message.id.number <= self._joined:  # its initiator does not know how high the numbers are
@@ -193,7 +193,7 @@ class Certification:
                 return self._fail(f"{name} is gone")
         return actions + self._advance(attempt, now)
 
-    def _outnumbered(self, attempt: _Attempt, name: str, notice: m.CertificateProbe) -> list[Action]:
+    def _outnumbered(self, name: str, notice: m.CertificateProbe) -> list[Action]:
         """Give up an attempt that a neighbour takes no part in, and tell its initiator the number to exceed."""
         reason = f"{name} takes no part: it knows attempt {notice.id.number} of {notice.id.initiator}"
         return self._fail(reason, notice.id)

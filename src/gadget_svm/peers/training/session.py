@@ -103,6 +103,12 @@ class TrainingSession:
                 self._inbox.forget(number)
                 self._asked_at.pop(number, None)
 
+    def is_plausible(self, push: Push) -> bool:
+        """Return whether an honest neighbour may have sent a push of this scale."""
+        if self._trainer is None or push.scale != self.scale_digest:
+            return True  # it is not used
+        return self._trainer.learner.is_plausible(push.weight)
+
     def receive(self, name: str, push: Push) -> bool:
         """Keep a push for the next tick; return False if it is old or not usable."""
         number = node_id(name)
