@@ -165,9 +165,9 @@ def foreign(_, tmp_path):
 
 
 def expired(certificates, tmp_path):
-    from gadget_svm.peers.security import authority
+    from gadget_svm.authority import certificates
 
-    old = authority.issue(certificates.folder, "old", days=30, now=time.time() - 31 * DAY, out=tmp_path / "old")
+    old = certificates.issue(certificates.folder, "old", days=30, now=time.time() - 31 * DAY, out=tmp_path / "old")
     read = (old.ca.read_bytes(), old.key.read_bytes(), old.cert.read_bytes())
     return grpc.ssl_channel_credentials(*read)
 

@@ -1,6 +1,6 @@
 """A peer's own credentials, and the check of the certificates and signatures of others.
 
-Owns every check of a certificate. Makes and writes none (`authority` does), opens no connection, and reads no clock:
+Owns every check of a certificate. Makes and writes none (`gadget_svm.authority` does), opens no connection, and reads no clock:
 ``now`` is the time of day in seconds since 1970.
 """
 
