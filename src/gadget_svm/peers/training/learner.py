@@ -20,7 +20,7 @@ from gadget_svm.core.rows import Rows, Shares
 from gadget_svm.core.types import Floats
 from gadget_svm.estimator.problem import as_csr
 from gadget_svm.gossip import Round, RunningSum
-from gadget_svm.peers.training.recency import Recency
+from gadget_svm.peers.training.polynomial_averaging import PolynomialAveraging
 from gadget_svm.study.study import Study
 from gadget_svm.topologies import build
 
@@ -98,7 +98,7 @@ class Learner:
         self.t = 0
         self.isolated = False  # the last neighbour is gone, and alpha still belongs to the model of all
         self._running: Round | None = None
-        self._recency = Recency()
+        self._averaging = PolynomialAveraging()
         self._signs = _signs(label, study.outputs)
         self._penalty = self.run.initial_penalty(self.block) if isinstance(self.run, PdmmRun) else None
 
@@ -120,7 +120,7 @@ class Learner:
         self.run.set_neighbours(self.block, np.array(sorted(neighbours), dtype=np.int64))
         self.isolated = (linked or self.isolated) and not neighbours
         if new and isinstance(self.run, GadgetRun):
-            self.run.reset_edge(self.block, min(new))  # a new epoch: `Recency` starts a new average at all nodes
+            self.run.reset_edge(self.block, min(new))  # a new epoch: all nodes start a new average
 
     def is_plausible(self, weight: float) -> bool:
         """Return whether an honest neighbour may push with this weight.
@@ -140,7 +140,7 @@ class Learner:
         With GADGET the neighbours have its mass too, besides what its successor begins with: start a new epoch.
         """
         self.block.exchanges = max(self.block.exchanges, former.block.exchanges)
-        self._recency = former._recency
+        self._averaging = former._averaging
         epoch = former.block.edge.get("epoch")
         if isinstance(self.run, GadgetRun) and isinstance(self.run.protocol, RunningSum) and epoch is not None:
             self.run.protocol.supersede(self.block, int(epoch[0]))
@@ -171,7 +171,7 @@ class Learner:
             running.send(Delivery(self._batch(messages)))
         except StopIteration:
             if isinstance(self.run, GadgetRun):
-                self._recency.after_tick(self.block, self.run.local_steps)
+                self._averaging.after_tick(self.block, self.run.local_steps)
             if self.isolated:
                 self.refresh()
                 measured = self.measure()

@@ -11,7 +11,7 @@ from functools import partial
 
 from gadget_svm.peers.events import RunStep
 from gadget_svm.peers.storage.snapshot import Snapshot
-from gadget_svm.peers.training.steps import TickInput
+from gadget_svm.peers.training.trainer import TickInput
 from gadget_svm.peers.wire.messages import EdgeState, Heartbeat, Push
 
 

@@ -13,15 +13,15 @@ from gadget_svm.peers.settings import NodeSettings
 from gadget_svm.peers.training.site import Site
 from gadget_svm.peers.wire.messages import Message
 from gadget_svm.peers.world.clock import MachineClock
+from gadget_svm.peers.world.deployment import Deployment, draw_deployments
 from gadget_svm.peers.world.disk import Disk
 from gadget_svm.peers.world.event_queue import EventQueue
-from gadget_svm.peers.world.faults import draw_roles, schedule
+from gadget_svm.peers.world.fault_injection import draw_roles, schedule
 from gadget_svm.peers.world.goals import Goals
 from gadget_svm.peers.world.intruder import HOSTILE, make_hostile
 from gadget_svm.peers.world.invariants import InvariantError, Invariants
 from gadget_svm.peers.world.machine import Hardware, Machine, MakeNode, NodeLike
 from gadget_svm.peers.world.network import SimulatedNetwork
-from gadget_svm.peers.world.places import Place, draw_places
 from gadget_svm.peers.world.randomness import generator, whole_within
 from gadget_svm.peers.world.scenario import Scenario
 from gadget_svm.peers.world.shards import Optima, draw_classes, generate
@@ -61,7 +61,7 @@ class World:
             self.study, self.optima, names, strangers, strangers - self.hostile_neighbours, say
         )
         self.machines: dict[str, Machine] = {}
-        places = draw_places(scenario, self.roles, seed)
+        places = draw_deployments(scenario, self.roles, seed)
         for name, place in places.items():
             self._add_peer(name, place)
             if name in self.roles.twice:
@@ -102,7 +102,7 @@ class World:
         classes = draw_classes(self.scenario.data, self.seed)
         return Study(name="simulated", n_features=n_features, classes=classes, **terms)
 
-    def _add_peer(self, name: str, place: Place, identity: str = "") -> None:
+    def _add_peer(self, name: str, place: Deployment, identity: str = "") -> None:
         settings = replace(self._settings(identity or name, place.told, place.join), reachable=place.reachable)
         site = self._site(identity or name)
         machine = self._machine(
@@ -110,7 +110,7 @@ class World:
         )
         self.queue.at(place.start, machine.start)
 
-    def _add_second(self, name: str, place: Place) -> None:
+    def _add_second(self, name: str, place: Deployment) -> None:
         """Add a second process of a peer, on a machine of its own."""
         other = f"{name}/2"
         address = f"{name}-2:7400"

@@ -28,7 +28,7 @@ STATISTICS_HEARTBEATS = 2
 """Statistics for the scale are repeated to each neighbour after so many heartbeats, until they are settled."""
 
 
-class Learning:
+class TrainingLoop:
     """The training of one node."""
 
     def __init__(

@@ -48,7 +48,7 @@ class Tell(NamedTuple):
 
 
 class ComputeSums(NamedTuple):
-    """Compute this peer's sums for a model, and return them with `Certification.sums_ready`."""
+    """Compute this peer's sums for a model, and return them with `CertificateEcho.sums_ready`."""
 
     id: m.CertificateId
     model: Floats
@@ -92,7 +92,7 @@ class _Attempt:
         return replace(self.probe, model=np.empty(0))
 
 
-class Certification:
+class CertificateEcho:
     """The certificates of one peer.
 
     Parameters

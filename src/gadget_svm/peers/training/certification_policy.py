@@ -7,7 +7,7 @@ it covers ``study.sites``, or ``study.min_sites`` sites if there are no names. I
 Two sites that exit have the same model, whatever is lost. Proof: a model that a site exits with is a full certificate
 that its initiator adopted. Suppose there are two, c1 of I1 and c2 of I2. A full certificate covers all sites, so I1
 took part in c2 and I2 in c1. I1 did so before it began c1: while its own attempt is under way it joins no other without
-abandoning its own, and after it has adopted c1 it takes part in nothing (`Conclusion`). I1 can only join c2 after I2
+abandoning its own, and after it has adopted c1 it takes part in nothing (`Certification`). I1 can only join c2 after I2
 began it. So c2 began before c1; in the same way, c1 began before c2: a contradiction. The proof needs
 
 - that an initiator passes on its certificate only when it is on disk, so that a restart does not make it forget;
@@ -23,7 +23,7 @@ a site that is gone holds up nobody.
 from collections.abc import Collection, Mapping
 
 from gadget_svm.peers.membership.member import Member
-from gadget_svm.peers.training.certification import label, number_of
+from gadget_svm.peers.training.certificate_echo import label, number_of
 from gadget_svm.peers.wire.messages import Certified
 from gadget_svm.study.study import Study
 
@@ -36,7 +36,7 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 3.0, 60.0
 """Between two attempts of which the first one failed; it doubles each time."""
 
 
-class EndOfStudy:
+class CertificationPolicy:
     """The end of a study, as peer ``me`` sees it."""
 
     def __init__(self, study: Study, me: str) -> None:

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gadget_svm.algorithms.certificate import bound_of, sums_length
-from gadget_svm.peers.training.certification import (
+from gadget_svm.peers.training.certificate_echo import (
     STALL_TIMEOUT_S,
-    Certification,
+    CertificateEcho,
     ComputeSums,
     Failed,
     Tell,
@@ -53,7 +53,7 @@ class Network:
 
     @staticmethod
     def make(name):
-        return Certification(name, LAM, K, F)
+        return CertificateEcho(name, LAM, K, F)
 
     def neighbours(self, name):
         return {other for other in self.graph[name] if other in self.up}
@@ -211,7 +211,7 @@ def test_crashes_and_restarts_never_make_a_wrong_bound_and_a_later_attempt_cover
 @settings(max_examples=200, deadline=None)
 @given(networks(), st.integers(0, 8), st.integers(0, 40))
 def test_two_that_begin_at_once_never_both_cover_all(network, other, steps):
-    """What `ending` proves: nobody takes part after it has completed its own; here both go on, so numbers decide."""
+    """In a network nobody takes part after its own is complete; here both go on, so numbers decide."""
     network.begin("p0")
     for _ in range(steps):
         network.step()
@@ -295,7 +295,7 @@ def probe(number, initiator="b", model=(1.0, 2.0, 3.0), parent=None, incarnation
 
 
 def test_numbers_grow_and_an_unfinished_attempt_is_superseded_after_its_time_out_or_by_its_initiator():
-    peer = Certification("p0", LAM, K, F)
+    peer = CertificateEcho("p0", LAM, K, F)
 
     def joins(message, now, name="b"):
         actions = peer.receive(name, message, now, {"b", "c"}, 1, 10.0)
