@@ -78,7 +78,7 @@ class Node:
             ev.Started: self._start, ev.TimerFired: self._timer_fired, ev.LinkUp: self._link_up,
             ev.LinkDown: lambda event: self.neighbourhood.link_down(event.link, event.reason, self._now),
             ev.DialFailed: lambda event: self.neighbourhood.dial_failed(event.address, event.reason, self._now),
-            ev.Rejected: lambda event: self.neighbourhood.count_refusal(event.reason, event.text, event.count),
+            ev.Rejected: lambda event: self.neighbourhood.refusals.count(event.reason, event.text, event.count),
             ev.Received: self._received, ev.StepDone: self._step_done, ev.StepFailed: self._step_failed,
             ev.Saved: self._saved, ev.SaveFailed: self._save_failed, ev.CredentialsChanged: self._credentials_changed,
             ev.StopRequested: lambda event: self._leave(event.reason),
@@ -227,7 +227,7 @@ class Node:
         measures, slack = self.session.measures, self.session.gap_share()
         own = {} if measures is None else {"loss": measures.loss, "slack": slack, "objective": measures.objective}
         self.neighbourhood.beat(self._now, certified=self.certification.confirmed, **own)
-        others = self.neighbourhood.other_studies
+        others = self.neighbourhood.refusals.other_studies
         starts = self._is_new and self._now - self._started <= self.settings.suspect
         if starts and not self.neighbourhood.agreed and len(others) >= max(1, self._n_sites - 1):
             self._is_refused = True  # by all: it is this site that has another study
