@@ -16,6 +16,7 @@ from gadget_svm.peers.membership.failure_detector import FailureDetector
 from gadget_svm.peers.membership.name_conflict import NameConflict
 from gadget_svm.peers.neighbourhood import Neighbourhood
 from gadget_svm.peers.node import Node
+from gadget_svm.peers.persistence import Persistence
 from gadget_svm.peers.training import learner, scale_agreement
 from gadget_svm.peers.training.certificate_echo import CertificateEcho
 from gadget_svm.peers.training.certification_policy import CertificationPolicy
@@ -202,14 +203,14 @@ def _confirms_before_saved(patch: Patch) -> None:
 
 
 def _exports_over_the_certificate(patch: Patch) -> None:
-    original = Node._export_current
+    original = Persistence.export_current
 
-    def export(self):
+    def export(self, now, wall_time):
         label, self.certification.label = self.certification.label, ""
-        original(self)
+        original(self, now, wall_time)
         self.certification.label = label
 
-    patch(Node, "_export_current", export)
+    patch(Persistence, "export_current", export)
 
 
 def _partition_counts_as_all(patch: Patch) -> None:

@@ -1,8 +1,8 @@
 """A peer as a pure state machine: `Node.handle` takes an event and returns effects. Knows no socket, file or clock.
 
-Owns the life of a node (starting, live, leaving, finished), its timer and its writes. Everything else belongs to a
-part: other peers to `neighbourhood`, training to `training_loop`, the end of the study to `certification`. The parts do
-not know each other.
+Owns the life of a node (starting, live, leaving, finished) and its timer. Everything else belongs to a part: other
+peers to `neighbourhood`, training to `training_loop`, the end of the study to `certification`, and what is written of
+them to `persistence`. The first three do not know each other.
 """
 
 import random
@@ -20,13 +20,12 @@ from gadget_svm.peers.membership.failure_detector import SupersededError
 from gadget_svm.peers.membership.member import Member
 from gadget_svm.peers.neighbourhood import Neighbourhood
 from gadget_svm.peers.outbox import Outbox
+from gadget_svm.peers.persistence import Persistence
 from gadget_svm.peers.settings import NodeSettings
 from gadget_svm.peers.status import with_state
-from gadget_svm.peers.storage.snapshot import ModelDocument, Snapshot, join_parts, split_parts
 from gadget_svm.peers.training.site import Site
 from gadget_svm.peers.training_loop import TrainingLoop
 from gadget_svm.peers.wire import messages as m
-from gadget_svm.peers.writer import Writer
 from gadget_svm.study.study import Study
 
 FRESH_HEARTBEATS = 5
@@ -62,11 +61,12 @@ class Node:
         self.training = TrainingLoop(settings, study, site, rng, self.links, self.edges, self.out, self.issues)
         self.session = self.training.session
         self.certification = Certification(settings, study, self.links, self.out)
-        self.writer = Writer(settings.snapshot_interval, settings.export_interval, self.out)
+        self.persistence = Persistence(
+            settings, study, self.session, self.neighbourhood, self.certification, self.out, self.issues
+        )
         self.phase = "starting"  # then "live", "leaving", "finished"
         self.found = Estimates()  # as of the last heartbeat
         self.at_rest = False  # the model is certified for the sites and rows that are here: nothing is left to learn
-        self._snapshot_waits = False
         self._n_sites = len(study.sites) or study.min_sites
         self._error = self._reason = ""
         self._is_new = self._is_refused = False  # without a model from before; whether its study was refused then
@@ -131,7 +131,7 @@ class Node:
             "study": self.study.name, "study_digest": self.study.digest.hex(), "algorithm": self.study.algorithm,
             "lam": self.study.lam, "gap": self.study.gap, "objective": self.found.objective,
             "gap_estimate": self.found.gap, "disagreement": self.found.disagreement, "network_rows": self.found.rows,
-            "snapshot_age": now - self.writer.saved_at, "issues": dict(self.issues.open),
+            "snapshot_age": now - self.persistence.schedule.saved_at, "issues": dict(self.issues.open),
             "certificate_days_left": (self._expires - self._wall_time) / 86400.0,
             "certified": self.certification.status(self.neighbourhood.everyone()),
             "missing": sorted({*self.study.sites} - self._members().keys()),
@@ -143,17 +143,17 @@ class Node:
     def _start(self, event: ev.Started) -> None:
         self._wall_offset, self._started = event.wall_time - self._now, self._now
         try:
-            before = self._restore(event.snapshot) if event.snapshot is not None else 0
+            before = self.persistence.restore(event.snapshot, self._now) if event.snapshot is not None else 0
         except ValueError as error:  # nothing was written, so that the snapshot is still there
             self.phase, self._reason, self._error = "leaving", "cannot continue from the snapshot", str(error)
             return
         self.neighbourhood.begin(max(int(event.wall_time), before + 1))
-        self._save("incarnation")  # it is on disk before anybody hears of it
+        self.persistence.save("incarnation", self._now)  # it is on disk before anybody hears of it
 
     def _go_live(self) -> None:
         self.phase = "live"
         self.training.tick_at = self._beat_at = self._now
-        self.writer.start(self._now, self.session.ticks)
+        self.persistence.schedule.start(self._now, self.session.ticks)
         self._is_new = not self.session.ticks
         self.out.log(
             "info", "live", address=self.settings.address, incarnation=self.incarnation, rows=self.site.X.shape[0],
@@ -173,11 +173,11 @@ class Node:
     def _save_last(self) -> None:
         if self._is_refused:  # what it learned alone would not fit the study when that is corrected
             self.session.forget()
-        self._save("last")
-        self._export_current()
+        self.persistence.save("last", self._now)
+        self.persistence.export_current(self._now, self._wall_time)
 
     def _finish_if_saved(self) -> None:
-        if self.phase == "leaving" and not self.training.step and self.writer.idle:
+        if self.phase == "leaving" and not self.training.step and self.persistence.schedule.idle:
             self.phase = "finished"
             self.out.add(ev.Finish(self._reason, self._error))
 
@@ -281,7 +281,7 @@ class Node:
             self.training.done(event.result, self.incarnation, self._now)
         if self.phase == "leaving":
             self._save_last()
-        elif self._snapshot_waits:
+        elif self.persistence.waits:
             self._write_what_is_due()
 
     def _step_failed(self, event: ev.StepFailed) -> None:
@@ -294,44 +294,13 @@ class Node:
     def _credentials_changed(self, event: ev.CredentialsChanged) -> None:
         self._expires = event.expires
 
-    # Snapshots and models
+    # Writes
 
     def _write_what_is_due(self) -> None:
-        """Once per heartbeat. A snapshot waits until the step that changes the learner is done."""
-        certification, writer, ticks = self.certification, self.writer, self.session.ticks
-        scale = self.session.scale
-        if certification.export_is_ready and scale is not None:
-            writer.export(lambda number: certification.take_export(number, scale), ticks, self._now)
-        if writer.export_is_due(self._now, ticks):
-            self._export_current()
-        self._snapshot_waits = bool(self.training.step)
-        if self._snapshot_waits:
-            return
-        if self.out.muted:
-            self._save("incarnation")
-        elif certification.snapshot_due or writer.snapshot_is_due(self._now, ticks):
-            self._save("snapshot")
-
-    def _save(self, label: str) -> None:
-        self.certification.saving(self.writer.save(label, self._snapshot, self.session.ticks, self._now))
-
-    def _export_current(self) -> None:
-        """Write the present model, unless there is a certified one: nothing replaces that."""
-        model, scale = self.session.model(), self.session.scale
-        if model is None or scale is None or self.certification.label:
-            return
-        metadata = {
-            "name": self.settings.name, "ticks": self.session.ticks, "study": self.study.name,
-            "study_digest": self.study.digest.hex(), "time": self._wall_time,
-        }  # fmt: skip
-        document = ModelDocument("current", model.copy(), scale.divisor, scale.shift, metadata)
-        self.writer.export(lambda _: document, self.session.ticks, self._now)
+        self.persistence.write_what_is_due(self._now, self._wall_time, stepping=bool(self.training.step))
 
     def _saved(self, event: ev.Saved) -> None:
-        label = self.writer.saved(event.number, self._now)
-        self.issues.resolve("model" if label == "model" else "snapshot")
-        if self.certification.saved(event.number):
-            self.neighbourhood.confirm(self.certification.confirmed)
+        label = self.persistence.saved(event, self._now)
         if label == "incarnation":
             self.out.muted = False
             if self.phase == "starting":
@@ -340,26 +309,11 @@ class Node:
             self._write_what_is_due()
 
     def _save_failed(self, event: ev.SaveFailed) -> None:
-        label = self.writer.failed(event.number)
-        self.issues.report("model" if label == "model" else "snapshot", event.reason, self._now)
-        self.certification.save_failed(event.number)
+        label = self.persistence.failed(event, self._now)
         if self.phase == "starting":
             self._error, self._reason, self.phase = event.reason, "cannot save", "leaving"
         elif label == "last":
             self._error = self._error or event.reason
-
-    def _snapshot(self) -> Snapshot:
-        about = {"incarnation": self.incarnation, **self.neighbourhood.snapshot(self._now)}
-        return join_parts(about, {"session": self.session.snapshot(), "conclusion": self.certification.snapshot()})
-
-    def _restore(self, snapshot: Snapshot) -> int:
-        """Continue from a snapshot; return the incarnation that wrote it."""
-        parts = split_parts(snapshot)
-        self.neighbourhood.restore(snapshot.about, self._now)
-        for warning in self.session.restore(parts["session"]):
-            self.out.log("warning", warning)
-        self.certification.restore(parts["conclusion"], self._now)
-        return int(snapshot.about["incarnation"])
 
     # Helpers
 
