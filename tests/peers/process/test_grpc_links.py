@@ -165,9 +165,9 @@ def foreign(_, tmp_path):
 
 
 def expired(certificates, tmp_path):
-    from gadget_svm.authority import certificates
+    from gadget_svm.authority.certificates import issue
 
-    old = certificates.issue(certificates.folder, "old", days=30, now=time.time() - 31 * DAY, out=tmp_path / "old")
+    old = issue(certificates.folder, "old", days=30, now=time.time() - 31 * DAY, out=tmp_path / "old")
     read = (old.ca.read_bytes(), old.key.read_bytes(), old.cert.read_bytes())
     return grpc.ssl_channel_credentials(*read)
 

@@ -223,7 +223,8 @@ class CertificateEcho:
             return [Tell(name, attempt.sent)]
         actions: list[Action] = []
         other = attempt.others.get(name)
-        if is_parent or other is None or (len(probe.model) and other.parent is not None):
+        asks = len(probe.model) > 0 or (is_parent and probe.parent != self.me)  # not if it answers, as its child
+        if other is None or (asks and other.parent is not None):
             actions.append(Tell(name, attempt.short_probe))
         other = attempt.others.setdefault(name, _Neighbour(now))
         if self._lacks(other):
