@@ -117,7 +117,7 @@ def test_the_life_of_a_peer(tmp_path, monkeypatch):
 
 
 def test_a_peer_whose_certificate_has_expired_is_stopped_by_a_signal_and_stop_says_which(tmp_path):
-    from gadget_svm.peers.security import authority
+    from gadget_svm.authority import certificates
 
     toml = site(tmp_path / "north")
     peer = Running(toml)
@@ -125,7 +125,7 @@ def test_a_peer_whose_certificate_has_expired_is_stopped_by_a_signal_and_stop_sa
         peer.wait_for(lambda status: status["uptime"] >= 0)
         then = time.time() - 3 * 86_400
         out = load(toml).tls.cert.parent
-        authority.issue(toml.parent / "ca", "north", ["127.0.0.1"], days=1, overwrite=True, out=out, now=then)
+        certificates.issue(toml.parent / "ca", "north", ["127.0.0.1"], days=1, overwrite=True, out=out, now=then)
         found = gadget("peer", "stop", toml)
         assert found.exit_code == 2
         assert len(found.output.splitlines()) == 1

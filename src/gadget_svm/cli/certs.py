@@ -1,4 +1,4 @@
-"""`gadget certs`: a local certificate authority. `gadget_svm.peers.security.authority` signs."""
+"""`gadget certs`: a local certificate authority. `gadget_svm.authority` signs."""
 
 from json import dumps
 from pathlib import Path
@@ -21,9 +21,9 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing f
 def _authority() -> ModuleType:
     """Return the module that does the work, or raise an ImportError that names the extra to install."""
     require_packages("certificates", "cryptography")
-    from gadget_svm.peers.security import authority
+    from gadget_svm.authority import certificates
 
-    return authority
+    return certificates
 
 
 @certs_app.command("init")

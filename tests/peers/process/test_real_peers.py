@@ -19,9 +19,9 @@ pytest.importorskip("prometheus_client")
 pytest.importorskip("aiohttp")
 
 from gadget_svm import load_model
+from gadget_svm.authority import certificates
 from gadget_svm.peers.process.config import load
 from gadget_svm.peers.process.snapshot_store import SnapshotStore
-from gadget_svm.peers.security import authority
 from gadget_svm.study.study_file import load_study
 from support.real_peers import RealPeers, differing_rows, environment
 
@@ -146,7 +146,7 @@ def test_a_peer_with_another_study_is_refused_with_the_name_of_what_differs(netw
 def test_a_revoked_peer_is_cut_off_and_sigterm_leaves_a_snapshot(network):
     network.start("site-3")
     network.wait_for(["site-3"], lambda status: len(neighbours(status)) == 2 and status["ticks"] > 5)
-    authority.revoke(network.folder / "ca", "site-3")
+    certificates.revoke(network.folder / "ca", "site-3")
     revoked = (network.folder / "ca" / "revoked.pem").read_bytes()
     for name in ("site-1", "site-2"):
         load(network.toml(name)).tls.revoked.write_bytes(revoked)

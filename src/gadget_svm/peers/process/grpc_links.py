@@ -14,8 +14,8 @@ from collections.abc import Callable
 from gadget_svm.peers import events as ev
 from gadget_svm.peers.process import config
 from gadget_svm.peers.process.credential_files import CredentialFiles
-from gadget_svm.peers.process.handshakes import HandshakeCounter
-from gadget_svm.peers.process.open_link import Link, split_frames
+from gadget_svm.peers.process.handshake_counter import HandshakeCounter
+from gadget_svm.peers.process.link import Link, split_frames
 from gadget_svm.peers.process.rate_limits import RateLimits
 from gadget_svm.peers.process.transport import ClientStream, ServerStream, Stream, StreamError
 from gadget_svm.peers.security.errors import UntrustedError

@@ -1,7 +1,7 @@
 """A peer's own credentials, and the check of the certificates and signatures of others.
 
-Owns every check of a certificate. Makes and writes none (`authority` does), opens no connection, and reads no clock:
-``now`` is the time of day in seconds since 1970.
+Owns every check of a certificate. Makes and writes none (`gadget_svm.authority` does), opens no connection, and reads
+no clock: ``now`` is the time of day in seconds since 1970.
 """
 
 from dataclasses import dataclass, field

@@ -7,7 +7,7 @@ it covers ``study.sites``, or ``study.min_sites`` sites if there are no names. I
 Two sites that exit have the same model, whatever is lost. Proof: a model that a site exits with is a full certificate
 that its initiator adopted. Suppose there are two, c1 of I1 and c2 of I2. A full certificate covers all sites, so I1
 took part in c2 and I2 in c1. I1 did so before it began c1: while its own attempt is under way it joins no other without
-abandoning its own, and after it has adopted c1 it takes part in nothing (`Conclusion`). I1 can only join c2 after I2
+abandoning its own, and after it has adopted c1 it takes part in nothing (`Certification`). I1 can only join c2 after I2
 began it. So c2 began before c1; in the same way, c1 began before c2: a contradiction. The proof needs
 
 - that an initiator passes on its certificate only when it is on disk, so that a restart does not make it forget;
@@ -25,7 +25,7 @@ from collections.abc import Collection, Mapping
 from math import inf
 
 from gadget_svm.peers.membership.member import Member
-from gadget_svm.peers.training.certification import label, number_of
+from gadget_svm.peers.training.certificate_echo import label, number_of
 from gadget_svm.peers.wire.messages import Certified
 from gadget_svm.study.study import Study
 
@@ -38,7 +38,7 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 3.0, 20.0
 """Between two attempts of which the first one failed; it doubles each time. An attempt costs as much as a few ticks."""
 
 
-class EndOfStudy:
+class CertificationPolicy:
     """The end of a study, as peer ``me`` sees it."""
 
     def __init__(self, study: Study, me: str) -> None:
@@ -76,12 +76,12 @@ class EndOfStudy:
         return True
 
     def failed(self, now: float) -> None:
-        """An attempt failed, or its bound was too large: wait before the next one, longer each time."""
-        self._begin_from, self._wait = now + self._wait, min(2 * self._wait, LONGEST_WAIT_S)
+        """An attempt failed, or its bound was too large: wait before the next one, longer each time.
 
-    def collided(self, now: float) -> None:
-        """Two attempts had the same number: initiators try again one after the other."""
-        self._begin_from = now + FIRST_WAIT_S * (1 + self._turn)
+        Initiators whose attempts collided try again one after the other.
+        """
+        self._begin_from = now + self._wait + FIRST_WAIT_S * self._turn
+        self._wait = min(2 * self._wait, LONGEST_WAIT_S)
 
     def should_begin(self, now: float, gap: float, members: Mapping[str, Member]) -> bool:
         """Whether to begin an attempt now. ``gap`` is estimated, ``members`` are all present sites with rows.
