@@ -7,8 +7,8 @@ from benchmarks.common import say
 
 NAMES = (
     "node_iteration", "memory", "accuracy", "certified_fit", "first_fit", "limit", "scale", "gap_time", "gap_exchanges",
-    "hardship", "multi_class", "paper_scale", "ticks_by_nodes", "peer_messages", "peer_firewall", "peer_rest",
-    "peer_seeds", "peer_wan", "ray_rounds", "actor_memory", "attacks",
+    "hardship", "poisoning", "multi_class", "paper_scale", "ticks_by_nodes", "peer_messages", "peer_firewall",
+    "peer_rest", "peer_seeds", "peer_wan", "ray_rounds", "actor_memory", "attacks",
 )  # fmt: skip
 LONG = ("ticks_by_nodes", "peer_firewall", "peer_rest", "peer_seeds", "peer_wan", "ray_rounds", "actor_memory")
 """Left out of a quick run of all."""

@@ -175,19 +175,19 @@ def _noise_times(part: float) -> Iterator[None]:
 def _audits(quick: bool) -> Table:
     """Bound what the private algorithm releases from below, with its noise and with half of it."""
     table = Table(
-        ["claimed epsilon", "noise", "drawn from", "runs with each row", "proven epsilon", "ratio to the claim"],
+        ["claimed epsilon", "noise", "kind", "runs with each row", "proven epsilon", "ratio to the claim"],
         name="audit", title="Audit of the private algorithm: which of two rows does a site have?",
     )  # fmt: skip
     X = np.random.default_rng(0).normal(size=(30, 5))
     label = (X[:, 0] > 0).astype(int)
-    cases = [(epsilon, part, False) for epsilon in EPSILONS for part in (1.0, 0.5)] + [(1.0, 1.0, True)]
-    for epsilon, part, secret in cases:
+    cases = [(epsilon, part, "seeded") for epsilon in EPSILONS for part in (1.0, 0.5)] + [(1.0, 1.0, "secret")]
+    for epsilon, part, noise in cases:
         say(f"attacks: audit of epsilon {epsilon}, noise {part}")
-        runs = RUNS // (10 if quick or secret else 1)
+        runs = RUNS // (10 if quick or noise == "secret" else 1)
         with _noise_times(part):
-            found = audit(X, label, DifferentialPrivacy(epsilon), runs=runs, secret_noise=secret)
+            found = audit(X, label, DifferentialPrivacy(epsilon, noise=noise), runs=runs)
         table.add(found.claimed_epsilon, "as planned" if part == 1.0 else "half, untold",
-                  "operating system" if secret else "seed", runs, found.epsilon,
+                  noise, runs, found.epsilon,
                   found.epsilon / found.claimed_epsilon)  # fmt: skip
     return table
 
@@ -219,7 +219,7 @@ def _guessed(X: sp.csr_matrix, y: np.ndarray, epsilon: float | None, seed: int) 
                                     X[rows[2 * GUESSED_ROWS :]])
     )  # fmt: skip
     label = (y[rows[:GUESSED_ROWS]] > 0).astype(int)
-    privacy = DifferentialPrivacy(1.0 if epsilon is None else epsilon)
+    privacy = DifferentialPrivacy(1.0 if epsilon is None else epsilon, noise="seeded")
     return closeness(own, label, fresh, known, privacy, copies=1 if epsilon is None else 20, seed=seed)
 
 

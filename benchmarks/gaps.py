@@ -19,7 +19,7 @@ from gadget_svm import build_network, load_dataset
 from gadget_svm.algorithms import resolve
 from gadget_svm.estimator.problem import Problem
 from gadget_svm.kernels import ThreadTeam
-from gadget_svm.reproduction.baselines import certified_optimum
+from gadget_svm.reproduction.baselines.optimum import certified_optimum
 from gadget_svm.simulation.engine import LocalRuntime
 
 SETS = ("adult", "reuters", "ccat", "usps", "mnist")

@@ -17,7 +17,7 @@ from benchmarks.gaps import NODES, Task, percent, timed, watched
 from benchmarks.peers import LINEAR, best_settings, clocked
 from gadget_svm import GadgetSVC
 from gadget_svm.algorithms import Pdmm
-from gadget_svm.reproduction.baselines import certified_optimum
+from gadget_svm.reproduction.baselines.optimum import certified_optimum
 
 SHAPES = {"CCAT": (781_265, 47_236, 76, 1e-4), "Webspam": (234_500, 254, 85, 1e-5)}
 """Rows, features, non-zeros a row and lambda. The paper gives no density for Webspam: 85 is that of a real sample."""

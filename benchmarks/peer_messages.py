@@ -44,7 +44,7 @@ def study_of(features: int) -> Study:
 
 
 def credentials_of(folder: Path, name: str) -> CredentialFiles:
-    """Return the credentials in a folder of `authority.issue`."""
+    """Return the credentials in a folder of `certificates.issue`."""
     bundle = folder / "ca" / "peers" / name
     return CredentialFiles(bundle / f"{name}.pem", bundle / f"{name}.key", bundle / "ca.pem", bundle / "revoked.pem")
 
@@ -234,13 +234,13 @@ async def measure(folder: Path, features: int, pipe: Connection, seconds: float)
 
 def between_two(features: int, seconds: float) -> dict[str, list[Any]]:
     """Measure one size: start the receiving process, measure, end it."""
-    from gadget_svm.peers.security import authority
+    from gadget_svm.authority import certificates
 
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        authority.init_ca(folder / "ca")
+        certificates.init_ca(folder / "ca")
         for name in "ab":
-            authority.issue(folder / "ca", name, ["127.0.0.1"])
+            certificates.issue(folder / "ca", name, ["127.0.0.1"])
         spawn = multiprocessing.get_context("spawn")
         here, there = spawn.Pipe()
         process = spawn.Process(target=serve, args=(temporary, features, there))

@@ -18,7 +18,7 @@ from gadget_svm.cluster.worker import Worker, certify_together
 from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.kernels.vectors import distances
-from gadget_svm.reproduction.baselines import certified_optimum
+from gadget_svm.reproduction.baselines.optimum import certified_optimum
 
 FEATURES, PER_ROW, LAM, TARGET = 47_236, 76, 1e-4, 1e-2
 SIZES: tuple[tuple[str, int, int], ...] = (

@@ -14,25 +14,19 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "GadgetSVC": "gadget_svm.estimator",
-    "load_model": "gadget_svm.estimator",
-    "save_model": "gadget_svm.estimator",
-    "Gadget": "gadget_svm.algorithms",
-    "Pdmm": "gadget_svm.algorithms",
-    "DifferentialPrivacy": "gadget_svm.privacy",
-    "BaseAlgorithm": "gadget_svm.algorithms",
-    "BaseRun": "gadget_svm.algorithms",
-    "Observer": "gadget_svm.simulation.runtime",
-    "NodeRecords": "gadget_svm.simulation.runtime",
-    "BaseStoppingRule": "gadget_svm.simulation.stopping",
-    "load_dataset": "gadget_svm.data",
-    "assign_sites": "gadget_svm.data.partition",
-    "build_network": "gadget_svm.topologies",
-    "average": "gadget_svm.gossip",
-    "theory": "gadget_svm",
-    "faults": "gadget_svm",
+_NAMES = {
+    "gadget_svm.estimator": ("GadgetSVC", "load_model", "save_model"),
+    "gadget_svm.privacy": ("DifferentialPrivacy",),
+    "gadget_svm.algorithms": ("Gadget", "Pdmm", "BaseAlgorithm", "BaseRun"),
+    "gadget_svm.simulation.runtime": ("Observer", "NodeRecords"),
+    "gadget_svm.simulation.stopping": ("BaseStoppingRule",),
+    "gadget_svm.data": ("load_dataset",),
+    "gadget_svm.data.partition": ("assign_sites",),
+    "gadget_svm.topologies": ("build_network",),
+    "gadget_svm.gossip": ("average",),
+    "gadget_svm": ("theory", "faults"),
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = ["__version__", *_HOMES]
 
 

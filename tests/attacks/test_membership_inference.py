@@ -10,6 +10,10 @@ from gadget_svm.attacks import PrivateSites, audit, mu_lower_bound
 from gadget_svm.privacy import DifferentialPrivacy
 
 
+def seeded(epsilon):
+    return DifferentialPrivacy(epsilon, noise="seeded")
+
+
 @pytest.fixture(scope="module")
 def rows():
     X = np.random.default_rng(0).normal(size=(30, 5))
@@ -25,7 +29,7 @@ def half_the_noise(monkeypatch):
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
 def test_the_bound_is_below_the_claim_and_close(rows, epsilon):
-    found = audit(*rows, DifferentialPrivacy(epsilon))
+    found = audit(*rows, seeded(epsilon))
     assert found.claimed_epsilon == pytest.approx(epsilon)
     assert 0.5 * epsilon < found.epsilon <= found.claimed_epsilon
 
@@ -33,17 +37,17 @@ def test_the_bound_is_below_the_claim_and_close(rows, epsilon):
 @pytest.mark.usefixtures("half_the_noise")
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
 def test_half_the_noise_is_found(rows, epsilon):
-    found = audit(*rows, DifferentialPrivacy(epsilon))
+    found = audit(*rows, seeded(epsilon))
     assert found.claimed_epsilon == pytest.approx(epsilon)
     assert found.epsilon > 1.4 * epsilon
 
 
 def test_noise_of_the_operating_system_is_audited(rows, monkeypatch):
-    claim = DifferentialPrivacy(4.0)
-    assert 1.0 < audit(*rows, claim, runs=1000, secret_noise=True).epsilon < 4.0
+    claim = DifferentialPrivacy(4.0, noise="secret")
+    assert 1.0 < audit(*rows, claim, runs=1000).epsilon < 4.0
     right = private_gradient.secret_normals
     monkeypatch.setattr(private_gradient, "secret_normals", lambda count: 0.5 * right(count))
-    assert audit(*rows, claim, runs=1000, secret_noise=True).epsilon > 4.0
+    assert audit(*rows, claim, runs=1000).epsilon > 4.0
 
 
 def test_messages_tell_the_released_slopes(rows, monkeypatch):
@@ -55,7 +59,7 @@ def test_messages_tell_the_released_slopes(rows, monkeypatch):
         released.append(arguments[-1].copy())
 
     monkeypatch.setattr(private_gradient, "add_seeded_noise", recording)
-    sites = PrivateSites(*rows, DifferentialPrivacy(1.0), copies=3)
+    sites = PrivateSites(*rows, seeded(1.0), copies=3)
     np.testing.assert_allclose(sites.slopes, released[-1][:, 0], rtol=1e-9)
     rng = np.random.default_rng(1)
     while sites.released < sites.rounds:
@@ -76,7 +80,7 @@ def test_no_model_makes_a_row_count_more_than_its_norm(rows, monkeypatch, value)
         slopes.append(arguments[-1].copy())
 
     monkeypatch.setattr(private_gradient, "mean_slopes", recording)
-    sites = PrivateSites(*rows, DifferentialPrivacy(1.0))
+    sites = PrivateSites(*rows, seeded(1.0))
     for width in (1, 3):
         with np.errstate(all="ignore"):
             sites.move_to(np.where(np.arange(sites.width) < width, value, 0.0))

@@ -39,7 +39,7 @@ def some_rows(seed):
 def trained(seed, **parameters):
     record = RecordMessages()
     model = GadgetSVC(
-        topology="ring", privacy=DifferentialPrivacy(1.0), faults=[record], random_state=0, **parameters
+        topology="ring", privacy=DifferentialPrivacy(1.0, noise="seeded"), faults=[record], random_state=0, **parameters
     )  # fmt: skip
     X, y = some_rows(seed)
     model.fit(X, y, sites=np.repeat(range(len(COUNTS)), COUNTS), sample_weight=1.0 + (X[:, 1] > 0) * seed)

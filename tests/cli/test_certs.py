@@ -57,9 +57,9 @@ def test_mistakes_are_one_line_and_exit_2(run):
 
 
 def test_without_the_extra_one_sentence(run, monkeypatch):
-    for module in [name for name in sys.modules if name.startswith("gadget_svm.peers")]:
+    for module in [name for name in sys.modules if name.startswith(("gadget_svm.peers", "gadget_svm.authority"))]:
         monkeypatch.delitem(sys.modules, module)
-    monkeypatch.delattr("gadget_svm.peers.security.authority", raising=False)
+    monkeypatch.delattr("gadget_svm.authority.certificates", raising=False)
     monkeypatch.setitem(sys.modules, "cryptography", None)
     failed = run("init", "ca")
     assert failed.exit_code == 2

@@ -81,6 +81,8 @@ WRONG_OPTIONS = [
     ("--batch-size 0", "error: --batch-size must be a whole number of at least 1, got 0"),
     ("--set theta=5", "--set theta=5"),
     ("--set thta=0.9", "Did you mean 'theta'?"),
+    ("--set robust=clp --algorithm gadget", "error: --set robust=clp: "),
+    ("--set robust=trim --algorithm gadget -t ring -n 5", "a node of 'ring' has 2: use a denser topology"),
     ("--set theta=0.9 --local-steps 3", "--algorithm pdmm"),
     ("--stopping wieghts", "--stopping wieghts"),
     ("--stopping gap --algorithm gadget", "use --algorithm pdmm"),

@@ -155,6 +155,19 @@ def test_set_beside_auto():
     assert (algorithm.theta, algorithm.neighbours) == (0.9, "all")
 
 
+@pytest.mark.parametrize("nodes", [["--nodes", 8], []], ids=["8 nodes", "default"])
+def test_robust_mixing_against_a_lying_node(train_file, nodes):
+    """Six edges a node allow two liars, also where the number of nodes is known only after reading the rows."""
+    options = ["--algorithm", "gadget", "--set", "robust=clip", "--set", "liars=2", "--topology", "random-regular:6"]
+    result = gadget("train", train_file, *nodes, *options, "--fault", "sign-flip=3", "--max-iter", 30, "--json")
+    run = json.loads(result.stdout)
+    assert run["gossip"] == "robust-mixing"
+    assert run["parameters"]["settings"]["liars"] == 2
+    (hint,) = run["hints"]
+    assert "--rounds 5 --local-steps 1" in hint
+    assert "--gossip" not in hint  # robust mixing takes its place
+
+
 def test_report(train_file, tmp_path):
     result = gadget("train", train_file, *QUICK, "--report", tmp_path / "new" / "r.html")
     assert result.exit_code == 0, result.stderr

@@ -117,7 +117,7 @@ def test_the_life_of_a_peer(tmp_path, monkeypatch):
 
 
 def test_a_peer_whose_certificate_has_expired_is_stopped_by_a_signal_and_stop_says_which(tmp_path):
-    from gadget_svm.peers.security import authority
+    from gadget_svm.authority import certificates
 
     toml = site(tmp_path / "north")
     peer = Running(toml)
@@ -125,7 +125,7 @@ def test_a_peer_whose_certificate_has_expired_is_stopped_by_a_signal_and_stop_sa
         peer.wait_for(lambda status: status["uptime"] >= 0)
         then = time.time() - 3 * 86_400
         out = load(toml).tls.cert.parent
-        authority.issue(toml.parent / "ca", "north", ["127.0.0.1"], days=1, overwrite=True, out=out, now=then)
+        certificates.issue(toml.parent / "ca", "north", ["127.0.0.1"], days=1, overwrite=True, out=out, now=then)
         found = gadget("peer", "stop", toml)
         assert found.exit_code == 2
         assert len(found.output.splitlines()) == 1
@@ -274,7 +274,8 @@ STATUS = {
          "pushes_sent": 0, "pushes_received": 0},
     ],
     "certified": {"id": "7-north", "bound": 0.006, "time": 1.5e9, "sites": ["north", "south"], "rows": 120.0,
-                  "confirmed": ["south"]},
+                  "confirmed": ["south"], "saved": True, "file": "/data/model.safetensors"},
+    "partition": None, "untrusted": {"west": "revoked"},
 }  # fmt: skip
 
 
@@ -292,6 +293,7 @@ def test_a_status_names_what_an_operator_needs():
         "disagreement -", "test accuracy 95 %", "refused: 2 rate",
         "refused: study: west has [learn] lam = 0.1", "certificate valid for 12 days", "join: cannot reach b:1",
         "certified model 7-north of 2017-07-14 02:40:00 UTC: gap at most 0.6 %, 120 rows of north, south; on disk at",
+        "  in /data/model.safetensors", "no link to west: its certificate is revoked",
     ):  # fmt: skip
         assert part in found, part
     assert found.count("the disk is full") == 1
@@ -299,6 +301,18 @@ def test_a_status_names_what_an_operator_needs():
 
 
 def test_a_status_without_a_certified_model_or_an_address():
-    found = shown(certified=None, address="", neighbours=[])
+    found = shown(certified=None, address="", neighbours=[], test_accuracy=None)
     assert "no certified model yet" in found
+    assert "accuracy" not in found
     assert "it only dials out" in found
+
+
+def test_a_model_of_a_part_of_the_sites_is_shown_with_its_file():
+    file = "/data/model.partition.safetensors"
+    partition = {"id": "9-north", "bound": 0.004, "time": 1.6e9, "sites": ["north"], "rows": 60.0, "file": file}
+    found = shown(certified=STATUS["certified"] | {"saved": False}, partition=partition)
+    assert (
+        "model of a part of the sites 9-north of 2020-09-13 12:26:40 UTC: gap at most 0.4 %, 60 rows of north" in found
+    )
+    assert f"  in {file}" in found
+    assert "/data/model.safetensors" not in found, "it is not written yet"

@@ -69,13 +69,25 @@ def test_check_names_what_differs(folder):
     assert "other.csv has a column 'Size', the study does not (it has 'size')" in found.output
 
 
+GOOD_STUDY = ["--class", 1, "--class", 2, "--features", 3, "--min-sites", 3]
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--lam", 1, "--min-sites", 3], "[data] classes is missing"),
-        (["--lam", 1, "--class", 1, "--class", 2, "--min-sites", 3], "set either columns"),
-        (["--lam", 1, "--class", 1, "--class", 2, "--features", 3], "set either sites or min_sites"),
-        (["--lam", -1, "--class", 1, "--class", 2, "--features", 3, "--min-sites", 3], "must be greater than 0"),
+        (["--lam", 1, "--min-sites", 3], "error: --class is missing"),
+        (
+            ["--lam", 1, "--class", 1, "--class", 2, "--min-sites", 3],
+            "error: set either --column, the features' names,",
+        ),
+        (["--lam", 1, "--class", 1, "--class", 2, "--features", 3], "error: set either --site or --min-sites: which"),
+        ([*GOOD_STUDY, "--lam", -1], "error: --lam must be greater than 0, got -1.0"),
+        ([*GOOD_STUDY, "--lam", 1, "--degree", 3], "error: --degree must be even, got 3"),
+        (
+            [*GOOD_STUDY, "--lam", 1, "--scaling", "max"],
+            "error: --scaling must be 'none', 'max-abs' or 'deviation', got",
+        ),
+        ([*GOOD_STUDY, "--lam", 1, "--site", "A B"], "error: set either --site or --min-sites: which"),
     ],
 )
 def test_an_incomplete_study_is_not_written(folder, words, told):
@@ -89,7 +101,7 @@ def test_an_incomplete_study_is_not_written(folder, words, told):
 def test_an_existing_file_is_replaced_only_with_overwrite(folder, command):
     words = {
         "study": ["study", "new", "s", "--lam", 1, "--class", 1, "--class", 2, "--features", 3, "--min-sites", 2],
-        "peer": ["peer", "new", "a", "--address", "a:1", "--train", "rows.csv"],
+        "peer": ["peer", "new", "a", "--address", "a:1", "--train", "rows.csv", "--no-check"],
     }[command]
     path = folder / f"{command}.toml"
     path.write_text("mine")
@@ -107,7 +119,7 @@ def test_a_peer_whose_paths_are_relative_to_where_the_command_is_typed(folder):
         "peer", "new", "north", "--address", "127.0.0.1:7401", "--join", "127.0.0.1:7402", "--study", "study.toml",
         "--train", "rows.csv", "--test", "/data/test.csv", "--label", "0", "--certs", "ca/peers/north",
         "--reachable", "true", "--zero-based", "--float32", "--metrics-port", 9401, "--log-format", "text",
-        "--out", "north/peer.toml",
+        "--no-check", "--out", "north/peer.toml",
     )  # fmt: skip
     assert found.exit_code == 0, found.output
     config = load("north/peer.toml")
@@ -124,7 +136,7 @@ def test_a_peer_whose_paths_are_relative_to_where_the_command_is_typed(folder):
     "words",
     [
         ["study", "new", "s", "--lam", 1, "--class", 1, "--class", 2, "--features", 3, "--min-sites", 2],
-        ["peer", "new", "a", "--address", "a:1", "--train", "rows.csv"],
+        ["peer", "new", "a", "--address", "a:1", "--train", "rows.csv", "--no-check"],
     ],
 )
 def test_the_folder_of_a_new_file_is_made(folder, words):
@@ -137,7 +149,9 @@ def test_the_folder_of_a_new_file_is_made(folder, words):
 
 
 def test_a_peer_that_only_dials_out():
-    found = gadget("peer", "new", "west", "--reachable", "false", "--join", "a:7400", "--train", "rows.csv")
+    found = gadget(
+        "peer", "new", "west", "--reachable", "false", "--join", "a:7400", "--train", "rows.csv", "--no-check"
+    )
     assert found.exit_code == 0, found.output
     assert (load("peer.toml").peer.reachable, load("peer.toml").peer.address) == (False, None)
 
@@ -145,10 +159,20 @@ def test_a_peer_that_only_dials_out():
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["a"], "set address, or reachable = false"),
-        (["a", "--address", "a:1"], "[data] train is missing"),
+        (["a"], "set --address, or --reachable false for a site that accepts no connections"),
+        (["a", "--reachable", "false", "--train", "x"], "needs --join"),
+        (["a", "--address", "a:1"], "--train is missing"),
+        (
+            ["a", "--address", "a:1", "--train", "x", "--suspect", 1],
+            "--suspect (1) must be longer than --heartbeat (1)",
+        ),
+        (["a", "--address", "a:7", "--train", "x", "--metrics-port", 7], "--metrics-port and --listen are both 7"),
         (["Ward 3", "--address", "a:1", "--train", "x"], "no peer's name"),
-        (["a", "--address", "a:1", "--train", "x", "--reachable", "maybe"], "[peer] reachable"),
+        (
+            ["a", "--address", "a:1", "--train", "x", "--reachable", "maybe"],
+            "--reachable must be auto, true, false, got 'maybe'",
+        ),
+        (["a", "--address", "a", "--train", "x"], "error: --address: 'a' is not host:port, such as"),
         (["a", "--address", "0.0.0.0:1", "--train", "x"], "the one by which others reach it"),
     ],
 )
@@ -157,6 +181,52 @@ def test_an_impossible_peer_is_not_written(folder, words, told):
     assert found.exit_code == 2
     assert told in found.output
     assert not (folder / "peer.toml").exists()
+
+
+@pytest.fixture
+def a_study(folder):
+    """A study that waits for north and south, and rows that fit it."""
+    words = ["--columns-from", "rows.csv", "--label", "outcome", "--lam", 0.1, "--site", "north", "--site", "south"]
+    assert gadget("study", "new", "tumours", *words).exit_code == 0
+    return folder
+
+
+def new_peer(*words, name="north"):
+    return gadget("peer", "new", name, "--address", "a:1", "--label", "outcome", *words)
+
+
+def test_the_rows_of_a_new_peer_are_compared_with_the_study(a_study):
+    found = new_peer("--train", "rows.csv")
+    assert (found.exit_code, found.output.splitlines()[0]) == (0, "rows.csv fits study.toml: 30 rows, 2 features.")
+    assert (a_study / "peer.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "told"),
+    [
+        (("size", "Size"), [], "other.csv has a column 'Size', the study does not (it has 'size')"),
+        (("outcome", "result"), [], "other.csv has no label column 'outcome'. It has: age, size, result"),
+        (("yes", "maybe"), [], "other.csv has the label 'maybe', which is not among the classes"),
+        (("", ""), ["--train", "nowhere.csv"], "error: --train: there is no file nowhere.csv: "),
+        (("", ""), ["--test", "nowhere.csv"], "error: --test: there is no file nowhere.csv: "),
+        (("", ""), ["--study", "nowhere.toml"], "error: --study: there is no file nowhere.toml: "),
+        (("", ""), ["--certs", "ca/peers/north"], "no file ca/peers/north/north.pem: 'gadget certs issue north' makes"),
+    ],
+)
+def test_a_peer_that_does_not_fit_the_study_is_not_written(a_study, change, words, told):
+    (a_study / "other.csv").write_text((a_study / "rows.csv").read_text().replace(*change))
+    found = new_peer("--train", "other.csv", *words)
+    assert found.exit_code == 2
+    assert told in found.output
+    assert not (a_study / "peer.toml").exists()
+    assert new_peer("--train", "other.csv", *words, "--no-check").exit_code == 0
+
+
+@pytest.mark.usefixtures("a_study")
+def test_a_name_that_the_study_does_not_wait_for_is_a_warning():
+    found = new_peer("--train", "rows.csv", name="nort")
+    assert found.exit_code == 0
+    assert "warning: study.toml waits for the sites north, south, and nort is none of them" in found.output
 
 
 def test_certificates_of_several_peers_in_one_command(folder):

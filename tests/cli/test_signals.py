@@ -41,7 +41,7 @@ def rows(toy, tmp_path):
 
 def train(rows, out, sigint="SIG_DFL"):
     """A training without end."""
-    command = [sys.executable, "-c", START.format(sigint), sys.executable, "-m", "gadget_svm.cli", "train", str(rows)]
+    command = [sys.executable, "-c", START.format(sigint), sys.executable, "-m", "gadget_svm", "train", str(rows)]
     command += ["--max-iter", "2000000000", "--stopping", "none", "--json", "--out", str(out)]
     environment = {**os.environ, "PYTHONPATH": str(SRC)}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
@@ -83,27 +83,29 @@ def test_signal_keeps_models(rows, tmp_path, sigint, signals, code, word):
 
 @pytest.mark.parametrize(("number", "kind"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
 def test_second_signal_aborts(number, kind):
-    before = [signal.getsignal(each) for each in Interruption.SIGNALS]
-    with Interruption() as interruption:
+    numbers, interruption = (signal.SIGINT, signal.SIGTERM), Interruption()
+    before = [signal.getsignal(each) for each in numbers]
+    interruption.stops_cleanly = True
+    with handled(interruption.on_signal):
         signal.raise_signal(number)
         assert interruption.requested
         with pytest.raises(kind):
             signal.raise_signal(number)
     assert interruption.exit_code == 128 + number
-    assert [signal.getsignal(each) for each in Interruption.SIGNALS] == before
+    assert [signal.getsignal(each) for each in numbers] == before
 
 
 def test_signal_before_training_aborts():
-    with Interruption() as interruption:
-        interruption.stops_cleanly = False
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
+    interruption = Interruption()
+    with handled(interruption.on_signal), pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
 
 
 def test_ignored_signal_stays_ignored():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with Interruption() as interruption:
+        interruption = Interruption()
+        with handled(interruption.on_signal):
             signal.raise_signal(signal.SIGINT)
             assert not interruption.requested
     finally:

@@ -171,7 +171,7 @@ def test_the_others_end_at_the_optimum_of_their_rows(toy, way):
     group.advance(600)
     kept = np.r_[0:12, 31:60]
     objective, best = optimum(toy.X[kept], toy.y[kept])
-    models = np.concatenate([worker.values("models") for worker in group.live])
+    models = np.concatenate([worker.runtime.gather("models") for worker in group.live])
     assert objective(models).objective.max() <= 1.01 * best
     certificate = group.certify()
     assert certificate.n_nodes == 5

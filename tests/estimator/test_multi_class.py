@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from gadget_svm import GadgetSVC, Pdmm, load_model, save_model
 from gadget_svm.cli.app import app
 from gadget_svm.core.rows import Objective
-from gadget_svm.estimator.problem import pairs_of
+from gadget_svm.estimator.problem import outputs_of
 from gadget_svm.estimator.validation import check_memory
 
 QUICK = {"multi_class": "ovo", "random_state": 0, "record_every": 0}
@@ -129,7 +129,7 @@ def test_batches_learn_pairs(four):
 
 def test_the_objective_counts_votes_as_scikit_learn_does(four):
     X, y = four
-    pairs, rng = pairs_of(4, "ovo"), np.random.default_rng(0)
+    (_, pairs), rng = outputs_of(4, "ovo"), np.random.default_rng(0)
     model = GadgetSVC(2, **QUICK, max_iter=1, stopping=None, fit_intercept=False).fit(X, y)
     models = rng.normal(size=(5, 6, 6))
     ones = np.ones(240)

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
 
 from gadget_svm import GadgetSVC
+from gadget_svm.cluster.connection import has_abandoned_call
 from gadget_svm.data.files import DataFileError
 from gadget_svm.data.formats import read_files
 from gadget_svm.data.formats import read_raw as read_place
@@ -19,7 +20,7 @@ from gadget_svm.data.uris import display_name, scheme_of
 from gadget_svm.estimator.problem import as_csr
 from gadget_svm.estimator.shards import CommonFormat, Shards, shard_names
 from gadget_svm.kernels.dual import multiplicity
-from support.ray_kit import events_of, files_of
+from support.ray_kit import events_of, files_of, until
 from support.threaded_actors import LAM, Stage
 from support.watch import watched
 from support.web_server import Web
@@ -289,11 +290,17 @@ def test_shards_of_a_bucket(toy, on_ray, tmp_path):
 
 
 def test_a_dataset_that_is_not_shared_out(on_ray):
-    class Slow:
-        """Waits for room that never comes."""
+    ended = threading.Event()
 
-        count = threading.Event().wait
+    class Slow:
+        """Waits for room that does not come while the test runs."""
+
+        count = ended.wait
 
     Slow.__module__ = "ray.data.slow"
-    with pytest.raises(TimeoutError, match=r"share out the Dataset's rows .* within 0\.5 s"):
-        on_ray(start_timeout=0.5).fit_shards(Slow())
+    try:
+        with pytest.raises(TimeoutError, match=r"share out the Dataset's rows .* within 0\.5 s"):
+            on_ray(start_timeout=0.5).fit_shards(Slow())
+    finally:
+        ended.set()
+        until(lambda: not has_abandoned_call(), 20)  # while there is one, this process cannot use Ray again

@@ -174,7 +174,10 @@ def test_faults_by_name_by_value_and_as_instances():
     assert make_faults(["delay=2", Bounce(0.2)]) == [Delay(2.0), Bounce(0.2)]
     assert make_faults({"loss": 0.1, "crash": {"nodes": [3], "at": 9}}) == [Loss(0.1), Crash(nodes=[3], at=9)]
     assert make_faults(Churn()) == [Churn()]
-    assert set(FAULTS) == {"loss", "bounce", "delay", "partition", "crash", "churn", "slow", "async"}
+    assert set(FAULTS) == {
+        "loss", "bounce", "delay", "partition", "crash", "churn", "flapping", "slow", "async", "sign-flip", "constant",
+        "zeros", "little-is-enough", "false-counts",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,12 @@
 """What every gossip protocol of the registry does, by the capabilities it declares."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gadget_svm import Gadget
-from gadget_svm.core.messages import Delivery, MessageBatch, message_bytes
+from gadget_svm.core.messages import Delivery, message_bytes
 from gadget_svm.core.transitions import DOUBLY_STOCHASTIC, TRANSITIONS
 from gadget_svm.gossip import PROTOCOLS, Gossip, average, resolve
 from gadget_svm.gossip.base import until_converged
@@ -16,7 +14,7 @@ from gadget_svm.kernels import ThreadTeam
 from gadget_svm.kernels.gossip import MIN_MASS
 from gadget_svm.spectral import diameter
 from gadget_svm.topologies import build
-from support.gossip_blocks import gossiped, mass, some_block
+from support.gossip_blocks import drive, drive_rounds, gossiped, mass, some_block, split
 from support.strategies import networks
 
 GOSSIP = {name: make() for name, make in PROTOCOLS.items()}
@@ -196,44 +194,3 @@ def test_diameter_stopping_ends_everywhere_in_one_round_near_the_mean(gossip, na
         found = np.concatenate([block.s / block.phi[:, None] for block in parts])
         assert np.abs(found / mean - 1).max() < 5 * gamma
         assert all("flag" not in block.edge for block in parts)
-
-
-def split(network, whole, parts):
-    """The nodes of a block, in several blocks."""
-    bounds = [network.n * p // parts for p in range(parts + 1)]
-    made = []
-    for first, last in pairwise(bounds):
-        rows = whole.rows.of_nodes(first, last)
-        block = type(whole).fresh(
-            network, rows, whole.n[first:last], 1, whole.w.shape[2], seed=whole.seed, first=first, last=last
-        )
-        block.w[:] = whole.w[first:last]
-        made.append(block)
-    return made
-
-
-def drive(gossip, blocks, rounds):
-    """Run some rounds of several blocks; returns the bytes sent in each exchange."""
-    sent = []
-    for block in blocks:
-        gossip.load_vectors(block, persist=True)
-    for time in range(rounds):
-        drive_rounds([gossip.round(block, time, 0) for block in blocks], sent)
-    return sent
-
-
-def drive_rounds(generators, sent):
-    """Exchange messages between generators, which must all end after the same exchange."""
-    outgoing = [next(generator) for generator in generators]
-    while outgoing:
-        messages = MessageBatch.merge(outgoing)
-        sent.append(messages.nbytes)
-        outgoing = [each for each in (_answer(g, Delivery(messages)) for g in generators) if each is not None]
-        assert len(outgoing) in (0, len(generators))
-
-
-def _answer(generator, delivery):
-    try:
-        return generator.send(delivery)
-    except StopIteration:
-        return None

@@ -13,15 +13,11 @@ from sklearn.svm import LinearSVC
 from gadget_svm.data.partition import assign_sites
 from gadget_svm.kernels import draw
 from gadget_svm.kernels.counter_rng import EXAMPLE
-from gadget_svm.reproduction.baselines import (
-    authors_program,
-    certified_optimum,
-    liblinear,
-    pegasos,
-    perf,
-    svm_perf,
-    svm_sgd,
-)
+from gadget_svm.reproduction.baselines import perf
+from gadget_svm.reproduction.baselines.optimum import certified_optimum
+from gadget_svm.reproduction.baselines.pegasos import authors_program, pegasos
+from gadget_svm.reproduction.baselines.perf import svm_perf
+from gadget_svm.reproduction.baselines.scikit_learn import liblinear, svm_sgd
 
 needs_solver = pytest.mark.skipif(
     importlib.util.find_spec("clarabel") is None, reason="svm-perf needs clarabel: pip install 'gadget-svm[paper]'"

@@ -3,7 +3,7 @@
 import pytest
 
 from gadget_svm.algorithms import gadget_as_printed
-from gadget_svm.reproduction.baselines import certified_optimum
+from gadget_svm.reproduction.baselines.optimum import certified_optimum
 from gadget_svm.reproduction.methods import METHODS, Budget, run_network, run_to_gap
 from gadget_svm.reproduction.trials import Trial, fingerprint, majority_percent
 from gadget_svm.spectral import randomised_rounds

@@ -14,6 +14,7 @@ from gadget_svm.core.rows import Shares
 from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.estimator.problem import Problem
 from gadget_svm.faults import Crash, Partition, Slow
+from gadget_svm.gossip.robust import TRIMS
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.simulation import LocalRuntime
 from gadget_svm.topologies import build
@@ -49,9 +50,9 @@ def assert_same(one, other):
 
 
 @pytest.mark.parametrize("fault", sorted(FAULTS))
-@pytest.mark.parametrize("gossip", ["push-sum", "diffusion", "pairwise", "running-sum"])
+@pytest.mark.parametrize("gossip", ["push-sum", "diffusion", "pairwise", "running-sum", "clip", "trim"])
 def test_blocks_agree_under_faults(toy, gossip, fault):
-    algorithm = Gadget(gossip=gossip)
+    algorithm = Gadget(robust=gossip) if gossip in TRIMS else Gadget(gossip=gossip)
     alone = fitted(toy, algorithm=algorithm, faults=FAULTS[fault])
     undisturbed = fitted(toy, algorithm=algorithm)
     assert not np.array_equal(alone[0][2], undisturbed[0][2])  # the fault is felt

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from gadget_svm.peers.security import authority as certs
+from gadget_svm.authority import certificates as certs
 from gadget_svm.peers.security.credentials import Credentials, Verifier
 from gadget_svm.peers.security.revocation import RevocationFile
 

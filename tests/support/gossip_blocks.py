@@ -1,10 +1,10 @@
 """Blocks and rounds of gossip without any learning, for the tests of protocols and faults."""
 
-from itertools import islice
+from itertools import islice, pairwise
 
 import numpy as np
 
-from gadget_svm.core.messages import Delivery
+from gadget_svm.core.messages import Delivery, MessageBatch
 from gadget_svm.faults import FaultContext, wrap_all
 from gadget_svm.gossip import averaging_block, rounds
 
@@ -46,3 +46,44 @@ class Ledger:
 def with_faults(faults, n, seed=0):
     """An exchange of n nodes with these faults."""
     return wrap_all(faults, FaultContext(n, seed))
+
+
+def split(network, whole, parts):
+    """The nodes of a block, in several blocks."""
+    bounds = [network.n * p // parts for p in range(parts + 1)]
+    made = []
+    for first, last in pairwise(bounds):
+        rows = whole.rows.of_nodes(first, last)
+        block = type(whole).fresh(
+            network, rows, whole.n[first:last], 1, whole.w.shape[2], seed=whole.seed, first=first, last=last
+        )
+        block.w[:] = whole.w[first:last]
+        made.append(block)
+    return made
+
+
+def drive(gossip, blocks, rounds):
+    """Run some rounds of several blocks; returns the bytes sent in each exchange."""
+    sent = []
+    for block in blocks:
+        gossip.load_vectors(block, persist=True)
+    for time in range(rounds):
+        drive_rounds([gossip.round(block, time, 0) for block in blocks], sent)
+    return sent
+
+
+def drive_rounds(generators, sent):
+    """Exchange messages between generators, which must all end after the same exchange."""
+    outgoing = [next(generator) for generator in generators]
+    while outgoing:
+        messages = MessageBatch.merge(outgoing)
+        sent.append(messages.nbytes)
+        outgoing = [each for each in (_answer(g, Delivery(messages)) for g in generators) if each is not None]
+        assert len(outgoing) in (0, len(generators))
+
+
+def _answer(generator, delivery):
+    try:
+        return generator.send(delivery)
+    except StopIteration:
+        return None

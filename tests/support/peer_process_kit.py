@@ -11,13 +11,13 @@ import grpc
 import grpc.aio
 import numpy as np
 
+from gadget_svm.authority import certificates
 from gadget_svm.peers.events import Dial, Effect, Event, Finish, LinkUp, Send, StopRequested
 from gadget_svm.peers.process import config
 from gadget_svm.peers.process.control import control_answers
 from gadget_svm.peers.process.credential_files import CredentialFiles
 from gadget_svm.peers.process.grpc_links import Links
 from gadget_svm.peers.process.transport import SERVICE, Server
-from gadget_svm.peers.security import authority
 from gadget_svm.peers.wire.codec import decode, encode
 from gadget_svm.peers.wire.limits import Limits
 from gadget_svm.peers.wire.messages import Challenge, Hello, Message, Push
@@ -30,13 +30,13 @@ class Certificates:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        authority.init_ca(folder)
+        certificates.init_ca(folder)
 
     def paths(self, name: str, **options: Any) -> dict[str, Path]:
         """The four files of a peer, issued when first asked for."""
         bundle = self.folder / "peers" / name
         if options or not bundle.exists():
-            authority.issue(self.folder, name, ["127.0.0.1", "localhost"], **options)
+            certificates.issue(self.folder, name, ["127.0.0.1", "localhost"], **options)
         files = {"cert": f"{name}.pem", "key": f"{name}.key", "ca": "ca.pem", "revoked": "revoked.pem"}
         return {key: bundle / file for key, file in files.items()}
 
@@ -46,7 +46,7 @@ class Certificates:
 
     def revoke(self, name: str, *told: str) -> None:
         """Revoke a certificate, and copy the new list to these peers."""
-        authority.revoke(self.folder, name)
+        certificates.revoke(self.folder, name)
         for other in told:
             self.paths(other)["revoked"].write_bytes((self.folder / "revoked.pem").read_bytes())
 

@@ -1,14 +1,15 @@
 # ruff: noqa: ARG001, ARG005 - replaced methods keep their parameters
 """Bugs for the simulated world to find: each changes one rule of a node or its host, and nothing else."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gadget_svm.gossip import running_sum
-from gadget_svm.peers import conclusion
-from gadget_svm.peers.conclusion import Conclusion
+from gadget_svm.peers import certification
+from gadget_svm.peers.certification import Certification
 from gadget_svm.peers.edges import EdgeTable
 from gadget_svm.peers.links import Link, LinkTable
 from gadget_svm.peers.membership.discovery import Discovery
@@ -16,12 +17,13 @@ from gadget_svm.peers.membership.failure_detector import FailureDetector
 from gadget_svm.peers.membership.name_conflict import NameConflict
 from gadget_svm.peers.neighbourhood import Neighbourhood
 from gadget_svm.peers.node import Node
-from gadget_svm.peers.training import learner, scaling
-from gadget_svm.peers.training.certification import Certification
-from gadget_svm.peers.training.ending import EndOfStudy
+from gadget_svm.peers.persistence import Persistence
+from gadget_svm.peers.training import learner, scale_agreement
+from gadget_svm.peers.training.certificate_echo import CertificateEcho
+from gadget_svm.peers.training.certification_policy import CertificationPolicy
 from gadget_svm.peers.training.inbox import Heard, Inbox
 from gadget_svm.peers.training.learner import Learner, NodeMessage
-from gadget_svm.peers.training.scaling import Scaling
+from gadget_svm.peers.training.scale_agreement import ScaleAgreement
 from gadget_svm.peers.training.session import TrainingSession
 from gadget_svm.peers.wire.messages import EdgeState
 from gadget_svm.peers.world.disk import Disk
@@ -158,16 +160,16 @@ def _no_hello_needed(patch: Patch) -> None:
 
 
 def _sums_counted_twice(patch: Patch) -> None:
-    original = Certification._summed
+    original = CertificateEcho._summed
 
     def summed(self, attempt, name, message, now):
         return original(self, attempt, name, replace(message, sums=2.0 * message.sums), now)
 
-    patch(Certification, "_summed", summed)
+    patch(CertificateEcho, "_summed", summed)
 
 
 def _any_bound(patch: Patch) -> None:
-    adopt, should_begin = EndOfStudy.adopt, EndOfStudy.should_begin
+    adopt, should_begin = CertificationPolicy.adopt, CertificationPolicy.should_begin
 
     def adopt_any(self, certified, now):
         study, self.study = self.study, replace(self.study, gap=1e9)
@@ -175,9 +177,9 @@ def _any_bound(patch: Patch) -> None:
         self.study = study
         return taken
 
-    patch(conclusion, "relative_bound", lambda certified: 0.0)
-    patch(EndOfStudy, "adopt", adopt_any)
-    patch(EndOfStudy, "should_begin", lambda self, now, gap, members: should_begin(self, now, 0.0, members))
+    patch(certification, "relative_bound", lambda certified: 0.0)
+    patch(CertificationPolicy, "adopt", adopt_any)
+    patch(CertificationPolicy, "should_begin", lambda self, now, gap, members: should_begin(self, now, 0.0, members))
 
 
 def _optimistic_duals(patch: Patch) -> None:
@@ -192,32 +194,32 @@ def _optimistic_duals(patch: Patch) -> None:
 
 
 def _confirms_before_saved(patch: Patch) -> None:
-    original = Conclusion._adopt
+    original = Certification._adopt
 
     def adopt(self, certified, now):
         original(self, certified, now)
         self.confirmed = self.label
 
-    patch(Conclusion, "_adopt", adopt)
+    patch(Certification, "_adopt", adopt)
 
 
 def _exports_over_the_certificate(patch: Patch) -> None:
-    original = Node._export_current
+    original = Persistence.export_current
 
-    def export(self):
-        label, self.conclusion.label = self.conclusion.label, ""
-        original(self)
-        self.conclusion.label = label
+    def export(self, now, wall_time):
+        label, self.certification.label = self.certification.label, ""
+        original(self, now, wall_time)
+        self.certification.label = label
 
-    patch(Node, "_export_current", export)
+    patch(Persistence, "export_current", export)
 
 
 def _partition_counts_as_all(patch: Patch) -> None:
-    patch(EndOfStudy, "_enough", lambda self, names: True)
+    patch(CertificationPolicy, "_enough", lambda self, names: True)
 
 
 def _exits_without_the_others(patch: Patch) -> None:
-    patch(EndOfStudy, "finished", lambda self, now, members, linger: self.latest is not None)
+    patch(CertificationPolicy, "waits_until", lambda self, members, linger: -math.inf)
 
 
 def _timer_lost(patch: Patch) -> None:
@@ -257,7 +259,7 @@ def _snapshot_shares_memory(patch: Patch) -> None:
 
 
 def _snapshot_forgets_the_certificate(patch: Patch) -> None:
-    patch(Conclusion, "snapshot", lambda self: ({}, {}))
+    patch(Certification, "snapshot", lambda self: ({}, {}))
 
 
 def _one_step_too_many(patch: Patch) -> None:
@@ -265,13 +267,13 @@ def _one_step_too_many(patch: Patch) -> None:
 
     def received(self, event):
         original(self, event)
-        self.learning.step = ""
+        self.training.step = ""
 
     patch(Node, "_received", received)
 
 
 def _failed_save_forgotten(patch: Patch) -> None:
-    patch(Conclusion, "save_failed", lambda self, number: self._writing.pop(number, None))
+    patch(Certification, "save_failed", lambda self, number: self._writing.pop(number, None))
 
 
 def _second_process_ignored(patch: Patch) -> None:
@@ -292,14 +294,18 @@ def _former_link_kept(patch: Patch) -> None:
 
 
 def _own_scale_kept(patch: Patch) -> None:
-    original = Scaling._freeze
+    original = ScaleAgreement._freeze
 
     def freeze(self, known):
         if not self.digest:
             original(self, known)
 
-    patch(Scaling, "_freeze", freeze)
-    patch(scaling, "digest_of", lambda entries: bytes(31) + b"1")
+    patch(ScaleAgreement, "_freeze", freeze)
+    patch(scale_agreement, "digest_of", lambda entries: bytes(31) + b"1")
+
+
+def _any_penalty(patch: Patch) -> None:
+    patch(TrainingSession, "is_plausible", lambda self, push: True)
 
 
 def _classes_mixed_up(patch: Patch) -> None:
@@ -344,5 +350,6 @@ BUGS = (
     PlantedBug("a second process of a name is ignored", _second_process_ignored, ("same-name",)),
     PlantedBug("a link of a former process is kept", _former_link_kept, ("same-name",)),
     PlantedBug("a late site keeps its own scale", _own_scale_kept, ("scaled",)),
+    PlantedBug("any penalty of a neighbour is used", _any_penalty, ("hostile-neighbour",)),
     PlantedBug("a class is learned with the sign of another", _classes_mixed_up, ("three-classes",)),
 )

@@ -25,9 +25,9 @@ import scipy.sparse as sp
 
 import gadget_svm
 from gadget_svm import load_model
+from gadget_svm.authority import certificates
 from gadget_svm.estimator.problem import as_csr
 from gadget_svm.peers.process.config import template
-from gadget_svm.peers.security import authority
 from gadget_svm.reproduction.baselines.optimum import Optimum, certified_optimum
 from gadget_svm.study import study_file
 
@@ -57,24 +57,27 @@ class RealPeers:
         How a site accepts no connection: "outbound" (it says so), or "refusing" or "silent" (it does not know).
     sites : collection of str, optional
         Whom the last certificate must cover; by default all.
+    algorithm : {"pdmm", "gadget"}
+        Of the study.
     pace : numbers
         Keys of [pace].
     """
 
     def __init__(
         self, folder: Path, rows: Mapping[str, tuple[Any, Any]], *, lam: float = 1e-2, gap: float = 0.01,
-        hosts: Any = None, closed: Mapping[str, str] | None = None, sites: Collection[str] = (), **pace: float,
+        hosts: Any = None, closed: Mapping[str, str] | None = None, sites: Collection[str] = (),
+        algorithm: str = "pdmm", **pace: float,
     ) -> None:  # fmt: skip
         self.folder, self.rows, self.lam, self.hosts = folder, dict(rows), lam, hosts
         self.names, self.closed = list(rows), dict(closed or {})
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         ports = free_ports(2 * len(self.names))
         self.ports = dict(zip(self.names, zip(ports[::2], ports[1::2], strict=True), strict=True))
-        authority.init_ca(folder / "ca")
+        certificates.init_ca(folder / "ca")
         features = max(X.shape[1] for X, _ in rows.values())
         study = {
-            "study": {"name": "test"}, "data": {"features": features, "classes": [-1, 1]}, "learn": {"lam": lam},
-            "end": {"gap": gap, "sites": list(sites or self.names)},
+            "study": {"name": "test"}, "data": {"features": features, "classes": [-1, 1]},
+            "learn": {"lam": lam, "algorithm": algorithm}, "end": {"gap": gap, "sites": list(sites or self.names)},
         }  # fmt: skip
         self.study = folder / "study.toml"
         self.study.write_text(study_file.template(study))
@@ -99,7 +102,7 @@ class RealPeers:
 
     def _write_site(self, name: str, pace: Mapping[str, float]) -> None:
         home, how = self.folder / name, self.closed.get(name)
-        authority.issue(self.folder / "ca", name, [self.address(name).rpartition(":")[0], "127.0.0.1"], out=home)
+        certificates.issue(self.folder / "ca", name, [self.address(name).rpartition(":")[0], "127.0.0.1"], out=home)
         X, y = self.rows[name]
         X = sp.csr_matrix(X)
         np.savez(home / "train.npz", data=X.data, indices=X.indices, indptr=X.indptr, shape=np.array(X.shape), y=y)

@@ -33,6 +33,7 @@ CASES = {
     **{f"gadget, {name}": Gadget(gossip=name) for name in PROTOCOLS if name != "push-sum"},
     "gadget, 3 rounds": Gadget(gossip_rounds=3, local_steps=2, batch_size=2),
     "gadget, mix": Gadget(gossip_rounds="mix"),
+    "gadget, robust": Gadget(robust="clip", liars=0),
     "gadget, restarted": Gadget(gossip_rounds=3, mass="restarted"),
     "gadget, until still": Gadget(gossip="diffusion", gossip_rounds="diameter", gamma=0.2),
     "pdmm, all": Pdmm(neighbours="all"),

@@ -166,14 +166,17 @@ def sound_heartbeat(message):
     assert type(message.dial_failed) is type(message.chosen) is bool
 
 
-def sound_push(message, most_weight=1e15):
+GADGET_WEIGHTS = (1e-15, 1e18)
+
+
+def sound_push(message, weights=(1e-100, 1e100)):
     sound_count(message.incarnation, 1)
     for value in (message.receiver_incarnation, message.seq, message.time):
         sound_count(value)
     sound_vector(message.vector)
     assert type(message.weight) is float
-    assert 1e-15 <= message.weight <= most_weight
-    if most_weight > 1e15:
+    assert weights[0] <= message.weight <= weights[1]
+    if weights == GADGET_WEIGHTS:
         assert message.note is None
     else:
         sound_number(message.note, 0.0)
@@ -299,12 +302,12 @@ KINDS = {
         sound_heartbeat, [m.Heartbeat(1, 7, 3, m.EdgeState.UP, (MEMBER, OUTBOUND), False, True)],
     ),
     "Push": Kind(
-        st.builds(m.Push, *pushes, st.floats(1e-15, 1e15), masses, digests),
+        st.builds(m.Push, *pushes, st.floats(1e-100, 1e100), masses, digests),
         sound_push, [PUSH, dataclasses.replace(PUSH, scale=b"", note=0.0)],
     ),
     "Push of gadget": Kind(
-        st.builds(m.Push, *pushes, st.floats(1e-15, 1e18), st.none(), digests),
-        lambda push: sound_push(push, 1e18), [dataclasses.replace(PUSH, note=None)], GADGET,
+        st.builds(m.Push, *pushes, st.floats(*GADGET_WEIGHTS), st.none(), digests),
+        lambda push: sound_push(push, GADGET_WEIGHTS), [dataclasses.replace(PUSH, note=None)], GADGET,
     ),
     "Acknowledgement": Kind(
         st.builds(m.Acknowledgement, counts, positive), sound_acknowledgement, [m.Acknowledgement(12, 7)]

@@ -60,9 +60,9 @@ class Auto(BaseAlgorithm):
         # After the same number of messages it is closer to the optimum than with the printed step.
         return Gadget(solver="implicit", local_steps=10, window=self.window)
 
-    def with_privacy(self, privacy: DifferentialPrivacy, secret_noise: bool) -> Algorithm:
+    def with_privacy(self, privacy: DifferentialPrivacy) -> Algorithm:
         """Return private gradient descent."""
-        return PrivateGradient(privacy=privacy, secret_noise=secret_noise)
+        return PrivateGradient(privacy=privacy)
 
     def with_transition_of(self, network: Network) -> Network:
         """Return the network as its algorithm needs it."""

@@ -160,11 +160,11 @@ class BaseAlgorithm:
         """Return the algorithm to use on this network: itself, unless it chooses among others."""
         return self
 
-    def with_privacy(self, privacy: DifferentialPrivacy, secret_noise: bool) -> "BaseAlgorithm":  # noqa: ARG002
-        """Return the algorithm with a privacy budget, and with noise that nobody can predict or that a seed gives."""
+    def with_privacy(self, privacy: DifferentialPrivacy) -> "BaseAlgorithm":  # noqa: ARG002
+        """Return the algorithm with a privacy budget."""
         raise ValueError(
-            f"{type(self).__name__} computes with exact rows, and a neighbour that asks cleverly learns them, so it "
-            "cannot keep a privacy budget: use algorithm='auto' with privacy=, or leave privacy out"
+            f"{type(self).__name__} sends exact functions of rows, from which neighbours can learn rows, and cannot "
+            "keep a privacy budget: use algorithm='auto', which is private gradient descent if there is a budget"
         )
 
     def for_batches(self) -> "BaseAlgorithm":

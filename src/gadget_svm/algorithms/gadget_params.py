@@ -60,6 +60,11 @@ class Gadget(BaseAlgorithm):
         iterates becomes an exponential moving average of that length. A few thousand examples, or a few passes over the
         rows of a node, are a good start: a short window follows changes faster, a long one is more accurate between
         changes. None, as in the paper: all examples count.
+    robust : "clip", "trim" or None, default None
+        Robust mixing, for networks in which some nodes lie: vectors are averaged so that the influence of neighbours is
+        bounded, see `gadget_svm.gossip.RobustMixing`. It takes the place of ``gossip`` and does not use ``transition``.
+    liars : int, default 1
+        With ``robust``: how many neighbours of a node may lie. Every node needs more than twice as many neighbours.
 
     Examples
     --------
@@ -80,6 +85,8 @@ class Gadget(BaseAlgorithm):
     project: bool | str = True
     average: bool = True
     window: int | None = None
+    robust: str | None = None
+    liars: int = 1
 
     def bind(
         self, network: Network, lam: float, radius: float, lossy: bool = False, sizes: Floats | None = None  # noqa: ARG002
@@ -110,6 +117,10 @@ class Gadget(BaseAlgorithm):
         return max(1, -(-rows // (self.batch_size * self.local_steps)))
 
     def _protocol(self, network: Network, lossy: bool) -> Gossip:
+        if self.robust is not None:
+            if self.gossip != "auto":
+                raise ValueError(f"robust={self.robust!r} takes the place of gossip={self.gossip!r}: leave one out")
+            return gossip.RobustMixing(self.robust, self.liars)
         if self.gossip != "auto":
             return gossip.resolve(self.gossip)
         starved = not network.balanced and network.n_edges <= SPARSE_DEGREE * network.n

@@ -248,6 +248,13 @@ class PdmmRun(base.BaseRun):
             edges.damping[e] = 1.0 if new[e] else edges.damping[e]
         self._forget_closed_edges(block)
 
+    def initial_penalty(self, block: Block) -> float:
+        """Return the penalty that the rows of a block of one node propose for all its edges together."""
+        rows = _rows(block)
+        times = multiplicity(block.rows.mass, rows.start)
+        proposed, _ = kernels.initial_penalties(rows, times, np.array([0, 1]), self.lam)
+        return float(proposed[0]) if self.rho is None else self.rho
+
     def reset_edge(self, block: Block, other: int) -> None:
         """A neighbour restarted and counts its messages from zero: accept any number of its epoch."""
         if "dual" in block.edge:

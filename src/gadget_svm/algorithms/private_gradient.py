@@ -86,7 +86,6 @@ class PrivateGradientRun(GadgetRun):
     privacy: DifferentialPrivacy
     n_nodes: int
     n_rows: float
-    secret_noise: bool
 
     def plan(self, dimension: int) -> Plan:
         """Return how the budget is spent on models of so many weights."""
@@ -118,7 +117,7 @@ class PrivateGradientRun(GadgetRun):
         work = max(1, len(block.rows.data) // max(block.k, 1))
         block.team.run(mean_slopes, block.k, work, learning, block.w, block.rows, slopes)
         deviation = np.where(learning, plan.noise_multiplier * self.sensitivity(block), 0.0)
-        if self.secret_noise:
+        if self.privacy.noise == "secret":
             for i in np.flatnonzero(learning):
                 slopes[i] += deviation[i] * secret_normals(slopes[i].size).reshape(slopes[i].shape)
         else:
@@ -157,9 +156,10 @@ class PrivateGradient(BaseAlgorithm):
         Rounds of gossip after every step.
     transition : "lazy", "random-walk", "metropolis", "max-degree"
         The matrix B on the graph, as in `Gadget`.
-    secret_noise : bool
-        Whether the noise comes from the operating system's generator. False: from the seed, for simulations that can be
-        repeated; that protects nothing.
+    robust : "clip", "trim" or None, default None
+        Robust mixing, for networks in which some nodes lie, as in `Gadget`.
+    liars : int, default 1
+        With ``robust``: how many neighbours of a node may lie.
 
     Examples
     --------
@@ -176,11 +176,12 @@ class PrivateGradient(BaseAlgorithm):
     gossip: str | Gossip = "auto"
     gossip_rounds: int = 2
     transition: str = "lazy"
-    secret_noise: bool = True
+    robust: str | None = None
+    liars: int = 1
 
-    def with_privacy(self, privacy: DifferentialPrivacy, secret_noise: bool) -> "PrivateGradient":
+    def with_privacy(self, privacy: DifferentialPrivacy) -> "PrivateGradient":
         """Return the algorithm with this budget."""
-        return replace(self, privacy=privacy, secret_noise=secret_noise)
+        return replace(self, privacy=privacy)
 
     def bind(
         self, network: Network, lam: float, radius: float, lossy: bool = False, sizes: Floats | None = None
@@ -189,10 +190,12 @@ class PrivateGradient(BaseAlgorithm):
         if self.privacy is None or sizes is None:
             raise ValueError("private gradient descent needs a budget: privacy=DifferentialPrivacy(epsilon=1.0)")
         rounds = checked_count(self.gossip_rounds, "gossip_rounds")
-        protocol = ("running-sum" if lossy else "diffusion") if self.gossip == "auto" else self.gossip
-        run = Gadget(gossip=protocol, gossip_rounds=rounds, project=False).bind(network, lam, radius, lossy, sizes)
+        protocol = self.gossip
+        if protocol == "auto" and self.robust is None:
+            protocol = "running-sum" if lossy else "diffusion"
+        gadget = Gadget(gossip=protocol, gossip_rounds=rounds, project=False, robust=self.robust, liars=self.liars)
+        run = gadget.bind(network, lam, radius, lossy, sizes)
         self.privacy.check()
         return PrivateGradientRun(
-            **vars(run), privacy=self.privacy, n_nodes=network.n, n_rows=float(np.sum(sizes)),
-            secret_noise=self.secret_noise,
+            **vars(run), privacy=self.privacy, n_nodes=network.n, n_rows=float(np.sum(sizes))
         )  # fmt: skip

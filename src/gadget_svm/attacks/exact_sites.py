@@ -1,6 +1,6 @@
 """Sites that learn as peers do, with exact rows (PDMM), and one neighbour that chooses what it pushes.
 
-Sites run `peers.training.steps.Trainer`, with its filter of what leaves a site. The attacker is node 0. It holds a
+Sites run `peers.training.trainer.Trainer`, with its filter of what leaves a site. The attacker is node 0. It holds a
 certificate, and sends nothing that a peer would refuse.
 """
 
@@ -13,7 +13,7 @@ from gadget_svm.core.types import Floats, Indices
 from gadget_svm.peers.training.learner import THETA, NodeMessage
 from gadget_svm.peers.training.scale import Scale
 from gadget_svm.peers.training.site import Site
-from gadget_svm.peers.training.steps import TickInput, Trainer
+from gadget_svm.peers.training.trainer import TickInput, Trainer
 from gadget_svm.study.study import Study
 
 ATTACKER, FIRST = 0, 1

@@ -42,7 +42,7 @@ class Audit(NamedTuple):
 
 def audit(
     X: Floats, label: Indices, privacy: DifferentialPrivacy, *, runs: int = 20_000, seed: int = 0,
-    secret_noise: bool = False, confidence: float = 0.99,
+    confidence: float = 0.99,
 ) -> Audit:  # fmt: skip
     """Attack a site that has the first row in class +1, or in class -1, and bound what it releases from below.
 
@@ -51,13 +51,11 @@ def audit(
     X, label : arrays
         The site's rows, and their classes 0 and 1. The first row is replaced.
     privacy : DifferentialPrivacy
-        The budget.
+        The budget; its noise may be secret or seeded.
     runs : int, default 20000
         Repetitions with each of the two rows.
     seed : int, default 0
-        Of the noise, and of the row.
-    secret_noise : bool, default False
-        Whether the noise comes from the operating system.
+        Of the row, and of seeded noise.
     confidence : float, default 0.99
         Of the bound.
 
@@ -71,7 +69,7 @@ def audit(
     scores = []
     for side in (0, 1):
         labels[0] = side
-        sites = PrivateSites(X, labels, privacy, copies=runs, seed=2 * seed + side, secret_noise=secret_noise)
+        sites = PrivateSites(X, labels, privacy, copies=runs, seed=2 * seed + side)
         scores.append(_scores(sites, np.append(X[0], 1.0)))
     mu = mu_lower_bound(scores[0], scores[1], confidence)
     return Audit(sites.claimed_epsilon, epsilon_of(mu, privacy.delta), sites.claimed_mu, mu, runs)

@@ -33,13 +33,11 @@ class PrivateSites:
     label : array of int
         0 and 1.
     privacy : DifferentialPrivacy
-        The budget.
+        The budget; its noise may be secret or seeded.
     copies : int, default 1
         Repetitions, with noise of their own.
     seed : int, default 0
         Of seeded noise.
-    secret_noise : bool, default False
-        Whether noise comes from the operating system.
     lam : float, default 1e-3
         The regulariser.
 
@@ -55,12 +53,12 @@ class PrivateSites:
 
     def __init__(
         self, X: Floats | sp.csr_matrix, label: Indices, privacy: DifferentialPrivacy, *, copies: int = 1,
-        seed: int = 0, secret_noise: bool = False, lam: float = 1e-3,
+        seed: int = 0, lam: float = 1e-3,
     ) -> None:  # fmt: skip
         rows = clip_rows(as_csr(X, True), privacy.clip)
         self.n_rows, self.width = rows.shape
         sizes = np.full(2, float(self.n_rows))
-        algorithm = PrivateGradient(privacy, gossip="diffusion", gossip_rounds=1, secret_noise=secret_noise)
+        algorithm = PrivateGradient(privacy, gossip="diffusion", gossip_rounds=1)
         self.run: PrivateGradientRun = algorithm.bind(build("complete", 2), lam, lam**-0.5, sizes=sizes)
         order = np.tile(np.arange(self.n_rows), copies)
         shares = Shares(order, np.arange(copies + 1) * self.n_rows, np.empty(0))

@@ -38,10 +38,10 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+VERSION_HELP = "Show the version and exit."
+Version = Annotated[bool, typer.Option("--version", "-V", callback=_show_version, is_eager=True, help=VERSION_HELP)]
+
+
 @app.callback()
-def gadget(
-    version: Annotated[
-        bool, typer.Option("--version", "-V", callback=_show_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
-) -> None:
+def gadget(version: Version = False) -> None:
     """Do nothing: the commands do the work."""

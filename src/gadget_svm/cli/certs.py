@@ -1,4 +1,4 @@
-"""`gadget certs`: a local certificate authority. `gadget_svm.peers.security.authority` signs."""
+"""`gadget certs`: a local certificate authority. `gadget_svm.authority` signs."""
 
 from json import dumps
 from pathlib import Path
@@ -9,21 +9,11 @@ import typer
 
 from gadget_svm.cli.options import Json, local_path, option, require_packages
 
-certs_app = typer.Typer(
-    help="Certificates for peers: your own authority, a certificate per site.", no_args_is_help=True
-)
-PeerName = Annotated[str, typer.Argument(metavar="NAME", help="The peer's name, such as hospital-a.")]
+ABOUT = "Certificates for peers: your own authority, a certificate per site."
+certs_app = typer.Typer(help=ABOUT, no_args_is_help=True)
 Ca = Annotated[Path, typer.Option("--ca", metavar="DIR", callback=local_path, help="The authority's folder.")]
-Hosts = Annotated[list[str] | None, option("--host", metavar="H", help="A DNS name or IP address of it. Repeatable.")]
-IssueOut = Annotated[
-    Path | None,
-    option(
-        "--out",
-        metavar="DIR",
-        check=local_path,
-        help="Folder for the files, or for folders of several peers. Default: peers in --ca.",
-    ),
-]
+HOST_HELP = "A DNS name or IP address of it. Repeatable."
+OUT_HELP = "Folder for the files, or for folders of several peers. Default: peers in --ca."
 Days = Annotated[int, typer.Option(help="Validity in days.", min=1)]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
 
@@ -31,9 +21,9 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing f
 def _authority() -> ModuleType:
     """Return the module that does the work, or raise an ImportError that names the extra to install."""
     require_packages("certificates", "cryptography")
-    from gadget_svm.peers.security import authority
+    from gadget_svm.authority import certificates
 
-    return authority
+    return certificates
 
 
 @certs_app.command("init")
@@ -53,9 +43,9 @@ def init(
 @certs_app.command("issue")
 def issue(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of peers, such as hospital-a.")],
-    host: Hosts = None,
+    host: Annotated[list[str] | None, option("--host", metavar="H", help=HOST_HELP)] = None,
     ca: Ca = Path("ca"),
-    out: IssueOut = None,
+    out: Annotated[Path | None, option("--out", metavar="DIR", check=local_path, help=OUT_HELP)] = None,
     days: Days = 365,
     overwrite: Overwrite = False,
 ) -> None:
@@ -71,7 +61,7 @@ def issue(
 
 @certs_app.command("revoke")
 def revoke(
-    name: PeerName,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The peer's name, such as hospital-a.")],
     ca: Ca = Path("ca"),
     older: Annotated[bool, typer.Option("--older", help="Revoke all but the newest, after a renewal.")] = False,
 ) -> None:

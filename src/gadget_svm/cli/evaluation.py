@@ -9,7 +9,7 @@ from gadget_svm.core.rows import Objective
 from gadget_svm.core.types import Array, Floats, Ints
 from gadget_svm.data import Dataset
 from gadget_svm.estimator import GadgetSVC
-from gadget_svm.estimator.problem import as_csr, pairs_of
+from gadget_svm.estimator.problem import as_csr, outputs_of
 from gadget_svm.kernels import ThreadTeam
 
 MAX_NODES_EVALUATED = 1000
@@ -26,16 +26,13 @@ class Evaluation:
     test: Objective | None
 
     @classmethod
-    def of(
-        cls, data: Dataset, lam: float, intercept: bool, n_jobs: int | None = None, multi_class: str = "ovr"
-    ) -> Self:
+    def of(cls, data: Dataset, lam: float, intercept: bool, n_jobs: int | None, multi_class: str) -> Self:
         """Return the evaluation of a data set; ValueError if the test rows have a label that no training row has.
 
         The classes are those of ``data.y``, also if ``data.X`` has no rows because others hold them.
         """
         team, classes = ThreadTeam.of(n_jobs), np.unique(data.y)
-        pairs = pairs_of(len(classes), multi_class)
-        outputs = len(pairs) or (1 if len(classes) == 2 else len(classes))
+        outputs, pairs = outputs_of(len(classes), multi_class)
 
         def objective(X: Any, y: Array) -> Objective:
             ones, label = np.ones(len(y)), np.searchsorted(classes, y).astype(np.int32)
@@ -49,10 +46,6 @@ class Evaluation:
             known = ", ".join(map(str, classes[:MAX_LABELS_IN_MESSAGE].tolist()))
             raise ValueError(f"the test rows have the label {unknown[0]!s}, and the training rows only have {known}")
         return cls(train, objective(data.X_test, data.y_test))
-
-    def test_error(self, mean: Floats) -> float | None:
-        """Return the zero-one error of one model (outputs x features) on the test rows."""
-        return None if self.test is None else float(self.test(mean[None]).error[0])
 
     def nodes(self, model: GadgetSVC, sizes: Ints) -> list[Scores]:
         """Return one entry per node, or per node of an even sample; ``sizes`` are the nodes' numbers of rows."""

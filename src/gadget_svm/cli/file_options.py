@@ -1,11 +1,16 @@
 """Commands with an option for every key of a TOML file: a table of keys becomes options and values by section."""
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-import typer
+from gadget_svm.cli.options import option
+
+_PLACE = re.compile(r"\[(\w+)\] (\w+)(?: =)?")
+"""A key as errors about a file name it: [section] key, perhaps with "= value"."""
 
 
 class KeyOption(NamedTuple):
@@ -23,12 +28,9 @@ def with_keys(keys: Mapping[str, KeyOption]) -> Callable[[Callable[..., None]], 
         own = signature(command, eval_str=True)
         parameters = [each for each in own.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
         for key, (names, kind, text) in keys.items():
-            declared = typer.Option(
-                names, help=text, rich_help_panel=f"Section {key.partition('.')[0]}", show_default=False
-            )
-            parameters.append(
-                Parameter(_name(key), Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, declared])
-            )
+            panel = f"Section {key.partition('.')[0]}"
+            kind = Annotated[kind | None, option(names, help=text, panel=panel, show_default=False)]
+            parameters.append(Parameter(_name(key), Parameter.KEYWORD_ONLY, default=None, annotation=kind))
         command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {each.name: each.annotation for each in parameters}
         return command
@@ -48,6 +50,24 @@ def by_section(
             value = relative(value, folder)
         found.setdefault(section, {})[name] = value
     return found
+
+
+@contextmanager
+def naming_options(keys: Mapping[str, KeyOption]) -> Iterator[None]:
+    """Name options in place of keys in errors about a file that is to be written; its name is the argument NAME."""
+
+    def option(found: re.Match[str]) -> str:
+        section, key = found.groups()
+        if key == "name":
+            return "NAME"
+        known = keys.get(f"{section}.{key}")
+        return found[0] if known is None else known.names.partition("/")[0]
+
+    try:
+        yield
+    except ValueError as error:
+        text = _PLACE.sub(option, str(error).removeprefix("the new file: "))
+        raise type(error)(text.replace(": must ", " must ")) from error
 
 
 def write_file(out: Path, text: str, overwrite: bool) -> None:

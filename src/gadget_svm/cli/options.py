@@ -68,6 +68,5 @@ FormatName = StrEnum("FormatName", "svmlight csv tsv parquet npz")
 Format = Annotated[FormatName | None, option("--format", panel=DATA, help="Default: by file extension.")]
 Json = Annotated[bool, option("--json", help="Print one JSON value on stdout, and nothing else.")]
 Label = Annotated[str | None, option("--label", panel=DATA, help="The label's column in a file, by name or number.")]
-Positive = Annotated[
-    str | None, option("--positive", panel=DATA, help="The label that becomes +1, all others -1. Default: the paper's.")
-]
+POSITIVE_HELP = "The label that becomes +1, all others -1. Default: the paper's."
+Positive = Annotated[str | None, option("--positive", panel=DATA, help=POSITIVE_HELP)]

@@ -1,7 +1,6 @@
 """The output of commands: files, checked before the work and written after it; tables and lines on the screen."""
 
 import json
-import math
 import os
 import shutil
 import sys
@@ -100,8 +99,7 @@ def say(console: Console, text: str) -> None:
 
 def gap_at_most(bound: float) -> str:
     """Return a certified bound in words, never rounded down, with the digits of a peer's status."""
-    unit = 10.0 ** (math.floor(math.log10(100 * bound)) - 2) if bound > 0 else 1.0
-    return f"gap at most {math.ceil(100 * bound / unit - 1e-9) * unit:.3g} %"
+    return f"gap at most {formatting.at_most(bound, digits=3)}"
 
 
 def make_table(columns: Iterable[str], title: str | None = None, plain: bool = False, **options: Any) -> Table:
@@ -133,11 +131,8 @@ def show_training(console: Console, summary: Row, history: Sequence[Row] = ()) -
         say(console, f"For comparison, {summary['reference']['name']}: {summary['reference']['text']}.")
     say(console, summary["why"][0].upper() + summary["why"][1:] + ".")
     sent = f"{summary['messages']:,} messages, {formatting.size(summary['bytes'])}"
-    say(
-        console,
-        f"{sent}, {summary['seconds']:.2f} s of training; "
-        f"the nodes differ from their average by at most {100 * (summary['disagreement'] or 0):.3g} % of its length.",
-    )
+    apart = f"by at most {100 * (summary['disagreement'] or 0):.3g} % of its length"
+    say(console, f"{sent}, {summary['seconds']:.2f} s of training; the nodes differ from their average {apart}.")
     for line in (formatting.describe_losses(history), *summary["hints"]):
         if line:
             say(console, line)

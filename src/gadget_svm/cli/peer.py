@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from gadget_svm.cli.errors import RetryableError
-from gadget_svm.cli.file_options import KeyOption, by_section, relative, with_keys, write_file
+from gadget_svm.cli.file_options import KeyOption, by_section, naming_options, relative, with_keys, write_file
+from gadget_svm.cli.option_names import naming
 from gadget_svm.cli.options import Json, command_for, local_path, option, option_field, require_packages
 from gadget_svm.cli.peer_simulate import simulate
 
@@ -18,6 +19,8 @@ Toml = Annotated[Path, typer.Argument(metavar="PEER.TOML", help="The peer's file
 OWN_HELP = "The file of the peer whose certificate is used. Default: that of the peer asked, or peer.toml."
 Own = Annotated[Path | None, option("--config", metavar="PEER.TOML", help=OWN_HELP)]
 Asked = Annotated[str | None, typer.Argument(help="host:port of a peer, or its file. Default: the one of --config.")]
+CHECK_HELP = "Whether to compare the rows with the study; --no-check if they are on another machine."
+REACHABLE = {"auto": "auto", "true": True, "false": False}
 UntilName = StrEnum("UntilName", "stopped certified")
 Until = Annotated[UntilName, option("--until", help="certified: exit with 0 once the study has ended.")]
 TLS = ("cert", "key", "ca", "revoked")
@@ -101,23 +104,57 @@ def new(
     ] = None,
     out: Annotated[Path, option("--out", check=local_path, help="The file to write.")] = Path("peer.toml"),
     overwrite: Annotated[bool, option("--overwrite", help="Replace an existing file.")] = False,
+    check: Annotated[bool, option("--check/--no-check", help=CHECK_HELP)] = True,
     **keys: Any,
 ) -> None:
-    """Write a commented peer.toml. Paths are relative to this folder."""
+    """Write a commented peer.toml, if the rows fit the study. Paths are relative to this folder."""
     require_packages("peers", "pydantic")
+    from gadget_svm.peers.names import check_endpoint
     from gadget_svm.peers.process.config import template
 
     values = by_section(KEYS, keys, out.parent)
     peer, data, tls = values["peer"], values["data"], values["tls"]
     if peer["listen"] is None and peer["address"] is not None:
-        peer["listen"] = f"0.0.0.0:{peer['address'].rpartition(':')[2]}"
-    peer["reachable"] = {"true": True, "false": False}.get(peer["reachable"], peer["reachable"])
+        with naming("--address"):
+            peer["listen"] = f"0.0.0.0:{check_endpoint(peer['address']).rpartition(':')[2]}"
+    if (word := peer["reachable"]) is not None:
+        if word not in REACHABLE:
+            raise ValueError(f"--reachable must be {', '.join(REACHABLE)}, got {word!r}")
+        peer["reachable"] = REACHABLE[word]
     data["label"] = int(data["label"]) if (data["label"] or "").isdecimal() else data["label"]
     if certs is not None:
         for key, file in zip(TLS, (f"{name}.pem", f"{name}.key", "ca.pem", "revoked.pem"), strict=True):
             tls[key] = tls[key] or relative(certs / file, out.parent)
-    write_file(out, template(name, values), overwrite)
+    with naming_options(KEYS):
+        text = template(name, values)
+    if check:
+        _check_files(name, out.parent, certs, keys, data["label"])
+    write_file(out, text, overwrite)
     typer.echo(f"{out} is written: review it, then 'gadget peer run {out}'.")
+
+
+def _check_files(name: str, folder: Path, certs: Path | None, keys: dict[str, Any], label: str | int | None) -> None:
+    """Compare the files of a new peer with its name and its study; an error names the option and the fix."""
+    from gadget_svm.peers.process.site_files import read_site
+    from gadget_svm.study.study_file import load_study
+
+    study, train, test = keys["peer_study"] or folder / "study.toml", keys["data_train"], keys["data_test"]
+    fixes = {
+        ("--study", study): "write it with 'gadget study new', or copy that of another site",
+        ("--train", train): "name the rows of the site",
+        ("--test", test): "name other rows, or leave it out",
+    }
+    if certs is not None:
+        fixes["--certs", certs / f"{name}.pem"] = f"'gadget certs issue {name}' makes a folder with its certificate"
+    for (typed, path), fix in fixes.items():
+        if path is not None and not path.is_file():
+            raise FileNotFoundError(f"{typed}: there is no file {path}: {fix}; --no-check writes the file all the same")
+    agreed = load_study(study)
+    site = read_site(train, agreed, test=test, label=label, zero_based=keys["data_zero_based"])
+    typer.echo(f"{train} fits {study}: {site.X.shape[0]:,} rows, {site.X.shape[1]:,} features.")
+    if agreed.sites and name not in agreed.sites:
+        text = f"{study} waits for the sites {', '.join(agreed.sites[:10])}, and {name} is none of them"
+        typer.echo(f"warning: {text}: is the name right?", err=True)
 
 
 @peer_app.command("run")

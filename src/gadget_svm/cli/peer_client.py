@@ -215,16 +215,20 @@ def status_lines(found: dict[str, Any]) -> list[str]:
     refused = ", ".join(f"{count:,} {reason}" for reason, count in found["refused"].items() if count)
     days = found["certificate_days_left"]
     lines = [
-        f"{found['state']}, tick {found['ticks']:,}, {found['rows']:,} rows of {found['network_rows'] or 0:,.0f}; "
-        f"{members}" + (f"; dead: {', '.join(found['dead'])}" if found["dead"] else ""),
+        f"{found['state']}, tick {found['ticks']:,}, {found['rows']:,} rows"
+        + (f" of {found['network_rows']:,.0f}" if found["network_rows"] else "")
+        + f"; {members}"
+        + (f"; dead: {', '.join(found['dead'])}" if found["dead"] else ""),
         *found["why"],
         f"objective about {number(found['objective'])}, estimated gap {percent(found['gap_estimate'])}, "
-        f"disagreement {percent(found['disagreement'])}, test accuracy {percent(found['test_accuracy'])}",
-        _certified(found["certified"]),
+        f"disagreement {percent(found['disagreement'])}"
+        + ("" if found["test_accuracy"] is None else f", test accuracy {percent(found['test_accuracy'])}"),
+        *_models(found["certified"], found["partition"]),
         f"{_total(found, 'messages_sent')} messages sent ({_total(found, 'bytes_sent')} bytes), "
         f"{_total(found, 'messages_received')} received ({_total(found, 'bytes_received')} bytes), "
         f"{found['withheld']:,} withheld, refused: {refused or 'none'}",
-        *(f"refused: {text}" for text in found["last_refusals"]),
+        *(f"no link to {name}: its certificate is {reason}" for name, reason in found["untrusted"].items()),
+        *(f"refused: {text}" for text in dict.fromkeys(found["last_refusals"])),
         "" if days is None else f"certificate valid for {days:.0f} days",
         *(f"{topic}: {text}" for topic, text in found["issues"].items() if text not in found["why"]),
     ]
@@ -237,14 +241,26 @@ def _total(found: dict[str, Any], counter: str) -> str:
     return f"{sum(value.values()) if isinstance(value, dict) else value:,}"
 
 
-def _certified(model: dict[str, Any] | None) -> str:
-    if model is None:
-        return "no certified model yet"
+def _models(certified: dict[str, Any] | None, partition: dict[str, Any] | None) -> list[str]:
+    """Return what is known of the certified model, and of a later one of a part of the sites."""
+    lines = ["no certified model yet"]
+    if certified is not None:
+        confirmed = ", ".join(certified["confirmed"]) or "none yet"
+        lines = [f"certified model {_described(certified)}; on disk at {confirmed}", _file(certified)]
+    if partition is not None:
+        lines += [f"model of a part of the sites {_described(partition)}", _file(partition)]
+    return lines
+
+
+def _described(model: dict[str, Any]) -> str:
     when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(model["time"]))
-    return (
-        f"certified model {model['id']} of {when}: {gap_at_most(model['bound'])}, {model['rows']:,.0f} rows of "
-        f"{', '.join(map(str, model['sites']))}; on disk at {', '.join(model['confirmed']) or 'none yet'}"
-    )
+    sites = ", ".join(map(str, model["sites"]))
+    return f"{model['id']} of {when}: {gap_at_most(model['bound'])}, {model['rows']:,.0f} rows of {sites}"
+
+
+def _file(model: dict[str, Any]) -> str:
+    """Return where a model is, once it has been written."""
+    return f"  in {model['file']}" if model.get("saved", True) and "file" in model else ""
 
 
 def percent(value: float | None) -> str:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.console import Console
 
+from gadget_svm.authority import certificates as authority
 from gadget_svm.cli import output
 from gadget_svm.cli.peer_client import percent
 from gadget_svm.cli.train import TrainRequest
@@ -34,7 +35,6 @@ from gadget_svm.estimator import load_model
 from gadget_svm.estimator.problem import as_csr
 from gadget_svm.peers.process import config
 from gadget_svm.peers.process.control import UnreachableError, fetch_status
-from gadget_svm.peers.security import authority
 from gadget_svm.peers.training.site import MIN_ROWS
 from gadget_svm.study import study_file
 

@@ -57,8 +57,7 @@ def _check(request: PredictRequest) -> None:
     if request.no_label and (request.label is not None or request.positive is not None):
         raise ValueError("--no-label says that no column is a label: leave out --label and --positive, or it")
     if request.out is not None and request.out != "-":
-        target = parse_location(request.out)
-        check_target(target, "--out", [parse_location(request.data), model_file(request.model)])
+        check_target(parse_location(request.out), "--out", [parse_location(request.data), model_file(request.model)])
 
 
 def model_file(given: str) -> Location:
@@ -92,13 +91,8 @@ def certificate_of(model: GadgetSVC) -> dict[str, Any] | None:
     study = getattr(model, "study_", {})
     if study.get("kind") != "certified":
         return None
-    rows = sum(site[2] for site in study["sites"])
-    return {
-        "gap_bound": model.gap_bound_,
-        "rows": int(rows),
-        "sites": list(map(str, model.sites_)),
-        "study": study["study"],
-    }
+    rows, sites = int(sum(site[2] for site in study["sites"])), list(map(str, model.sites_))
+    return {"gap_bound": model.gap_bound_, "rows": rows, "sites": sites, "study": study["study"]}
 
 
 def coverage(certified: dict[str, Any]) -> str:

@@ -1,18 +1,17 @@
 """Progress of a run (a bar on a terminal, plain lines elsewhere), and the handling of Ctrl-C and SIGTERM during it."""
 
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType
-from typing import Any, Self
+from typing import Any
 
 import typer
 from rich import progress as bars
 from rich.console import Console
 
-from gadget_svm.cli.signals import handled, raise_interrupt
+from gadget_svm.cli.signals import raise_interrupt
 
 Record = dict[str, Any]
 TEXT = bars.TextColumn("{task.description}")
@@ -61,34 +60,25 @@ def sentence(record: Record) -> str:
 class Interruption:
     """Handle Ctrl-C and SIGTERM: the first requests a clean stop, the second aborts.
 
-    The first aborts too while ``stops_cleanly`` is false.
+    The first aborts too while ``stops_cleanly`` is false, as it is until something is learned.
     """
 
-    SIGNALS: tuple[signal.Signals, ...] = (signal.SIGINT, signal.SIGTERM)
-
     def __init__(self) -> None:
-        self.requested, self.stops_cleanly = False, True
+        self.requested, self.stops_cleanly = False, False
         self.signal = 0  # the first one that arrived
-        self._handlers = handled(self._on_signal, self.SIGNALS)
-
-    def __enter__(self) -> Self:
-        self._handlers.__enter__()
-        return self
-
-    def __exit__(self, *failure: Any) -> None:
-        self._handlers.__exit__(None, None, None)
 
     @property
     def exit_code(self) -> int:
         """130 after Ctrl-C, 143 after SIGTERM; 0 if no signal arrived."""
         return 128 + self.signal if self.signal else 0
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
+        """Request a clean stop, or abort."""
         self.signal = self.signal or number
         if self.requested or not self.stops_cleanly:
             raise_interrupt(number, frame)
-            return
-        self.requested = True
+        else:
+            self.requested = True
 
 
 @contextmanager

@@ -9,13 +9,12 @@ from gadget_svm.cli.errors import exit_code
 from gadget_svm.cli.options import local_path, option
 
 RESULTS = Path("results")
+DataFolder = Annotated[Path | None, option("--data", check=local_path, help="A folder with the paper's data sets.")]
 
 
 def reproduce(
     what: Annotated[str, typer.Argument(help="table1, table2, table3, table4, figures, network, or all.")] = "all",
-    data: Annotated[
-        Path | None, option("--data", check=local_path, help="A folder with the paper's data sets.")
-    ] = None,
+    data: DataFolder = None,
     nodes: Annotated[int, typer.Option(help="Number of nodes.", min=2)] = 10,
     trials: Annotated[int | None, typer.Option(help="Trials per experiment (5; with --quick 1).", min=1)] = None,
     out: Annotated[Path, option("--out", check=local_path, help="A folder for tables, figures and page.")] = RESULTS,

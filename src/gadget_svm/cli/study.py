@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gadget_svm.cli.file_options import KeyOption, by_section, with_keys, write_file
+from gadget_svm.cli.file_options import KeyOption, by_section, naming_options, with_keys, write_file
 from gadget_svm.cli.options import local_path, option, require_packages
 
 study_app = typer.Typer(help="Studies: what all sites of a network of peers agree on.", no_args_is_help=True)
@@ -46,7 +46,9 @@ def new(
     values: dict[str, dict[str, Any]] = by_section(KEYS, keys) | {"study": {"name": name}}
     if columns_from is not None:
         _fill_from(values["data"], columns_from, label)
-    write_file(out, template(values), overwrite)
+    with naming_options(KEYS):
+        text = template(values)
+    write_file(out, text, overwrite)
     typer.echo(f"{out} is written: give the same file to every site, then 'gadget peer new NAME --study {out}'.")
 
 

@@ -45,6 +45,7 @@ def summarise(request: TrainRequest, rows: TrainingRows, model: GadgetSVC) -> Su
         "why": why_stopped(model),
         "hints": hints(model) + rows.hints(model),
         "events": events,
+        "privacy": model.privacy_,
         **{name: last[name] for name in ("messages", "bytes", "disagreement", "seconds")},
     }
     return dict(plain(summary))
@@ -62,7 +63,7 @@ def parameters(request: TrainRequest, model: GadgetSVC) -> dict[str, Any]:
         "tol": model.tol_,
         "engine_option": request.engine_options,
         "faults": [fault for _, fault in request.typed_faults],
-        "settings": model.algorithm_.get_params(deep=False),
+        "settings": {name: value for name, value in model.algorithm_.get_params().items() if name != "privacy"},
     }
 
 
@@ -73,6 +74,9 @@ def why_stopped(model: GadgetSVC) -> str:
         counted = f", {model.certificate_note_}" if model.certificate_note_ else ""
         bound = f"at most {at_most(model.gap_bound_)} above the optimum{counted}"
         return f"converged after {n:,} iterations, certified: {bound}"
+    if model.privacy_ is not None and model.stopped_by_ == "converged":
+        spent = f"epsilon {model.privacy_['epsilon']:.3g} at delta {model.privacy_['delta']:g}"
+        return f"spent the privacy budget in the {n:,} planned iterations: {spent}"
     if model.stopped_by_ == "converged":
         return f"converged after {n:,} iterations: the rule {rule!r} saw {model.movement_:.3g}"
     if model.stopped_by_ == "interrupted":
@@ -81,6 +85,9 @@ def why_stopped(model: GadgetSVC) -> str:
         return f"not converged: the {model.max_seconds:g} s of --max-seconds were over at iteration {n:,}"
     if rule is None:
         return f"ran all {n:,} iterations, as there is no stopping rule"
+    if model.privacy_ is not None:
+        planned, spent = model.privacy_["planned_rounds"], model.privacy_["epsilon"]
+        return f"stopped at --max-iter {n:,} of {planned:,} planned iterations, with epsilon {spent:.3g} spent"
     seen = f"last saw {model.movement_:.3g} and " if math.isfinite(model.movement_) else ""
     seen += f"got no certificate, as {model.certificate_note_}, and " if model.certificate_note_ else ""
     return (
@@ -89,12 +96,18 @@ def why_stopped(model: GadgetSVC) -> str:
     )
 
 
+def _took_another_gossip(model: GadgetSVC, settings: dict[str, Any]) -> bool:
+    """Return whether gossip="auto" is the paper's protocol by default, and was another one here."""
+    return settings.get("gossip") == "auto" and model.gossip_ in WHY_GOSSIP and model.privacy_ is None
+
+
 def hints(model: GadgetSVC) -> list[str]:
     """Return advice about how the nodes gossiped, and how far apart they ended."""
     settings = model.algorithm_.get_params(deep=False)
-    found = [WHY_GOSSIP[model.gossip_]] if settings.get("gossip") == "auto" and model.gossip_ in WHY_GOSSIP else []
+    found = [WHY_GOSSIP[model.gossip_]] if _took_another_gossip(model, settings) else []
     if model.history_[-1]["disagreement"] > FAR_APART:
-        gossip_options = "--gossip diffusion --rounds 5 --local-steps 1, or " * ("gossip_rounds" in settings)
+        protocol = "" if settings.get("robust") else "--gossip diffusion "
+        gossip_options = f"{protocol}--rounds 5 --local-steps 1, or " * ("gossip_rounds" in settings)
         found.append(
             "The nodes are still far apart: their shards differ, or the graph is slow to mix. What brings them "
             f"together: {gossip_options}a larger --max-iter."

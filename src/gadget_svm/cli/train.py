@@ -11,6 +11,7 @@ import typer
 from gadget_svm.cli.options import DATA, DataDir, Format, Label, Positive, command_for, option_field
 
 _data, _network, _learning = (partial(option_field, panel=panel) for panel in (DATA, "Network", "Algorithm"))
+_privacy = partial(option_field, panel="Privacy")
 _where, _stop = partial(option_field, panel="Where it runs"), partial(option_field, panel="When to stop")
 _faults, _output = partial(option_field, panel="Faults"), partial(option_field, panel="Output")
 
@@ -20,12 +21,19 @@ Resume = StrEnum("Resume", "auto true false")
 Scaling = StrEnum("Scaling", {"none": "none", "deviation": "deviation", "max_abs": "max-abs"})
 
 PAIR = "NAME=VALUE"
+DATA_HELP = (
+    "A named data set (see: gadget data list) or a file: svmlight, CSV, Parquet, npz; - is stdin. Several files are "
+    "shards, one per node; with --engine ray the actors read them. Files may be URIs (s3://, https://, ...), and "
+    "part-{0..9}.svm means ten files."
+)
+PARTITION_HELP = "Rows per node: even, sorted, label-skew:0.1 or sizes:1,2."
 SCALE_HELP = "How features are scaled, by statistics of the training rows. The saved model takes unscaled rows."
 TOPOLOGY_HELP = "The graph, such as ring, torus:5x4, random-regular:4 (the default's degree) or k-out:20."
 ALGORITHM_HELP = (
     "auto: pdmm, or gadget on directed graphs. gadget: the paper's Algorithm 2 with one exchange per iteration; "
     "gadget-as-printed: with Push-Sum restarted in each. Also asgd, mom-dsvm, gadget-2ps."
 )
+MULTI_CLASS_HELP = "ovr: an output per class; ovo: per pair."
 INTERCEPT_HELP = "Default: no for the paper's data sets (the paper has none), yes for other data."
 ENGINE_HELP = (
     "For ray: address, actors, num_cpus, timeout, checkpoint_dir, resume and others, see docs/reference/ray.md; "
@@ -39,7 +47,8 @@ STOPPING_HELP = (
     "with --last). Or none."
 )
 FAULTS_HELP = (
-    "loss=P, bounce=P, delay=N, partition=T, churn=P, slow=N, async=P; several values as JSON: "
+    "loss=P, bounce=P, delay=N, partition=T, churn=P, flapping=NODE, slow=N, async=P; lies of a node or a share of the "
+    "nodes: sign-flip, constant, zeros, little-is-enough, false-counts=P; several values as JSON: "
     """'crash={"nodes": [3], "at": 100}'. Repeatable."""
 )
 
@@ -74,32 +83,19 @@ class TrainRequest:
     A field has the name of the estimator's or algorithm's parameter that it sets, where there is one.
     """
 
-    data: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="DATA",
-            callback=expand_ranges,
-            help="A named data set (see: gadget data list) or a file: svmlight, CSV, Parquet, npz; - is stdin. "
-            "Several files are shards, one per node; with --engine ray the actors read them. Files may be URIs "
-            "(s3://, https://, ...), and part-{0..9}.svm means ten files.",
-        ),
-    ]
+    data: Annotated[list[str], typer.Argument(metavar="DATA", callback=expand_ranges, help=DATA_HELP)]
     test: str | None = _data("--test", metavar="PATH", help="A file or URI with test rows. Named data sets have some.")
     positive: Positive = None
     label: Label = None
     format: Format = None
     data_dir: DataDir = None
-    partition: str = _data(
-        "--partition", default="even", help="Rows per node: even, sorted, label-skew:0.1 or sizes:1,2."
-    )
+    partition: str = _data("--partition", default="even", help=PARTITION_HELP)
     scale: Scaling = _data("--scale", default=Scaling.none, help=SCALE_HELP)
     n_nodes: int | None = _network("--nodes", "-n", min=1, help="Nodes. Default: min(10, rows), or one per shard.")
     topology: str = _network("--topology", "-t", default="random-regular", help=TOPOLOGY_HELP)
     lam: float | None = _learning("--lam", "--lambda", help="Regularisation weight. Default: the paper's, else 1e-4.")
     C: float | None = _learning("--C", help="The weight of the losses, as LinearSVC's C; replaces --lam.")
-    multi_class: MultiClass = _learning(
-        "--multi-class", default=MultiClass.ovr, help="ovr: an output per class; ovo: per pair."
-    )
+    multi_class: MultiClass = _learning("--multi-class", default=MultiClass.ovr, help=MULTI_CLASS_HELP)
     algorithm: str = _learning("--algorithm", "-a", default="auto", help=ALGORITHM_HELP)
     gossip: str | None = _learning("--gossip", help="Protocol: push-sum, diffusion, pairwise or running-sum.")
     gossip_rounds: str | None = _learning("--rounds", help="Gossip rounds per iteration: a number, mix or diameter.")
@@ -109,6 +105,9 @@ class TrainRequest:
     project: bool | None = _learning("--project/--no-project", help="Project into the ball, steps (f) and (h).")
     fit_intercept: bool | None = _learning("--intercept/--no-intercept", help=INTERCEPT_HELP)
     settings: list[str] | None = _learning("--set", metavar=PAIR, help="A parameter of the algorithm. Repeatable.")
+    epsilon: float | None = _privacy("--epsilon", help="A budget of differential privacy per row; 1 is strong.")
+    delta: float | None = _privacy("--delta", help="Far below 1 / rows. Default: 1e-6.")
+    clip: float | None = _privacy("--clip", help="The largest norm of a row; longer ones are scaled down. Default: 1.")
     random_state: int = _learning("--seed", default=0, min=0, help="The same seed gives the same bits.")
     topology_seed: int | None = _network("--topology-seed", min=0, help="Seed of a random graph. Default: --seed.")
     partition_seed: int | None = _data("--partition-seed", min=0, help="Seed of the division. Default: --seed.")

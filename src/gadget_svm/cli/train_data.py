@@ -31,7 +31,7 @@ from gadget_svm.data.tables import RawTable, TrainTest
 from gadget_svm.data.uris import display_name, scheme_of
 from gadget_svm.estimator import GadgetSVC
 from gadget_svm.estimator.advice import scale_advice
-from gadget_svm.estimator.shards import DataSummary, shard_names, stack_shards
+from gadget_svm.estimator.shards import DataSummary, Stack, shard_names, stack_shards
 from gadget_svm.estimator.validation import CHOOSE, lam_of, require_classes
 from gadget_svm.peers.training.scale import Scale, common_scale, statistics
 
@@ -52,7 +52,7 @@ def rows_of(request: TrainRequest, source: str, stderr: Console) -> "TrainingRow
         return TrainingRows(request, test)
     stack = stack_shards(request.shards, request.label, request.format)
     note = f"read from {display_name(request.shards[0])} to {display_name(request.shards[-1])}"
-    return TrainingRows(request).with_rows(_dataset(request, stack.X, stack.y, stack.summary, test, note), stack.sites)
+    return TrainingRows(request).with_rows(_dataset(request, stack, test, note), stack.sites)
 
 
 def load(request: TrainRequest, source: str, stderr: Console) -> Dataset:
@@ -76,30 +76,16 @@ def divide(request: TrainRequest, y: Array) -> Array | None:
         return assign_sites(y, n_nodes, scheme, seed=seed, **options)
 
 
-def _dataset(
-    request: TrainRequest, X: csr_matrix, y: Array, summary: DataSummary, test: RawTable | None, note: str
-) -> Dataset:
+def _dataset(request: TrainRequest, stack: Stack, test: RawTable | None, note: str) -> Dataset:
     """Return shards as one data set. Test rows get the shards' width and numbering; other features are left out."""
-    X_test = y_test = None
+    X_test, y_test, summary = None, None, stack.summary
     if test is not None and request.test is not None:
         like = RawTable(csr_matrix((1, summary.features)), np.zeros(1), summary.columns)
         places = [display_name(request.shards[0]), display_name(request.test)]
         X_test, y_test = align_tables(places, [like, test], None, summary.zero_based)[1]
         X_test = csr_matrix(X_test[:, : summary.features])
-    parts = TrainTest(X, y, X_test, y_test).binarized(request.positive)
+    parts = TrainTest(stack.X, stack.y, X_test, y_test).binarized(request.positive)
     return Dataset(request.name, *parts, None, note, summary.columns)
-
-
-def describe_data(data: Dataset) -> dict[str, Any]:
-    """Return name and sizes."""
-    return {
-        "name": data.name,
-        "note": as_stdin(data.note),
-        "rows": data.X.shape[0],
-        "features": data.X.shape[1],
-        "classes": np.unique(data.y).tolist(),
-        "test_rows": None if data.X_test is None else data.X_test.shape[0],
-    }
 
 
 @dataclass
@@ -151,8 +137,16 @@ class TrainingRows:
     @property
     def about(self) -> dict[str, Any]:
         """Name and sizes for the summary."""
-        shards = {"shards": [display_name(shard) for shard in self.request.shards]} if self.request.shards else {}
-        return describe_data(self.data) | {"rows": self.n_rows} | shards
+        data, shards = self.data, [display_name(shard) for shard in self.request.shards]
+        about = {
+            "name": data.name,
+            "note": as_stdin(data.note),
+            "rows": self.n_rows,
+            "features": data.X.shape[1],
+            "classes": np.unique(data.y).tolist(),
+            "test_rows": None if data.X_test is None else data.X_test.shape[0],
+        }
+        return about | {"shards": shards} if shards else about
 
     def node_sizes(self, n_nodes: int) -> Ints:
         """Return the number of rows of each node."""
@@ -169,8 +163,8 @@ class TrainingRows:
             ready()
 
         def read_by_actors(known: DataSummary) -> None:
-            nothing = csr_matrix((0, known.features))
-            self.data = _dataset(self.request, nothing, known.labels, known, self.test, "read by the actors")
+            no_rows = Stack(csr_matrix((0, known.features)), known.labels, np.empty(0, np.int64), known)
+            self.data = _dataset(self.request, no_rows, self.test, "read by the actors")
             self.sizes = known.rows
             start()
 
@@ -222,9 +216,8 @@ def check_file_name(name: str) -> None:
     """Refuse a folder, and a pattern that no shell has expanded."""
     if scheme_of(name):
         if "*" in urlsplit(name).path:
-            raise ValueError(
-                f"{display_name(name)}: a URI takes no pattern: name each file, or write part-{{0..9}}.svm"
-            )
+            fix = "name each file, or write part-{0..9}.svm"
+            raise ValueError(f"{display_name(name)}: a URI takes no pattern: {fix}")
         return
     path = Path(name)
     if path.is_dir():

@@ -24,6 +24,7 @@ from gadget_svm.estimator import GadgetSVC
 from gadget_svm.estimator.validation import DEFAULT_LAM, MAX_SEED, check_parameters
 from gadget_svm.faults import FaultContext, make_faults, wrap_all
 from gadget_svm.kernels import ThreadTeam
+from gadget_svm.privacy import DifferentialPrivacy
 from gadget_svm.simulation.engine import UNCERTIFIABLE
 from gadget_svm.simulation.stopping import stopping_rule
 
@@ -39,6 +40,8 @@ MANY_NODES = 1_000_000
 """Nodes that faults may name where the number of nodes is not known yet."""
 MAX_NODES_BUILT = 1_000
 """Larger networks are not built for a check: it would take longer than reading most files."""
+STAND_IN_NODES = 100
+"""Nodes of the complete network that is checked instead, where algorithms find as many neighbours as they ask for."""
 
 
 def make_model(request: TrainRequest) -> GadgetSVC:
@@ -51,8 +54,26 @@ def make_model(request: TrainRequest) -> GadgetSVC:
         stopping=stopping_of(request),
         engine_options=engine_options_of(request),
         faults=[fault for _, fault in request.typed_faults] or None,
+        privacy=privacy_of(request),
         **{name: getattr(request, name) for name in PASSED_ON},
     )
+
+
+def privacy_of(request: TrainRequest) -> DifferentialPrivacy | None:
+    """Return the privacy budget, if there is one."""
+    given = {
+        name: getattr(request, name) for name in ("epsilon", "delta", "clip") if getattr(request, name) is not None
+    }
+    if not given:
+        return None
+    if "epsilon" not in given:
+        raise ValueError(f"--{next(iter(given))} belongs to a privacy budget: add --epsilon, such as --epsilon 1")
+    if request.scale != "none":
+        raise ValueError(
+            f"--scale {request.scale.value} computes statistics of the rows, which --epsilon does not cover: scale the "
+            "features by constants beforehand; longer rows are scaled down by --clip"
+        )
+    return DifferentialPrivacy(**given)
 
 
 def lam_or_default(given: float | None, own: float | None) -> float:
@@ -77,6 +98,8 @@ def stopping_of(request: TrainRequest) -> str | None:
 def make_algorithm(request: TrainRequest) -> algorithms.Algorithm:
     """Return the named algorithm with the parameters given beside it."""
     algorithm = algorithms.resolve(request.algorithm)
+    if (privacy := privacy_of(request)) is not None:
+        algorithm = algorithm.with_privacy(privacy)
     wanted = _algorithm_params(request)
     if isinstance(algorithm, algorithms.Auto) and wanted:
         with naming(" ".join(typed for typed, _ in wanted.values())):
@@ -172,13 +195,13 @@ def check_request(request: TrainRequest) -> None:
 
 
 def _network(request: TrainRequest, n_nodes: int) -> Network:
-    """Return the network of this training; one of five nodes where their number is not known yet, or large."""
+    """Return the network of this training; a complete one where the number of nodes is not known yet, or large."""
     with naming(f"--topology {request.topology}"):
         topologies.check_name(request.topology)
         if 0 < n_nodes <= MAX_NODES_BUILT:
             seed = request.random_state if request.topology_seed is None else request.topology_seed
             return topologies.build(request.topology, n_nodes, seed=seed & MAX_SEED)
-    return topologies.build("complete", 5)
+    return topologies.build("complete", STAND_IN_NODES)
 
 
 def _bind(request: TrainRequest, network: Network) -> Any:

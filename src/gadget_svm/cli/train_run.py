@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from gadget_svm.cli import output
 from gadget_svm.cli.errors import ROWS_LOST, TERMINATED, print_error
 from gadget_svm.cli.progress import Interruption, show_progress
+from gadget_svm.cli.signals import handled
 from gadget_svm.cli.summary import Summary, plain, summarise
 from gadget_svm.cli.train import TrainRequest
 from gadget_svm.cli.train_data import TrainingRows, rows_of
@@ -35,8 +36,8 @@ def run_training(request: TrainRequest, reference: Reference | None = None) -> i
     out, report = output.place(request.out), output.place(request.report)
     output.check_targets(out, report, [output.place(path) for path in (*request.data, request.test)])
     check_request(request)
-    with Interruption() as interruption:
-        interruption.stops_cleanly = False  # nothing is learned yet
+    interruption = Interruption()
+    with handled(interruption.on_signal):
         with (
             log_level(logging.ERROR if request.quiet else logging.NOTSET),
             output.from_stdin(request.name) as source,
@@ -83,9 +84,8 @@ def _fit(model: GadgetSVC, rows: TrainingRows, stderr: Console, interruption: In
 
     class Watch(Observer):
         def on_record(self, record: dict[str, Any], view: View) -> None:
-            error = rows.evaluation.test_error(view.average)
-            if error is not None:
-                record["test_error"] = error
+            if (test := rows.evaluation.test) is not None:
+                record["test_error"] = float(test(view.average[None]).error[0])
             show(record)
 
         def should_stop(self) -> bool:

@@ -216,8 +216,8 @@ class Host:
         return self.worker.certify(owner, live, serial)
 
     def values(self, name: str) -> Any:
-        """Return an array of the block."""
-        return self.worker.values(name)
+        """Return an array of the block with an entry per node; "models" are what the nodes would answer with."""
+        return self.worker.runtime.gather(name)
 
     def exchanges(self) -> int:
         """Return how often the block has sent."""

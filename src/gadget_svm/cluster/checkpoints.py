@@ -139,9 +139,8 @@ def read_run(folder: Path) -> dict[str, Any]:
             "version that wrote it, or start without resume, which moves the old files to former-..."
         )
     if not path.is_file():
-        raise FileNotFoundError(
-            f"nothing to resume: {path} does not exist; name the folder of the run, or start without resume"
-        )
+        fix = "name the folder of the run, or start without resume"
+        raise FileNotFoundError(f"nothing to resume: {path} does not exist; {fix}")
     try:
         return read_state(path, RUN_KIND, VERSION)[1]
     except StateFileError as error:
@@ -166,11 +165,6 @@ class Checkpoints:
         self.folder, self.every = None if folder is None else Path(folder), every
         self.last = -1  # the iteration of the last complete one
         self._tried, self._tried_at, self._failed = 0, time.monotonic(), False
-
-    @property
-    def enabled(self) -> bool:
-        """True if checkpoints are made."""
-        return self.folder is not None
 
     def is_due(self, t: int) -> bool:
         """True if the next checkpoint is due."""

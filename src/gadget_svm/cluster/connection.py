@@ -183,16 +183,12 @@ class Cluster:
         try:
             call_within(SHUTDOWN_TIMEOUT_S, "disconnect", self.ray.shutdown)
         except TimeoutError as error:
-            warnings.warn(
-                f"{error}; the models are complete, but this process cannot use Ray again: start another", stacklevel=2
-            )
+            what_now = "the models are complete, but this process cannot use Ray again: start another"
+            warnings.warn(f"{error}; {what_now}", stacklevel=2)
 
     def actors(self, nodes: int) -> int:
         """Return the number of actors for this number of nodes."""
-        most = self.options.actors
-        if most is None:
-            most = int(self.cpus() / self.options.num_cpus)
-        return max(1, min(most, nodes))
+        return max(1, min(self.options.actors or int(self.cpus() / self.options.num_cpus), nodes))
 
     def cpus(self) -> float:
         """Return the number of CPUs of the cluster."""

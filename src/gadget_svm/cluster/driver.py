@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from gadget_svm.algorithms.base import Run
-from gadget_svm.algorithms.certificate import Certificate, CertificateState
+from gadget_svm.algorithms.certificate import Certificate
 from gadget_svm.cluster.actor import ActorSpec, Group, Question
 from gadget_svm.cluster.actor_pool import ActorPool, AllLostError
 from gadget_svm.cluster.checkpoints import Checkpoints, SaveFailedError, changed_nodes, describe_nodes, set_aside
 from gadget_svm.cluster.connection import Cluster, ClusterError
-from gadget_svm.cluster.worker import certify_together
+from gadget_svm.cluster.worker import Answers, certify_together
 from gadget_svm.core.block import Links
 from gadget_svm.core.network import Network
 from gadget_svm.core.rows import BATCH, Scores
@@ -89,7 +89,8 @@ class RayRuntime(Runtime):
         """Make the blocks, from ``state(first, last)`` if there is one, or from the checkpoint to be resumed."""
         self.run, self.lam, self._sizes, self.shape = run, lam, sizes, shape
         self._fingerprint = _fingerprint(run, network, seed, sizes, shape, self.bounds)
-        threads, digest_rows = max(1, int(self.options.num_cpus)), self.options.restart or self.checkpoints.enabled
+        threads = max(1, int(self.options.num_cpus))
+        digest_rows = self.options.restart or self.checkpoints.folder is not None
         for index, (first, last) in enumerate(pairwise(self.bounds.tolist())):
             spec = ActorSpec(
                 index, self.bounds, run, Links.of(network, first, last), sizes[first:last], shape, seed, lam, threads,
@@ -127,7 +128,7 @@ class RayRuntime(Runtime):
         try:
             self._note_iterations(self._ask_all("advance", count), count)
         except (KeyboardInterrupt, SystemExit):  # the actors finish these iterations, which can then be saved
-            wanted = self.checkpoints.enabled and self._restores == restores
+            wanted = self.checkpoints.folder is not None and self._restores == restores
             if wanted and (sent := self.pool.wait_interrupted(self.options.timeout)):
                 self._note_iterations(sent, count)
             raise
@@ -152,7 +153,7 @@ class RayRuntime(Runtime):
                 return Certificate.failed(self.shape, f"node {self.bounds[index]} left a moment ago and may return")
         owner = int(np.argmax(live_mask))
 
-        def ask() -> list[list[CertificateState]]:
+        def ask() -> Answers:
             return list(self._ask_all("certify", owner, live_mask, self.certificates).values())
 
         certificate = certify_together(ask, self.shape, owner, live_mask)
@@ -211,7 +212,7 @@ class RayRuntime(Runtime):
         with ExitStack() as stack:
             stack.callback(self.cluster.close)
             stack.callback(self.pool.close)
-            unsaved = self.checkpoints.enabled and self.t > max(self.checkpoints.last, self._began)
+            unsaved = self.checkpoints.folder is not None and self.t > max(self.checkpoints.last, self._began)
             if unsaved and self._consistent and not self.pool.lost:
                 try:
                     self._save()
@@ -256,7 +257,7 @@ class RayRuntime(Runtime):
         self._events.append({"event": event, "actor": index, "nodes": nodes, "iteration": self.t, **more})
 
     def _warn_of_missing(self, index: int) -> None:
-        if self.checkpoints.enabled:
+        if self.checkpoints.folder is not None:
             self.checkpoints.warn(f"actor {index} is lost, and a checkpoint needs all actors: no more are made")
 
     def _ask_all(self, method: str, *args: Any) -> dict[int, Any]:
@@ -332,11 +333,8 @@ class RayRuntime(Runtime):
             text += ", also after the group was restored: do they have enough memory?"
         if self.checkpoints.last >= 0:
             return f"{text}; resume=True continues from iteration {self.checkpoints.last}, in {self.checkpoints.folder}"
-        hints = {
-            "restart=True has Ray restart them": self.options.restart,
-            "checkpoint_dir keeps what was learned": self.checkpoints.enabled,
-        }
-        return "; ".join([text, *(hint for hint, used in hints.items() if not used)])
+        text += "; restart=True has Ray restart them" * (not self.options.restart)
+        return text + "; checkpoint_dir keeps what was learned" * (self.checkpoints.folder is None)
 
 
 def _fingerprint(run: Run, network: Network, seed: int, sizes: Floats, shape: tuple[int, int], bounds: Ints) -> str:

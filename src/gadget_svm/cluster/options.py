@@ -99,14 +99,14 @@ class RayOptions:
                     raise ValueError(f"engine option {name} must be {expected}, got {value!r}")
         if options.resume and options.checkpoint_dir is None:
             raise ValueError(f"engine option resume={options.resume} needs checkpoint_dir: name the folder of the run")
-        paths: dict[str, Any] = {}
         if options.temp_dir is not None:
-            paths["temp_dir"] = str(require_local_path(options.temp_dir, "temp_dir is a folder of this machine"))
+            folder = require_local_path(options.temp_dir, "temp_dir is a folder of this machine")
+            options = replace(options, temp_dir=str(folder))
         if options.checkpoint_dir is not None:
             fix = "checkpoints need a folder: set checkpoint_dir to one that all machines mount (NFS, a bucket by FUSE)"
-            place = require_local_path(options.checkpoint_dir, fix)
-            paths["checkpoint_dir"] = str(place.resolve())  # actors run elsewhere
-        return replace(options, **paths)
+            folder = require_local_path(options.checkpoint_dir, fix).resolve()  # actors run elsewhere
+            options = replace(options, checkpoint_dir=str(folder))
+        return options
 
     def decide_resume(self) -> "RayOptions":
         """Return the options with True or False in place of resume="auto"."""

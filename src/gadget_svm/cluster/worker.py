@@ -144,10 +144,6 @@ class Worker:
 
     # what the block holds
 
-    def values(self, name: str) -> Array:
-        """Return an array of the block with an entry per node; "models" are what the nodes would answer with."""
-        return self.runtime.gather(name)
-
     def losses(self, models: Floats) -> tuple[Floats, Floats, float]:
         """Return, per model, the summed hinge loss and the weight of wrong answers; and the weight of all rows."""
         rows, times = self.block.rows, multiplicity(self.block.rows.mass, self.block.rows.start)
@@ -185,9 +181,11 @@ class WorkerLostError(RuntimeError):
     """A worker was lost during a certificate."""
 
 
-def certify_together(
-    ask: Callable[[], Sequence[list[CertificateState]]], shape: tuple[int, int], owner: int, live: Flags
-) -> Certificate:
+Answers = Sequence[list[CertificateState]]
+"""Of every worker, the states that `Worker.certify` returns."""
+
+
+def certify_together(ask: Callable[[], Answers], shape: tuple[int, int], owner: int, live: Flags) -> Certificate:
     """Return the certificate of models of ``shape`` and of the nodes that are ``live``.
 
     ``ask`` calls `Worker.certify` of all workers. What workers did after the final exchange is not counted.

@@ -67,7 +67,10 @@ class Network:
             turned = _csr(np.ones(len(indices), np.int8), indptr, indices).T.tocsr()
             directed = not (np.array_equal(turned.indptr, indptr) and np.array_equal(turned.indices, indices))
         network = cls.from_csr(indptr, indices, name=name, directed=directed, transition=transition)
-        return network if labels is None else network.with_labels(labels)
+        if labels is not None and not len(labels) == len(set(labels)) == network.n:
+            needed = f"{network.n} nodes need {network.n} different labels"
+            raise ValueError(f"{needed}, got {len(labels)}: {list(labels)[:10]}")
+        return replace(network, labels=None if labels is None else tuple(labels))
 
     @classmethod
     def from_matrix(cls, B: Sparse, *, name: str = "custom", labels: Sequence[Hashable] | None = None) -> "Network":
@@ -123,12 +126,6 @@ class Network:
             )
         check_transition(transition, self.directed)
         return replace(self, transition=transition)
-
-    def with_labels(self, labels: Sequence[Hashable]) -> "Network":
-        """Return the same graph with names for its nodes."""
-        if len(labels) != self.n or len(set(labels)) != self.n:
-            raise ValueError(f"{self.n} nodes need {self.n} different labels, got {len(labels)}: {list(labels)[:10]}")
-        return replace(self, labels=tuple(labels))
 
     @property
     def is_walk(self) -> bool:
@@ -237,10 +234,8 @@ class Network:
     @cached_property
     def components(self) -> tuple[int, Ints]:
         """The number of components, and the component of each node; strong components if the graph is directed."""
-        from scipy.sparse.csgraph import connected_components
-
         ones = np.broadcast_to(1.0, self.n_edges)  # only their positions matter
-        count, labels = connected_components(_csr(ones, self.indptr, self.indices), self.directed, "strong")
+        count, labels = sp.csgraph.connected_components(_csr(ones, self.indptr, self.indices), self.directed, "strong")
         return int(count), np.asarray(labels, np.int64)
 
     def by_receiver(self, values: Array) -> tuple[Ints, NodeIds, Array]:
@@ -250,10 +245,8 @@ class Network:
 
     def hops(self, source: int, *, backward: bool = False) -> Ints:
         """Return the fewest edges from ``source`` to each node (``backward``: to it); -1 where there is no path."""
-        from scipy.sparse.csgraph import breadth_first_order
-
         graph = self.adjacency().T.tocsr() if backward and self.directed else self.adjacency()
-        reached, before = breadth_first_order(graph, source)
+        reached, before = sp.csgraph.breadth_first_order(graph, source)
         above = before.astype(np.int64)
         above[above < 0] = source  # the source, and what was not reached, are their own roots
         depth = (np.arange(self.n) != source).astype(np.int64)

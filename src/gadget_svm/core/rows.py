@@ -13,9 +13,7 @@ import scipy.sparse as sp
 
 from gadget_svm.core.types import Floats, Indices, Ints
 from gadget_svm.kernels import ThreadTeam
-from gadget_svm.kernels.rows import losses
-
-NO_PAIRS = np.empty((0, 2), dtype=np.int32)
+from gadget_svm.kernels.rows import NO_PAIRS, losses
 
 
 class Shares(NamedTuple):

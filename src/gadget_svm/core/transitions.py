@@ -68,8 +68,6 @@ def _row_sums(share: Floats, indptr: Ints, indices: NodeIds) -> Floats:
 WALKS = {"lazy": 0.5, "random-walk": 0.0}
 """The share b_ii that a node keeps; its neighbours get the rest in equal parts. The random walk, b_ij = 1/deg(i), is
 the paper's "obvious choice"; the lazy one is aperiodic on every graph. A node without neighbours keeps everything."""
-DOUBLY_STOCHASTIC: dict[str, Callable[[Ints, NodeIds, Ints], EdgeWeights]] = {
-    "metropolis": _metropolis,
-    "max-degree": _max_degree,
-}
+Weighing = Callable[[Ints, NodeIds, Ints], EdgeWeights]
+DOUBLY_STOCHASTIC: dict[str, Weighing] = {"metropolis": _metropolis, "max-degree": _max_degree}
 TRANSITIONS: dict[str, Any] = {**WALKS, **DOUBLY_STOCHASTIC}

@@ -56,16 +56,10 @@ class DatasetInfo:
 
 
 def load_dataset(
-    name_or_path: str | os.PathLike[str],
-    *,
-    test: str | os.PathLike[str] | None = None,
-    positive: str | float | EllipsisType | None = ...,
-    label: str | int | None = None,
-    data_dir: Folder = None,
-    download: bool = True,
-    progress: Progress | None = None,
-    format: str | None = None,
-) -> Dataset:
+    name_or_path: str | os.PathLike[str], *, test: str | os.PathLike[str] | None = None,
+    positive: str | float | EllipsisType | None = ..., label: str | int | None = None, data_dir: Folder = None,
+    download: bool = True, progress: Progress | None = None, format: str | None = None,
+) -> Dataset:  # fmt: skip
     """Load a data set by name, or from a file, by path or URI.
 
     Parameters
@@ -115,7 +109,7 @@ def load_dataset(
     if data_dir is not None and not Path(data_dir).is_dir():
         raise FileNotFoundError(f"no folder {data_dir}: data_dir names a folder that holds data sets")
     entry = ENTRIES[name]
-    parts, note = _load_named(name, entry, data_dir, download, progress)
+    parts, note = _load_named(name, data_dir, download, progress)
     parts = parts.binarized(entry.positive if positive is ... else positive)
     return Dataset(name, *parts, entry.lam, note)
 
@@ -182,15 +176,14 @@ def file_location(name: str) -> Location:
     return path
 
 
-def _load_named(
-    name: str, entry: Entry, data_dir: Folder, download: bool, progress: Progress | None
-) -> tuple[TrainTest, str]:
+def _load_named(name: str, data_dir: Folder, download: bool, progress: Progress | None) -> tuple[TrainTest, str]:
     """Return the parts of a named data set and a note about it."""
+    entry = ENTRIES[name]
     if entry.builtin is not None:
         return BUILTIN[entry.builtin](), entry.title
     from gadget_svm.data.download import verify_checksum  # slow to import
 
-    file_set, paths = _locate(entry, data_dir) or _obtain(name, entry, data_dir, download, progress)
+    file_set, paths = _locate(entry, data_dir) or _obtain(name, data_dir, download, progress)
     for path in paths:
         verify_checksum(path)
     parts = LOADERS[file_set.load](paths, entry.features)
@@ -217,9 +210,8 @@ def _any_compression(path: Path) -> Path | None:
     return next((name for name in names if name.is_file()), None)
 
 
-def _obtain(
-    name: str, entry: Entry, data_dir: Folder, download: bool, progress: Progress | None
-) -> tuple[FileSet, list[Path]]:
+def _obtain(name: str, data_dir: Folder, download: bool, progress: Progress | None) -> tuple[FileSet, list[Path]]:
+    entry = ENTRIES[name]
     try:
         if not download:
             raise FileNotFoundError("downloading was not allowed")

@@ -27,13 +27,9 @@ class DownloadError(OSError):
 
 
 def download_file(
-    url: str,
-    target: str | os.PathLike[str],
-    *,
-    sha256: str | None = None,
-    progress: Progress | None = None,
+    url: str, target: str | os.PathLike[str], *, sha256: str | None = None, progress: Progress | None = None,
     sleep: Callable[[float], None] = time.sleep,
-) -> Path:
+) -> Path:  # fmt: skip
     """Download a file and check it. Return at once if a good copy exists.
 
     The SHA-256 is compared with ``sha256`` if given, else with the one that the first download recorded in the file

@@ -13,13 +13,15 @@ import numpy as np
 from gadget_svm.core.lookup import lookup
 from gadget_svm.data.binary_tables import read_npz, read_parquet
 from gadget_svm.data.files import COMPRESSION_SUFFIXES, DataFileError, require_file, without_compression_suffix
-from gadget_svm.data.tables import Csr, LabelColumn, Labels, RawTable, checked_table, require_rows
+from gadget_svm.data.tables import Csr, LabelColumn, Labels, RawTable, checked_table
 from gadget_svm.data.text_tables import looks_like_svmlight, read_csv, read_svmlight
 from gadget_svm.data.uris import Location, display_name, local_copy, parse_location
 
 __all__ = ["DataFileError", "read_files", "read_table"]
 
 LOG = logging.getLogger("gadget_svm.data")
+Names = Sequence[Location]
+Raws = Sequence[RawTable]
 
 
 class Format(NamedTuple):
@@ -43,13 +45,9 @@ MAX_FRACTIONAL_CLASSES = 20
 
 
 def read_table(
-    path: str | PathLike[str],
-    *,
-    label: str | int | None = None,
-    n_features: int | None = None,
-    zero_based: bool | None = None,
-    format: str | None = None,
-) -> tuple[Csr, Labels]:
+    path: str | PathLike[str], *, label: str | int | None = None, n_features: int | None = None,
+    zero_based: bool | None = None, format: str | None = None,
+) -> tuple[Csr, Labels]:  # fmt: skip
     """Read a table from a file, by path or URI.
 
     The formats are svmlight and CSV (both also compressed: .gz, .bz2, .xz), Parquet and npz.
@@ -105,13 +103,9 @@ class Files(NamedTuple):
 
 
 def read_files(
-    paths: Sequence[str | PathLike[str]],
-    *,
-    label: str | int | None = None,
-    n_features: int | None = None,
-    zero_based: bool | None = None,
-    format: str | None = None,
-) -> Files:
+    paths: Sequence[str | PathLike[str]], *, label: str | int | None = None, n_features: int | None = None,
+    zero_based: bool | None = None, format: str | None = None,
+) -> Files:  # fmt: skip
     """Read several files of one data set, such as train and test: same width, same numbering of the features.
 
     Parameters
@@ -178,15 +172,14 @@ def warn_guessed_label(name: Location, guessed: int | None) -> None:
         )  # fmt: skip
 
 
-def align_tables(
-    names: Sequence[Location], raws: Sequence[RawTable], n_features: int | None, zero_based: bool | None
-) -> list[tuple[Csr, Labels]]:
+def align_tables(names: Names, raws: Raws, n_features: int | None, zero_based: bool | None) -> list[tuple[Csr, Labels]]:
     """Give the tables of one data set the same width and the same numbering of the features, and check them.
 
     ``names`` are the names of the files in errors.
     """
     for name, raw in zip(names, raws, strict=True):
-        require_rows(name, raw.X)
+        if raw.X.shape[0] == 0:  # such as a header alone
+            raise DataFileError(f"{name} is empty: it has no rows")
     raws = _number_from_zero(names, raws, zero_based)
     width = n_features if n_features is not None else _common_width(names, raws)
     return [checked_table(name, raw.X, raw.y, width) for name, raw in zip(names, raws, strict=True)]
@@ -223,9 +216,7 @@ def _recognise(path: Path, name: str | None) -> Format:
     return format
 
 
-def _number_from_zero(
-    names: Sequence[Location], raws: Sequence[RawTable], zero_based: bool | None
-) -> Sequence[RawTable]:
+def _number_from_zero(names: Names, raws: Raws, zero_based: bool | None) -> Raws:
     """Number the features of svmlight from 0. All files are checked together, because a test file may lack an id 0."""
     from_zero = ids_from_zero(raws)
     if zero_based is False and from_zero:
@@ -236,12 +227,12 @@ def _number_from_zero(
     return [replace(raw, X=raw.X[:, 1:]) if raw.sparse_text else raw for raw in raws]
 
 
-def ids_from_zero(raws: Sequence[RawTable]) -> bool | None:
+def ids_from_zero(raws: Raws) -> bool | None:
     """Return whether the ids of svmlight start at 0; None if no table is svmlight."""
     return any(raw.has_id_zero() for raw in raws) if any(raw.sparse_text for raw in raws) else None
 
 
-def _common_width(names: Sequence[Location], raws: Sequence[RawTable]) -> int:
+def _common_width(names: Names, raws: Raws) -> int:
     """Return the width of the widest svmlight file (tests often lack the last ids); other tables must agree."""
     first = raws[0]
     for name, raw in zip(names[1:], raws[1:], strict=True):

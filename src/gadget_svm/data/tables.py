@@ -126,12 +126,6 @@ def dense_to_csr(X: Array) -> Csr:
     return csr_matrix((X[nonzero], columns[nonzero], np.append(0, ends)), shape=X.shape)
 
 
-def require_rows(name: Path | str, X: Csr) -> None:
-    """Refuse a file without rows, such as a header alone."""
-    if X.shape[0] == 0:
-        raise DataFileError(f"{name} is empty: it has no rows")
-
-
 def checked_table(name: Path | str, X: Csr, y: Labels, n_features: int) -> tuple[Csr, Labels]:
     """Return a checked table: ``n_features`` wide, float64, sorted, finite, with 32-bit indices if they fit."""
     from scipy.sparse import csr_matrix

@@ -20,7 +20,7 @@ from gadget_svm.estimator.validation import MAX_SEED, default_stopping, lam_of
 from gadget_svm.faults import make_faults
 from gadget_svm.privacy import epsilon_of
 from gadget_svm.simulation.runtime import PrintRecords
-from gadget_svm.simulation.stopping import RoundsDone, stopping_rule
+from gadget_svm.simulation.stopping import RoundsDone, StoppingRule, stopping_rule
 from gadget_svm.simulation.trainer import Schedule
 
 if TYPE_CHECKING:
@@ -54,19 +54,18 @@ def connect(model: "GadgetSVC", algorithm: Algorithm) -> None:
     network = topologies.build(model.topology, len(model.sites_), seed=model._topology_seed)
     model.algorithm_ = algorithm.for_network(network)
     if model.privacy is not None:
-        model.algorithm_ = algorithm.with_privacy(model.privacy, secret_noise=model.random_state is None)
+        model.algorithm_ = algorithm.with_privacy(model.privacy)
     has_matrix = isinstance(model.topology, Network)
     model.network_ = network if has_matrix else model.algorithm_.with_transition_of(network)
 
 
 def make_plan(model: "GadgetSVC", problem: TrainingProblem, max_iter: int, stopping: Any) -> Plan:
     """Resolve every parameter of a training."""
-    chosen = default_stopping(model.algorithm_) if isinstance(stopping, str) and stopping == "auto" else stopping
-    if model.privacy is not None and chosen is not None:
-        outputs_times_features = problem.n_outputs * problem.X.shape[1]
-        planned = model.privacy.plan(len(model.sites_), float(problem.shares.sizes.sum()), outputs_times_features)
-        chosen = RoundsDone(planned.rounds)
-    rule = stopping_rule(chosen, model.tol)
+    if isinstance(stopping, str) and stopping == "auto":
+        chosen = "rounds" if model.privacy is not None else default_stopping(model.algorithm_)
+    else:
+        chosen = stopping
+    rule = _planned_rounds(model, problem) if chosen == "rounds" else stopping_rule(chosen, model.tol)
     model.stopping_ = chosen if chosen is None or isinstance(chosen, str) else type(chosen).__name__
     model.tol_ = None if rule is None else rule.tol
     model.multi_class_ = model.multi_class
@@ -106,6 +105,12 @@ def store(model: "GadgetSVC", fitted: Fitted) -> None:
     model._state, model.gossip_, model._mass_left = fitted.state, fitted.gossip_name, fitted.mass_left
 
 
+def _planned_rounds(model: "GadgetSVC", problem: TrainingProblem) -> StoppingRule:
+    """Return the rule of a private training, whose rounds are planned from public numbers."""
+    rows, dimension = float(problem.shares.sizes.sum()), problem.n_outputs * problem.X.shape[1]
+    return RoundsDone(model.privacy.plan(len(model.sites_), rows, dimension).rounds)  # type: ignore[union-attr]
+
+
 def _spent(model: "GadgetSVC", fitted: Fitted) -> dict[str, Any] | None:
     """Return what a private training has spent."""
     privacy = model.privacy
@@ -116,7 +121,7 @@ def _spent(model: "GadgetSVC", fitted: Fitted) -> dict[str, Any] | None:
     return {
         "epsilon": epsilon_of(np.sqrt(rounds) / plan.noise_multiplier, privacy.delta), "delta": privacy.delta,
         "clip": privacy.clip, "rounds": rounds, "planned_rounds": plan.rounds,
-        "noise_multiplier": plan.noise_multiplier, "noise": "secret" if model.random_state is None else "seeded",
+        "noise_multiplier": plan.noise_multiplier, "noise": privacy.noise,
     }  # fmt: skip
 
 

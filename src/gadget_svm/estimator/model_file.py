@@ -1,6 +1,7 @@
 """Model files: state files of the kind "model", by path or URI. Nothing in them is executed."""
 
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from gadget_svm.core.lookup import lookup
 from gadget_svm.core.state_file import StateFileError, encode_state, read_state
 from gadget_svm.data.uris import local_copy, parse_location, write_file
 from gadget_svm.estimator.svc import GadgetSVC
+from gadget_svm.privacy import DifferentialPrivacy
 
 KIND, VERSION = "model", 2
 PLAIN = bool | int | float | str
@@ -58,7 +60,8 @@ def encode_model(model: GadgetSVC) -> bytes:
     """Return the bytes of a model file; the same model gives the same bytes."""
     check_is_fitted(model)
     arrays = {name: getattr(model, name) for name in (*ARRAYS, *OPTIONAL_ARRAYS)}
-    classes, algorithm = model.classes_, type(model.algorithm)
+    classes, kind = model.classes_, type(model.algorithm)
+    known = _kinds().get(kind.__name__) is kind
     about = {
         **{name: _plain(getattr(model, name)) for name in SCALARS},
         "classes": classes.tolist(),
@@ -66,12 +69,12 @@ def encode_model(model: GadgetSVC) -> bytes:
         "sites": [_label(site) for site in model.sites_],
         "feature_names": [str(name) for name in model.__dict__.get("feature_names_in_", [])],
         "params": _plain_params(model),
-        "algorithm": None,
+        "algorithm": {"kind": kind.__name__, "params": _plain_params(model.algorithm)} if known else None,
     }
+    if model.privacy is not None:
+        about["privacy"] = {"budget": asdict(model.privacy), "spent": model.privacy_}
     if "study_" in model.__dict__:
         about["study"] = model.study_
-    if _kinds().get(algorithm.__name__) is algorithm:
-        about["algorithm"] = {"kind": algorithm.__name__, "params": _plain_params(model.algorithm)}
     present = {name: np.asarray(value) for name, value in arrays.items() if value is not None}
     return encode_state(KIND, VERSION, present, about)
 
@@ -119,11 +122,11 @@ def _restored(arrays: dict[str, Any], about: dict[str, Any]) -> GadgetSVC:
     if about["algorithm"] is not None:
         kind = lookup("algorithm in the model file", about["algorithm"]["kind"], _kinds())
         model.set_params(algorithm=kind(**about["algorithm"]["params"]))
-    model.__dict__.update(
-        {name: arrays[name] for name in ARRAYS}
-        | {name: arrays.get(name) for name in OPTIONAL_ARRAYS}
-        | {name: about[name] for name in SCALARS}
-    )
+    privacy = about.get("privacy")
+    model.privacy = None if privacy is None else DifferentialPrivacy(**privacy["budget"])
+    model.privacy_ = None if privacy is None else privacy["spent"]
+    given = {name: arrays[name] for name in ARRAYS} | {name: arrays.get(name) for name in OPTIONAL_ARRAYS}
+    model.__dict__.update(given | {name: about[name] for name in SCALARS})
     model.classes_ = np.array(about["classes"], dtype=about["classes_dtype"])
     model.sites_ = [_hashable(site) for site in about["sites"]]
     model.n_features_in_, model.history_ = model.coef_.shape[1], []

@@ -13,12 +13,14 @@ from numpy.typing import ArrayLike
 
 from gadget_svm.algorithms.base import checked_count
 from gadget_svm.core.lookup import in_order
-from gadget_svm.core.rows import NO_PAIRS, Objective, Rows, Shares
+from gadget_svm.core.rows import Objective, Rows, Shares
 from gadget_svm.core.types import Array, Floats, Indices, Ints
 from gadget_svm.data.partition import are_counts, partition_by_site, partition_evenly
 from gadget_svm.data.tables import dense_to_csr
 from gadget_svm.kernels import ThreadTeam
+from gadget_svm.kernels.rows import NO_PAIRS
 
+Names = Sequence[Hashable]
 MAX_KEPT_SHARE = 0.8
 """Features that occur in no row are left out of the computation if at most this share of all features is kept."""
 
@@ -126,14 +128,16 @@ class Lengths(NamedTuple):
         return float(2.0 ** np.round(np.log2(INTERCEPT_UNIT) + self.logs / self.n_rows)) if self.n_rows else 1.0
 
 
-def pairs_of(n_classes: int, multi_class: str) -> Indices:
-    """Return the two classes of every output, one against one, in the order of scikit-learn's OneVsOneClassifier.
+def outputs_of(n_classes: int, multi_class: str) -> tuple[int, Indices]:
+    """Return the number of outputs, and the two classes of each: empty unless outputs are one against one.
 
-    The later class of a pair is +1. Empty for one against the rest, and for two classes.
+    Pairs are in the order of scikit-learn's OneVsOneClassifier, and the later class of a pair is +1. Two classes need
+    one output.
     """
     if multi_class != "ovo" or n_classes == 2:
-        return NO_PAIRS
-    return np.array([(j, i) for i in range(n_classes) for j in range(i + 1, n_classes)], dtype=np.int32)
+        return 1 if n_classes == 2 else n_classes, NO_PAIRS
+    pairs = [(j, i) for i in range(n_classes) for j in range(i + 1, n_classes)]
+    return len(pairs), np.array(pairs, dtype=np.int32)
 
 
 def as_csr(X: Any, intercept: bool) -> sp.csr_matrix:
@@ -175,9 +179,8 @@ def row_weights(class_weight: Any, classes: Array, label: Indices, times: Floats
     if class_weight is None:
         return times
     if isinstance(class_weight, str) and class_weight != "balanced":
-        raise ValueError(
-            f"class_weight must be 'balanced', a dict such as {{label: 2.0}}, or None; got {class_weight!r}"
-        )
+        known = "'balanced', a dict such as {label: 2.0}, or None"
+        raise ValueError(f"class_weight must be {known}; got {class_weight!r}")
     from sklearn.utils.class_weight import compute_class_weight  # here: actors run without scikit-learn
 
     per_class = compute_class_weight(class_weight, classes=classes, y=classes[label], sample_weight=times)
@@ -250,7 +253,7 @@ def node_names(count: int, labels: list[Hashable] | None) -> list[Hashable]:
     return labels if labels is not None and len(labels) == count else list(range(count))
 
 
-def check_labels(sites: Sequence[Hashable], labels: Sequence[Hashable]) -> None:
+def check_labels(sites: Names, labels: Names) -> None:
     """Raise if the sites are not exactly the nodes of the graph; the message lists what is missing on each side."""
     known, used = set(labels), set(sites)
     unknown, unused = [site for site in sites if site not in known], [each for each in labels if each not in used]
@@ -265,9 +268,7 @@ def check_labels(sites: Sequence[Hashable], labels: Sequence[Hashable]) -> None:
     raise ValueError(text)
 
 
-def name_shards(
-    shards: Sequence[Any], sites: Sequence[Hashable] | None, labels: Sequence[Hashable] | None
-) -> tuple[list[Any], list[Hashable]]:
+def name_shards(shards: Sequence[Any], sites: Names | None, labels: Names | None) -> tuple[list[Any], list[Hashable]]:
     """Return the shards in the order of the nodes, and the nodes' labels."""
     if sites is None:
         if labels is not None and set(labels) != set(range(len(shards))):
@@ -286,7 +287,7 @@ def name_shards(
     return [shard_of[name] for name in order], order
 
 
-def node_number(names: Sequence[Hashable], site: Any) -> int:
+def node_number(names: Names, site: Any) -> int:
     """Return the position of the node with this label. An integer is a position if no label is a number."""
     if site in names:
         return names.index(site)
@@ -298,11 +299,11 @@ def node_number(names: Sequence[Hashable], site: Any) -> int:
     raise IndexError(f"there is no node {site!r}: the nodes are {known}")
 
 
-def in_names(text: str, names: Sequence[Hashable]) -> str:
+def in_names(text: str, names: Names) -> str:
     """Replace the numbers of nodes in a message by their labels."""
     return re.sub(r"\bnode (\d+)", lambda found: f"node {names[int(found[1])]!r}", text)
 
 
-def _listed(labels: Sequence[Hashable]) -> str:
+def _listed(labels: Names) -> str:
     more = f" and {len(labels) - MAX_LISTED_LABELS} more" if len(labels) > MAX_LISTED_LABELS else ""
     return ", ".join(repr(label) for label in labels[:MAX_LISTED_LABELS]) + more

@@ -24,8 +24,9 @@ from gadget_svm.data.tables import binarize_labels
 from gadget_svm.data.uris import display_name
 from gadget_svm.estimator.attributes import connect, make_plan, requested_nodes, reset
 from gadget_svm.estimator.fitting import Fitted, fit_network
-from gadget_svm.estimator.problem import MAX_KEPT_SHARE, Lengths, node_names, pairs_of, row_weights
+from gadget_svm.estimator.problem import MAX_KEPT_SHARE, Lengths, node_names, outputs_of, row_weights
 from gadget_svm.estimator.shards import CommonFormat, DataSummary, Shards, is_dataset, shard_names, warn_of_kinds
+from gadget_svm.estimator.validation import require_two
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.simulation.runtime import Evaluator
 
@@ -94,14 +95,11 @@ def remote_problem(
     signs = binarize_labels(labels, positive)
     classes, merged = np.unique(signs, return_inverse=True)
     check_classification_targets(classes)
-    if len(classes) < 2:
-        raise ValueError(
-            f"the data has only one class, {classes.tolist()[0]!r}: a classifier needs rows of at least two"
-        )
+    require_two(classes)
     counts = np.bincount(merged[number], np.concatenate([summary.counts for summary in summaries])).astype(np.int64)
     weight = row_weights(class_weight, classes, np.repeat(np.arange(len(classes)), counts), None)
     weight = None if weight is None else weight[np.cumsum(counts) - 1]
-    pairs = pairs_of(len(classes), multi_class)
+    outputs, pairs = outputs_of(len(classes), multi_class)
     lengths = [length for summary in summaries for length in summary.lengths]
     positive_weight = np.ones(len(number), bool) if weight is None else weight[merged[number]] > 0
     unit = Lengths(*np.array(lengths)[positive_weight].sum(axis=0)).intercept_unit() if intercept else 0.0
@@ -113,7 +111,7 @@ def remote_problem(
         raise ValueError(f"shard {name} has no rows of positive weight: leave it out, or change class_weight")
     problem = RemoteProblem(
         runtime, sp.csr_matrix((0, len(used))), Shares(np.arange(len(sizes)), np.arange(len(sizes) + 1), sizes),
-        len(pairs) or (1 if len(classes) == 2 else len(classes)), used,
+        outputs, used,
     )  # fmt: skip
     rows = np.array([summary.rows for summary in summaries], dtype=np.int64)
     return problem, classes, DataSummary(rows, width, zero_based, tables[0].columns, labels)

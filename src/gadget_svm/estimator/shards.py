@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import scipy.sparse as sp
 
-from gadget_svm.core.rows import NO_PAIRS, Rows, Shares
+from gadget_svm.core.rows import Rows, Shares
 from gadget_svm.core.types import Array, Flags, Floats, Indices, Ints
 from gadget_svm.data.binary_tables import read_arrow_table
 from gadget_svm.data.formats import Files, align_tables, read_files, read_raw
@@ -23,6 +23,7 @@ from gadget_svm.data.tables import Labels, RawTable, is_number, normalize_labels
 from gadget_svm.data.uris import LOCAL, display_name, file_name, local_path, scheme_of
 from gadget_svm.estimator.advice import warn
 from gadget_svm.estimator.problem import Lengths, as_csr
+from gadget_svm.kernels.rows import NO_PAIRS
 
 MAX_NAMED_LABELS = 3
 """Labels of a shard that a warning names."""
@@ -80,9 +81,8 @@ def stack_shards(shards: Iterable[Any], label: str | None = None, format: str | 
         if X.shape[0] != len(y):
             raise ValueError(f"shard {i} has {X.shape[0]} rows but {len(y)} labels")
         if X.shape[1] != widest:
-            raise ValueError(
-                f"shard {i} has {X.shape[1]} features, another has {widest}: do the nodes share one set of features?"
-            )
+            widths = f"shard {i} has {X.shape[1]} features, another has {widest}"
+            raise ValueError(f"{widths}: do the nodes share one set of features?")
     warn_of_kinds(names, [y for _, y in pairs])
     sizes = np.array([X.shape[0] for X, _ in pairs])
     X, y = sp.vstack([X for X, _ in pairs], format="csr"), np.concatenate([y for _, y in pairs])

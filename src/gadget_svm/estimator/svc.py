@@ -104,10 +104,9 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Objects that see every record and every node's model, and may ask to stop, see `gadget_svm.Observer`.
     privacy : DifferentialPrivacy or None, default None
         A budget of differential privacy per row for everything that nodes send, see `gadget_svm.DifferentialPrivacy`
-        and docs/how-to/privacy.md. "auto" is then `PrivateGradient`. With ``random_state=None`` the noise comes from
-        the operating system; a seed makes it repeatable, and worthless as a protection. ``history_``, `score` and
-        whatever else you compute from the rows is not covered. Weights are divided by the largest class weight, and
-        the mean of the losses is over rows.
+        and docs/how-to/privacy.md. "auto" is then `PrivateGradient`. The noise does not depend on ``random_state``,
+        unless the budget says so. ``history_``, `score` and whatever else you compute from the rows is not covered.
+        Weights are divided by the largest class weight, and the mean of the losses is over rows.
 
     Attributes
     ----------

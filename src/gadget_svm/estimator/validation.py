@@ -17,7 +17,7 @@ from gadget_svm.algorithms.base import Algorithm, checked_count, checked_positiv
 from gadget_svm.core.lookup import lookup, require_instance
 from gadget_svm.core.rows import Shares
 from gadget_svm.core.types import Array, Floats, Indices
-from gadget_svm.estimator.problem import Problem, as_csr, clip_rows, pairs_of, row_weights
+from gadget_svm.estimator.problem import Problem, as_csr, clip_rows, outputs_of, row_weights
 from gadget_svm.privacy import DifferentialPrivacy
 from gadget_svm.simulation.runtime import Observer
 
@@ -96,6 +96,8 @@ def _check_privacy(model: Any) -> None:
             f"stopping={model.stopping!r} looks at rows, which the budget does not cover: a private training ends "
             "after its planned rounds, leave stopping at 'auto'"
         )
+    if model.tol is not None:
+        raise ValueError("tol is for rules that look at rows: a private training ends after its planned rounds")
     if model.C is not None:
         raise ValueError(
             "C is the weight of a sum over rows: with privacy, give lam, which is 1 / (C * number of rows)"
@@ -117,9 +119,8 @@ def lam_of(model: Any, weight: float) -> float:
         given = f"lam={model.lam!r}" if model.C is None else f"C={model.C!r}"
         if model.C is not None and weight != 1:
             given += f" times the sum of the rows' weights, {weight:g},"
-        raise ValueError(
-            f"{given} is out of the range of double precision: it must be between {MIN_LAM:g} and {1 / MIN_LAM:g}"
-        )
+        limits = f"between {MIN_LAM:g} and {1 / MIN_LAM:g}"
+        raise ValueError(f"{given} is out of the range of double precision: it must be {limits}")
     return lam
 
 
@@ -158,7 +159,7 @@ def require_classes(labels: Any, fix: str = FIX_BY_TEXT) -> None:
 def check_memory(ends: int, nodes: int, outputs: int, features: int, rows: int) -> None:
     """Raise if this machine cannot hold the weights, edges and dual variables of all pairs of classes."""
     need = 8 * outputs * (features * (4 * nodes + ends) + 2 * rows)
-    have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else need
+    have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if need > have:
         raise ValueError(
             f"multi_class='ovo' trains {outputs:,} outputs at each of {nodes:,} nodes, about {need / 1e9:.0f} GB, and "
@@ -174,13 +175,18 @@ def default_stopping(algorithm: Algorithm) -> str:
 
 
 def _check_observers(observers: Any) -> None:
-    if observers is None:
-        return
-    if not isinstance(observers, list | tuple):
+    if not isinstance(observers, list | tuple | None):
         raise TypeError(f"observers must be a list, such as [NodeRecords()], or None; got {observers!r}")
-    for observer in observers:
+    for observer in observers or ():
         expected = "an observer is an instance of a class that derives from gadget_svm.Observer"
         require_instance(observer, Observer, expected, "NodeRecords()")
+
+
+def require_two(classes: Array, whose: str = "") -> None:
+    """Raise unless there are two classes at least."""
+    if len(classes) < 2:
+        found = f"the data has only one class{whose}, {classes.tolist()[0]!r}"
+        raise ValueError(f"{found}: a classifier needs rows of at least two")
 
 
 class ValidatedRows(NamedTuple):
@@ -194,11 +200,7 @@ class ValidatedRows(NamedTuple):
     def require_two_classes(self, classes: Array) -> None:
         """Raise unless at least two classes have rows of positive weight."""
         present = np.unique(self.label if self.times is None else self.label[self.times > 0])
-        if len(present) < 2:
-            raise ValueError(
-                f"the data has only one class{'' if self.times is None else ' of positive weight'}, "
-                f"{classes.tolist()[present[0]]!r}: a classifier needs rows of at least two"
-            )
+        require_two(classes[present], "" if self.times is None else " of positive weight")
 
     def within_budget(self, privacy: DifferentialPrivacy, class_weight: Any) -> "ValidatedRows":
         """Return the rows of a private training: of bounded norm, and each counted once, whatever its weight."""
@@ -242,8 +244,7 @@ def validate_rows(
 def make_problem(model: "GadgetSVC", rows: ValidatedRows, shares: Shares) -> Problem:
     """Make the problem that the nodes solve: one output; or one per class, or per pair of classes."""
     classes, (X, label, times, cost) = len(model.classes_), rows
-    pairs = pairs_of(classes, model.multi_class)
-    outputs = len(pairs) or (1 if classes == 2 else classes)
+    outputs, pairs = outputs_of(classes, model.multi_class)
     if len(pairs) and model.engine == "local":
         check_memory(len(model.network_.indices), len(model.sites_), outputs, X.shape[1], len(label))
     return Problem(X, label, times, shares, model.sites_, outputs, pairs, bool(model.fit_intercept), cost)

@@ -2,10 +2,12 @@
 
 from gadget_svm.faults.base import Fault, FaultContext
 from gadget_svm.faults.links import ActiveEdges, Bounce, Delay, Loss, Partition
-from gadget_svm.faults.nodes import Asynchronous, Churn, Crash, Slow
+from gadget_svm.faults.nodes import Asynchronous, Churn, Crash, Flapping, Slow
+from gadget_svm.faults.poison import Constant, FalseCounts, LittleIsEnough, Poison, SignFlip, Zeros, flip_labels
 from gadget_svm.faults.registry import FAULTS, make_faults, wrap_all
 
 __all__ = [
-    "FAULTS", "ActiveEdges", "Asynchronous", "Bounce", "Churn", "Crash", "Delay", "Fault", "FaultContext", "Loss",
-    "Partition", "Slow", "make_faults", "wrap_all",
+    "FAULTS", "ActiveEdges", "Asynchronous", "Bounce", "Churn", "Constant", "Crash", "Delay", "FalseCounts", "Fault",
+    "FaultContext", "Flapping", "LittleIsEnough", "Loss", "Partition", "Poison", "SignFlip", "Slow", "Zeros",
+    "flip_labels", "make_faults", "wrap_all",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Faults of nodes: those that crash or leave for a while, and those that skip iterations.
+"""Faults of nodes: those that crash, leave for a while or come and go, and those that skip iterations.
 
 A node that is away neither sends nor receives: messages from and to it come back to their senders. Messages to a node
 that is idle wait for it. Time counts iterations, and the exchanges of certificates (see `clock`).
@@ -69,6 +69,30 @@ class Churn(Fault):
             return np.where(before, u >= join, u < leave)
 
         return _with_absences(exchange, context, away, clock())
+
+
+@dataclass(frozen=True)
+class Flapping(Fault):
+    """Some nodes leave and return again and again: ``period`` iterations away, then as many back.
+
+    Parameters
+    ----------
+    nodes : int or list of int, default (0,)
+        The nodes.
+    period : int, default 5
+        Iterations of each absence, and between absences.
+    """
+
+    nodes: Sequence[int] = (0,)
+    period: int = 5
+    loses = False
+
+    def wrap(self, exchange: Exchange, context: FaultContext) -> Exchange:
+        """Return the exchange with this fault."""
+        chosen, period = node_mask(self.nodes, context), int(self.period)
+        if period < 1:
+            raise ValueError(f"a flapping node is away for a number of iterations, at least 1; got {self.period}")
+        return _with_absences(exchange, context, lambda time, _: chosen & (time // period % 2 == 1), clock())
 
 
 @dataclass(frozen=True)

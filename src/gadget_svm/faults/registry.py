@@ -1,6 +1,6 @@
 """The faults by name, and `make_faults`, which makes fault objects from what the user gives.
 
-To add a fault, add a class to `links` or `nodes` and a line to FAULTS."""
+To add a fault, add a class to `links`, `nodes` or `poison` and a line to FAULTS."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -12,13 +12,15 @@ from gadget_svm.core.messages import Delivery, Exchange
 from gadget_svm.core.registry import Registry
 from gadget_svm.faults.base import Fault, FaultContext
 from gadget_svm.faults.links import Bounce, Delay, Loss, Partition
-from gadget_svm.faults.nodes import Asynchronous, Churn, Crash, Slow
+from gadget_svm.faults.nodes import Asynchronous, Churn, Crash, Flapping, Slow
+from gadget_svm.faults.poison import Constant, FalseCounts, LittleIsEnough, SignFlip, Zeros
 
 FAULTS: Registry[Callable[..., Fault]] = Registry(
     "gadget_svm.faults",
     {
         "loss": Loss, "bounce": Bounce, "delay": Delay, "partition": Partition, "crash": Crash, "churn": Churn,
-        "slow": Slow, "async": Asynchronous,
+        "flapping": Flapping, "slow": Slow, "async": Asynchronous, "sign-flip": SignFlip, "constant": Constant,
+        "zeros": Zeros, "little-is-enough": LittleIsEnough, "false-counts": FalseCounts,
     },
 )  # fmt: skip
 

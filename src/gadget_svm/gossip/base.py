@@ -127,7 +127,8 @@ class Gossip(Protocol):
 
     def average_fused(self, network: Network, state: Floats, n_rounds: int, seed: int, team: ThreadTeam) -> Floats:
         """Return the state (sums, and weights in the last column) after compiled rounds without messages."""
-        raise NotImplementedError(f"gossip={self.name!r} declares no compiled rounds")
+        message = f"gossip={self.name!r} declares no compiled rounds"
+        raise NotImplementedError(message)  # a body of one line would make the method abstract
 
     def set_neighbours(self, block: Block, neighbours: Ints) -> None:  # noqa: ARG002
         """Change the neighbours of a block of one node, between two rounds."""

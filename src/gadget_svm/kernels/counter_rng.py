@@ -9,7 +9,7 @@ from gadget_svm.core.types import Floats, Ints, Words
 from gadget_svm.kernels.compiler import compiled
 
 # The purposes of draws, each with a number of its own.
-EXAMPLE, NEIGHBOUR, ROLE, ANSWER, LOSS, DELAY, CHURN, BOUNCE, WAKE, NOISE = range(10)
+EXAMPLE, NEIGHBOUR, ROLE, ANSWER, LOSS, DELAY, CHURN, BOUNCE, WAKE, NOISE, LIAR = range(11)
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _M1 = np.uint64(0xBF58476D1CE4E5B9)

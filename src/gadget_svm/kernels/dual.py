@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from gadget_svm.core.types import Bytes, Flags, Floats, Indices, Ints
 from gadget_svm.kernels.compiler import allocation_free, compiled
 from gadget_svm.kernels.counter_rng import EXAMPLE, draw
-from gadget_svm.kernels.rows import side
+from gadget_svm.kernels.rows import NO_PAIRS, side
 from gadget_svm.kernels.vectors import add_row, add_sorted_row, dot_row, dot_sorted_row, prefetch_sparse_row
 
 LONG_ROW_ENTRIES = 32
@@ -21,7 +21,6 @@ PREFETCH_ROWS = 2
 """Rows between the prefetch of a row and its use."""
 SKIP_ALWAYS = 255
 """The skip count of a row that the output does not see: it is not counted down."""
-NO_PAIRS = np.empty((0, 2), dtype=np.int32)
 
 
 class DualRows(NamedTuple):

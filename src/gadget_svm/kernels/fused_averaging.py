@@ -9,7 +9,7 @@ from gadget_svm.core.types import Floats, Indices, Ints
 from gadget_svm.kernels.compiler import compiled
 from gadget_svm.kernels.counter_rng import NEIGHBOUR, draw
 from gadget_svm.kernels.gossip import MIN_MASS, order_messages, pick_edge
-from gadget_svm.kernels.vectors import PREFETCH_ROWS, prefetch_entry, prefetch_row
+from gadget_svm.kernels.vectors import PREFETCH_ROWS, prefetch, prefetch_row
 
 Nodes = Indices
 
@@ -94,7 +94,7 @@ def pull_shares(
             soon = source[min(p + PREFETCH_ROWS, last)]
             prefetch_row(before, soon)
             if even:
-                prefetch_entry(share, soon)
+                prefetch(share, (soon,))
             m = source[p]
             part = 0.0 if before[m, phi] < MIN_MASS else share[m] if even else share[p]
             for j in range(width):

@@ -5,7 +5,7 @@ import numpy as np
 from gadget_svm.core.types import Array, Flags, Floats, Ints, NodeIds
 from gadget_svm.kernels.compiler import compiled
 from gadget_svm.kernels.counter_rng import ANSWER, NEIGHBOUR, draw
-from gadget_svm.kernels.vectors import PREFETCH_ROWS, prefetch_entry, prefetch_row
+from gadget_svm.kernels.vectors import PREFETCH_ROWS, prefetch, prefetch_row
 
 Places = Array
 """Positions of messages in a batch, 32 bits each."""
@@ -172,7 +172,7 @@ def absorb(
             m = order[p]
             soon = order[min(p + PREFETCH_ROWS, last)]
             prefetch_row(vector, soon)
-            prefetch_entry(weight, soon)
+            prefetch(weight, (soon,))
             if since > 0 and seq[m] < since:
                 continue
             phi[i] += weight[m]
@@ -205,6 +205,69 @@ def find(sorted_ids: Ints, first: int, last: int, wanted: int) -> int:
     """Return the position of ``wanted`` in the sorted interval first:last, or -1."""
     p = first + int(np.searchsorted(sorted_ids[first:last], wanted))
     return p if p < last and sorted_ids[p] == wanted else -1
+
+
+@compiled
+def mix_robustly(
+    lo: int, hi: int, order: Places, start: Places, sender: Ints, seq: Ints, since: int, vector: Floats, weight: Floats,
+    first: int, n: Floats, degree: Ints, claims: Floats, liars: int, trims: bool, s: Floats,
+) -> None:  # fmt: skip
+    """Move every node's vector towards those of its neighbours, by differences that are clipped or dropped.
+
+    See `gossip.robust.RobustMixing`. ``weight`` and ``claims`` are a_j of the senders and a_i of the nodes.
+    """
+    step = np.empty(s.shape[1])
+    for i in range(lo, hi):
+        chosen = latest_messages(order, start[i], start[i + 1], sender, seq, since, first + i)
+        heard = len(chosen)
+        if heard <= (liars if trims else 2 * liars):
+            continue
+        far = np.empty(heard)
+        for p in range(heard):
+            far[p] = distance(vector[chosen[p]], s[i])
+        nearest = np.argsort(far, kind="mergesort")
+        kept = heard - liars if trims else heard
+        limit = np.inf if trims else far[nearest[heard - 2 * liars - 1]]
+        step[:] = 0.0
+        for rank in range(kept):
+            p = nearest[rank]
+            m, most = chosen[p], 1.0 / (degree[i] + 1.0)
+            if far[p] == np.inf or not weight[m] > 0.0:
+                continue
+            part = most if n[i] == 0.0 else most * min(1.0, weight[m] / claims[i])
+            if far[p] > limit:
+                part *= limit / far[p]
+            for j in range(s.shape[1]):
+                step[j] += part * (vector[m, j] - s[i, j])
+        for j in range(s.shape[1]):
+            s[i, j] += step[j]
+
+
+@compiled
+def latest_messages(
+    order: Places, begin: int, end: int, sender: Ints, seq: Ints, since: int, receiver: int
+) -> Ints:  # fmt: skip
+    """Return the newest message of every other sender among order[begin:end], which is sorted by sender and number.
+
+    Messages numbered below ``since`` are out of date. A message of the receiver itself is one that came back.
+    """
+    chosen, count = np.empty(end - begin, dtype=np.int64), 0
+    for p in range(begin, end):
+        m = order[p]
+        superseded = p + 1 < end and sender[order[p + 1]] == sender[m]
+        if not superseded and sender[m] != receiver and seq[m] >= since:
+            chosen[count] = m
+            count += 1
+    return chosen[:count]
+
+
+@compiled
+def distance(v: Floats, w: Floats) -> float:
+    """Return |v - w|; infinity if it is not a number or too large to compute."""
+    total = 0.0
+    for j in range(len(v)):
+        total += (v[j] - w[j]) ** 2
+    return np.sqrt(total) if total < np.inf else np.inf
 
 
 @compiled

@@ -60,16 +60,15 @@ def average_step_sizes(lo: int, hi: int, order: Ints, start: Ints, received: Flo
 
 @compiled
 def published_steps(
-    count: int, t: int, quiet: int, before: float, w: Floats, indptr: Indices, indices: Indices, data: Floats,
-    y: Floats, lam: float, tol: float, quiet_steps: int, seed: int,
-) -> tuple[int, int, float, float]:  # fmt: skip
-    """Up to ``count`` steps of the authors' program from step t on; stop if its rule fires, ``quiet >= quiet_steps``.
+    count: int, w: Floats, indptr: Indices, indices: Indices, data: Floats, y: Floats, lam: float, tol: float,
+    quiet_steps: int, seed: int,
+) -> tuple[int, int, float]:  # fmt: skip
+    """Up to ``count`` steps of the authors' program from w = 0; stop if its rule fires, ``quiet >= quiet_steps``.
 
-    Returns t, quiet, the last "objective", and its last change. w is changed in place.
+    Returns the number of steps, quiet, and the last change of the "objective". w is changed in place.
     """
-    change = np.inf
-    goal = t + count
-    while t < goal and quiet < quiet_steps:
+    t, quiet, before, change = 0, 0, 0.0, np.inf
+    while t < count and quiet < quiet_steps:
         r = int(draw(seed, 0, t, EXAMPLE) * len(y))
         lo, hi = indptr[r], indptr[r + 1]
         short = y[r] * dot_row(w, indices, data, lo, hi) < 1.0
@@ -84,4 +83,4 @@ def published_steps(
         quiet = quiet + 1 if change <= tol else 0
         before = value
         t += 1
-    return t, quiet, before, change
+    return t, quiet, change

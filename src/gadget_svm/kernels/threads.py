@@ -73,12 +73,11 @@ class ThreadTeam:
     @classmethod
     def of(cls, n_jobs: int | None) -> "ThreadTeam":
         """Return a team: None is `allowed_threads`, -1 every core, -2 all but one, else that many."""
-        cores = _cores()
         if n_jobs is None:
             return cls(allowed_threads())
         if n_jobs == 0:
             raise ValueError("n_jobs=0 means no thread at all: use 1, or -1 for every core")
-        return cls(n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs))
+        return cls(n_jobs if n_jobs > 0 else max(1, _cores() + 1 + n_jobs))
 
     def run(self, kernel: Callable[..., Any], count: int, width: int, *args: Any) -> None:
         """Run ``kernel(lo, hi, *args)`` over 0..count, on several threads if count * width numbers are worth it."""

@@ -217,12 +217,6 @@ def prefetch_row(array: Floats, i: int) -> None:
     prefetch(array, (i, width - 1))  # a row need not begin where a line does
 
 
-@allocation_free
-def prefetch_entry(array: Floats, i: int) -> None:
-    """Prefetch entry i."""
-    prefetch(array, (i,))
-
-
 def distances(models: Floats, others: Floats) -> Floats:
     """Distance of each model to its counterpart in ``others``, or of all to one; in chunks, to bound the memory."""
     out = np.empty(len(models))

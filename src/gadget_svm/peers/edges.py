@@ -47,10 +47,11 @@ class EdgeTable:
         self._max_asking = MAX_ASKING * degree
         self._edges: dict[str, Edge] = {}
         self._chosen: frozenset[str] = frozenset()
+        self.refused: dict[str, str] = {}  # names that get no edge, and why
 
     def choose(self, names: Collection[str]) -> list[str]:
         """Set the neighbours that this node wants itself; return those whose state has changed."""
-        self._chosen = frozenset(names)
+        self._chosen = frozenset(names) - self.refused.keys()
         changed = []
         for name in sorted(self._chosen):
             edge = self._edges.setdefault(name, Edge(ADMIN_DOWN))
@@ -94,6 +95,17 @@ class EdgeTable:
         elif remote == INIT or edge.state == INIT:
             edge.state = UP
         return edge.state != before
+
+    def refuse(self, name: str, reason: str) -> None:
+        """Accept no edge to this peer any more, and choose none."""
+        self.refused[name] = reason
+        self._chosen -= {name}
+        if (edge := self._edges.get(name)) is not None:
+            edge.state, edge.retained_until = ADMIN_DOWN, -inf
+
+    def pardon(self, name: str) -> None:
+        """Undo `refuse`."""
+        self.refused.pop(name, None)
 
     def lose(self, name: str, now: float) -> bool:
         """Note that the link is closed; return whether the edge went down."""
@@ -150,6 +162,8 @@ class EdgeTable:
         return self._chosen
 
     def _is_wanted(self, name: str, edge: Edge) -> bool:
+        if name in self.refused:
+            return False
         if name in self._chosen:
             return True
         others = sum(

@@ -2,6 +2,7 @@
 
 from math import inf
 
+from gadget_svm.peers.events import Level
 from gadget_svm.peers.outbox import Outbox
 
 REPEAT_INTERVAL_S = 60.0
@@ -16,14 +17,14 @@ class IssueTable:
         self._out = out
         self._logged: dict[tuple[str, str], float] = {}
 
-    def report(self, topic: str, text: str, now: float) -> None:
+    def report(self, topic: str, text: str, now: float, level: Level = "warning") -> None:
         """Open an issue, or replace its text."""
         self.open[topic] = text
         if now - self._logged.get((topic, text), -inf) > REPEAT_INTERVAL_S:
             if len(self._logged) >= MAX_REMEMBERED:
                 self._logged.clear()
             self._logged[topic, text] = now
-            self._out.log("warning", text, topic=topic)
+            self._out.log(level, text, topic=topic)
 
     def resolve(self, *topics: str) -> None:
         """Close issues, if they are open."""

@@ -8,7 +8,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 from gadget_svm.peers.edges import EdgeTable
 from gadget_svm.peers.issues import IssueTable
@@ -16,12 +16,14 @@ from gadget_svm.peers.links import Link, LinkTable
 from gadget_svm.peers.membership.discovery import Discovery
 from gadget_svm.peers.membership.failure_detector import FailureDetector
 from gadget_svm.peers.membership.member import Member, State
-from gadget_svm.peers.membership.overlay import any_reachable, neighbours
+from gadget_svm.peers.membership.overlay import Overlay
 from gadget_svm.peers.outbox import Outbox
+from gadget_svm.peers.reachability import Reachability
+from gadget_svm.peers.refusals import Refusals
 from gadget_svm.peers.settings import NodeSettings
 from gadget_svm.peers.wire.limits import printable
 from gadget_svm.peers.wire.messages import Heartbeat, Hello, Leave, Refusal, RefusalReason
-from gadget_svm.study.study import Study, differences
+from gadget_svm.study.study import Study
 
 VIEW_LINES, RESTING_VIEW_LINES, NEWS_LINES = 8, 2, 32
 """Members in a heartbeat: usually, at rest if all members are linked, and while there is news of many."""
@@ -31,15 +33,10 @@ rest every second heartbeat is left out."""
 UNUSED_LINK_HEARTBEATS = 5
 """A link on which neither end wants an edge is closed after so many heartbeats."""
 DETECTION_HEARTBEATS = 3
-
-
-class _Overlay(NamedTuple):
-    """What follows from who is present."""
-
-    version: tuple[int, bool]
-    chosen: frozenset[str]  # among the verified members
-    to_verify: frozenset[str]  # among all, also those known by hearsay
-    any_reachable: bool
+PATIENCE_S = 20.0
+"""For so long after the first dial that nobody answered, it is no warning: sites are not started at the same moment."""
+NOT_THERE = ("refused", "timed out", "no answer")
+"""What a dial says if nobody listens there."""
 
 
 class Neighbourhood:
@@ -56,21 +53,20 @@ class Neighbourhood:
             me, suspect=settings.suspect, dead=settings.dead, spread=spread, limit=settings.max_members
         )
         self.table = self.detector.table
+        self._overlay = Overlay(self.table, study.degree)
         self.discovery = Discovery(settings.join, settings.address)
         self.links = LinkTable(self.name)
         detection = max(DETECTION_HEARTBEATS * beat, settings.suspect)
         self.edges = EdgeTable(study.degree, detection, settings.suspect + settings.dead + 3 * beat)
+        self.refusals = Refusals(self.name, study, self.detector, issues)
+        self.reachability = Reachability(settings, self.detector, self.links, out, issues)
         self.agreed = False  # whether any peer had the same study
-        self.other_studies: dict[str, str] = {}  # by peer: how its study differs from this one
         self.at_rest = False
-        self.refused: dict[str, int] = {}
-        self.last_refusals: list[str] = []
         self._text, self._digest = study.text(), study.digest
         self._heartbeats = 0
         self._is_quiet = False
         self._last_beat = -inf
-        self._tested: dict[str, bool] = {}  # peers whose address was dialled back, and whether that worked
-        self._computed: _Overlay | None = None
+        self._alone_since: float | None = None  # the first failed dial of a peer without links
 
     def begin(self, incarnation: int) -> None:
         """Begin a life with this incarnation."""
@@ -89,7 +85,7 @@ class Neighbourhood:
         )  # fmt: skip
         self.out.send(number, hello)
         if dialled is None and identity != self.name:
-            self._set_reachable(True, "")
+            self.reachability.was_dialled()
 
     def link_down(self, number: int, reason: str, now: float) -> None:
         """Note a closed link, and dial again if it is needed."""
@@ -107,12 +103,16 @@ class Neighbourhood:
         """Note that an address did not answer."""
         names = [line.name for line in self.present() if line.address == address]
         self.discovery.failed(address)
-        for name in names:
-            if self.links.ready(name) is not None:
-                self._tested[name] = False
-        if not self.links.names:
-            advice = "" if "certificate" in reason else ". Check the address, the firewall and whether that peer runs"
-            self.issues.report("join", f"cannot reach {address}: {reason}{advice}", now)
+        self.reachability.dial_failed(names)
+        if self.links.names:
+            return
+        self._alone_since = now if self._alone_since is None else self._alone_since
+        if now - self._alone_since < PATIENCE_S and any(words in reason for words in NOT_THERE):
+            text = f"waiting for a peer to answer at {address}; it is dialled again and again"
+            self.issues.report("join", text, now, "info")
+            return
+        advice = "" if "certificate" in reason else ". Check the address, the firewall and whether that peer runs"
+        self.issues.report("join", f"cannot reach {address}: {reason}{advice}", now)
 
     def hello(self, link: Link, hello: Hello, now: float) -> bool:
         """Handle the first message of the other end; return whether the link is ready now."""
@@ -122,18 +122,19 @@ class Neighbourhood:
             self.discovery.connected(link.dialled or "", self.name, now)
             self._close(link, "this is the same peer")
             return False
-        if (refusal := self._judge(link, hello)) is not None:
+        if (refusal := self.refusals.judge(link, hello)) is not None:
             self.out.send(link.number, refusal)
-            self._refused(link, refusal, f"refused {link.name}", refusal.reason.name.lower(), now)
+            self.refusals.by_us(link, refusal, now)
+            self._close_refused(link)
             return False
-        self.agreed = True
+        self.agreed, self._alone_since = True, None
         if (second := self.links.accept(link, hello)) is not None:
             self._close(second, "second link")
             if second is link:
-                self._tested[link.name] = link.dialled is not None or self._tested.get(link.name, False)
+                self.reachability.linked(link)
                 return False
         if link.dialled is not None:
-            self._tested[link.name] = True
+            self.reachability.linked(link)
             self.discovery.connected(link.dialled, link.name, now)
         self.issues.resolve("join", "study")
         self.detector.spoke(link.name, hello.incarnation)
@@ -146,7 +147,8 @@ class Neighbourhood:
         """Handle the other end's refusal of this node's hello."""
         if refusal.reason == RefusalReason.INCARNATION:
             self._learn(refusal.members, link.name)
-        self._refused(link, refusal, f"refused by {link.name}", f"by-peer-{refusal.reason.name.lower()}", now)
+        self.refusals.by_them(link, refusal, now)
+        self._close_refused(link)
 
     def left(self, link: Link, leave: Leave) -> None:
         """Handle the goodbye of the other end."""
@@ -166,7 +168,7 @@ class Neighbourhood:
             link.number,
             Heartbeat(
                 self._heartbeats, me.incarnation, hello.incarnation, self.edges.state(link.name),
-                self.detector.view(lines, self.rng), self._tested.get(link.name) is False,
+                self.detector.view(lines, self.rng), self.reachability.cannot_dial(link.name),
                 link.name in self.edges.chosen,
             ),
         )  # fmt: skip
@@ -182,7 +184,7 @@ class Neighbourhood:
         self._learn(beat.members, link.name)
         names_me = beat.receiver_incarnation == self.detector.me.incarnation
         if beat.dial_failed and names_me:
-            self._set_reachable(False, link.name, now)
+            self.reachability.was_not_reached(link.name, now)
         if self.edges.heard(link.name, beat.edge, beat.chosen, names_me, now):
             self.heartbeat(link)
 
@@ -203,7 +205,8 @@ class Neighbourhood:
             if (link := self.links.ready(name)) is not None:
                 self._close(link, "the peer is gone")
         for name in changes.renewed:
-            self._tested.pop(name, None)
+            self.reachability.forget(name)
+            self.edges.pardon(name)
         if changes.impostor is not None and changes.impostor.address not in ("", self.settings.address):
             self.out.dial(changes.impostor.address, None)
         if changes.joined or changes.left:
@@ -212,6 +215,7 @@ class Neighbourhood:
             if dead:
                 self.out.log("warning", "not heard any more", peers=dead)
         self._choose()
+        self._report_refused_edges(now)
         self.edges.expire(now)
         self._close_unused(now)
         self.dial(now)
@@ -224,22 +228,19 @@ class Neighbourhood:
 
     def dial(self, now: float) -> None:
         """Dial the peers to which a link is missing. Possible neighbours that only others have mentioned come first."""
-        overlay = self._overlay()
+        overlay = self._overlay.choice()
         wanted = overlay.to_verify | self.edges.chosen
         for address, name in self.discovery.due(now, self.detector, self.links.names, wanted, self.rng):
             self.out.dial(address, name)
-        for link in self.links.all_ready():  # does its address work for others?
-            if link.dialled is None and link.name not in self._tested:
-                line = self.table.known(link.name)
-                if line is not None and line.reachable and line.address:
-                    self._tested[link.name] = True  # until it fails
-                    self.out.dial(line.address, link.name)
+        self.reachability.dial_back()
         if not overlay.any_reachable:
-            text = (
-                "no site accepts connections: at one site at least, set [peer] address and reachable = true, and open "
-                "the port of [peer] listen"
-            )
-            self.issues.report("reachability", text, now)
+            self.reachability.no_site_is_reachable(now)
+
+    def refuse_edge(self, link: Link, reason: str) -> None:
+        """Give up an edge whose other end sends what no honest peer would, until that peer restarts."""
+        self.refusals.count("implausible", reason)
+        self.edges.refuse(link.name, reason)
+        self.heartbeat(link)
 
     def leave(self, reason: str) -> None:
         """Say goodbye and close all links."""
@@ -253,11 +254,6 @@ class Neighbourhood:
         self.detector.beat(certified=certified)
         for link in self.links.all_ready():
             self.heartbeat(link)
-
-    def count_refusal(self, reason: str, text: str, count: int = 1) -> None:
-        """Count what was refused, for the status."""
-        self.refused[reason] = self.refused.get(reason, 0) + count
-        self.last_refusals = [*self.last_refusals, text][-5:]
 
     # For the node
 
@@ -297,7 +293,7 @@ class Neighbourhood:
                 {"name": link.name, "opened_by": _opener(link), "address": link.dialled}
                 for link in self.links.all_ready()
             ],
-            "refused": dict(self.refused), "last_refusals": list(self.last_refusals),
+            "refused": dict(self.refusals.counts), "last_refusals": list(self.refusals.last),
         }  # fmt: skip
 
     def _neighbour(self, name: str, now: float) -> dict[str, Any]:
@@ -316,26 +312,18 @@ class Neighbourhood:
         for line in members:
             self.detector.hear(line, direct=line.name == speaker)
 
-    def _overlay(self) -> "_Overlay":
-        """Return whom this node chooses as neighbours; computed again only when the members change."""
-        version = (self.table.version, self.detector.me.reachable)
-        if self._computed is None or self._computed.version != version:
-            mine = {self.name: self.detector.me.reachable}
-            all_present = {name: self.table.get(name).reachable for name in self.table.present()} | mine
-            verified = {name: all_present[name] for name in self.table.verified()} | mine
-            degree = self.study.degree
-            self._computed = _Overlay(
-                version, frozenset(neighbours(self.name, verified, degree)),
-                frozenset(neighbours(self.name, all_present, degree)),
-                any_reachable(all_present) or len(all_present) == 1,
-            )  # fmt: skip
-        return self._computed
-
     def _choose(self) -> None:
-        for name in self.edges.choose(self._overlay().chosen):
+        for name in self.edges.choose(self._overlay.choice().chosen):
             link = self.links.ready(name)
             if link is not None:
                 self.heartbeat(link)
+
+    def _report_refused_edges(self, now: float) -> None:
+        if reasons := [self.edges.refused[name] for name in sorted(self.edges.refused) if self.table.is_present(name)]:
+            fix = "no honest peer of this study does; the edge is down until that peer restarts"
+            self.issues.report("neighbours", f"{'; '.join(reasons)}: {fix}", now)
+        else:
+            self.issues.resolve("neighbours")
 
     def _close_unused(self, now: float) -> None:
         oldest = now - UNUSED_LINK_HEARTBEATS * self.settings.heartbeat
@@ -349,44 +337,10 @@ class Neighbourhood:
         self.links.close(link.number)
         self.out.hang_up(link.number, reason)
 
-    def _judge(self, link: Link, hello: Hello) -> Refusal | None:
-        """Return why a hello is refused, if it is."""
-        if hello.name != link.name:
-            text = f"the certificate is for {link.name}, the hello says {hello.name}"
-            return Refusal(RefusalReason.NAME, text)
-        if hello.digest != self._digest:
-            try:
-                found = differences(self.study, Study.parse(hello.study), self.name, hello.name)
-            except ValueError as error:
-                found = [str(error)]
-            return Refusal(RefusalReason.STUDY, printable("; ".join(found) or "the digests of the studies differ"))
-        if not self.detector.accept(hello.name, hello.incarnation):
-            known = self.table.known(hello.name)
-            text = f"incarnation {hello.incarnation} of {hello.name} is over"
-            return Refusal(RefusalReason.INCARNATION, text, () if known is None else (known,))
-        return None
-
-    def _refused(self, link: Link, refusal: Refusal, who: str, reason: str, now: float) -> None:
-        """Note a refusal by either end, and close the link."""
-        self.count_refusal(reason, f"{who}: {refusal.text}")
-        if refusal.reason == RefusalReason.STUDY:
-            self.other_studies[link.name] = refusal.text
-            self.issues.report("study", refusal.text, now)
+    def _close_refused(self, link: Link) -> None:
         if link.dialled is not None:
             self.discovery.failed(link.dialled)
         self._close(link, "refused")
-
-    def _set_reachable(self, works: bool, by: str, now: float = 0.0) -> None:
-        if works == self.detector.me.reachable or not self.settings.address or self.settings.reachable is False:
-            return
-        if not works and any(link.dialled is None for link in self.links.all_ready()):
-            return  # somebody else did reach it
-        self.detector.beat(reachable=works)
-        if works:
-            self.issues.resolve("reachability")
-        else:
-            text = f"{by} cannot connect to {self.settings.address}: this site dials out only, until that port is open"
-            self.issues.report("reachability", text, now)
 
 
 def _opener(link: Link) -> str:

@@ -1,8 +1,8 @@
 """A peer as a pure state machine: `Node.handle` takes an event and returns effects. Knows no socket, file or clock.
 
-Owns the life of a node (starting, live, leaving, finished), its timer and its writes. Everything else belongs to a
-part: other peers to `neighbourhood`, training to `learning`, the end of the study to `conclusion`. The parts do not
-know each other.
+Owns the life of a node (starting, live, leaving, finished) and its timer. Everything else belongs to a part: other
+peers to `neighbourhood`, training to `training_loop`, the end of the study to `certification`, and what is written of
+them to `persistence`. The first three do not know each other.
 """
 
 import random
@@ -12,21 +12,20 @@ from typing import Any
 
 from gadget_svm.core.types import Floats
 from gadget_svm.peers import events as ev
-from gadget_svm.peers.conclusion import Conclusion, Situation
+from gadget_svm.peers.certification import Certification, Situation
 from gadget_svm.peers.estimates import Estimates, estimate
 from gadget_svm.peers.issues import IssueTable
-from gadget_svm.peers.learning import Learning
 from gadget_svm.peers.links import Link
 from gadget_svm.peers.membership.failure_detector import SupersededError
 from gadget_svm.peers.membership.member import Member
 from gadget_svm.peers.neighbourhood import Neighbourhood
 from gadget_svm.peers.outbox import Outbox
+from gadget_svm.peers.persistence import Persistence
 from gadget_svm.peers.settings import NodeSettings
 from gadget_svm.peers.status import with_state
-from gadget_svm.peers.storage.snapshot import ModelDocument, Snapshot, join_parts, split_parts
 from gadget_svm.peers.training.site import Site
+from gadget_svm.peers.training_loop import TrainingLoop
 from gadget_svm.peers.wire import messages as m
-from gadget_svm.peers.writer import Writer
 from gadget_svm.study.study import Study
 
 FRESH_HEARTBEATS = 5
@@ -59,14 +58,15 @@ class Node:
         me = Member(settings.name, settings.address, 1, 1, rows=float(site.X.shape[0]), slack=-1.0)
         self.neighbourhood = Neighbourhood(settings, study, me, rng, self.out, self.issues)
         self.links, self.edges = self.neighbourhood.links, self.neighbourhood.edges
-        self.learning = Learning(settings, study, site, rng, self.links, self.edges, self.out, self.issues)
-        self.session = self.learning.session
-        self.conclusion = Conclusion(settings, study, self.links, self.out)
-        self.writer = Writer(settings.snapshot_interval, settings.export_interval, self.out)
+        self.training = TrainingLoop(settings, study, site, rng, self.links, self.edges, self.out, self.issues)
+        self.session = self.training.session
+        self.certification = Certification(settings, study, self.links, self.out)
+        self.persistence = Persistence(
+            settings, study, self.session, self.neighbourhood, self.certification, self.out, self.issues
+        )
         self.phase = "starting"  # then "live", "leaving", "finished"
         self.found = Estimates()  # as of the last heartbeat
         self.at_rest = False  # the model is certified for the sites and rows that are here: nothing is left to learn
-        self._snapshot_waits = False
         self._n_sites = len(study.sites) or study.min_sites
         self._error = self._reason = ""
         self._is_new = self._is_refused = False  # without a model from before; whether its study was refused then
@@ -77,19 +77,19 @@ class Node:
         self._handlers: dict[type, Callable[[Any], None]] = {
             ev.Started: self._start, ev.TimerFired: self._timer_fired, ev.LinkUp: self._link_up,
             ev.LinkDown: lambda event: self.neighbourhood.link_down(event.link, event.reason, self._now),
-            ev.DialFailed: lambda event: self.neighbourhood.dial_failed(event.address, event.reason, self._now),
-            ev.Rejected: lambda event: self.neighbourhood.count_refusal(event.reason, event.text, event.count),
+            ev.DialFailed: self._dial_failed,
+            ev.Rejected: lambda event: self.neighbourhood.refusals.count(event.reason, event.text, event.count),
             ev.Received: self._received, ev.StepDone: self._step_done, ev.StepFailed: self._step_failed,
             ev.Saved: self._saved, ev.SaveFailed: self._save_failed, ev.CredentialsChanged: self._credentials_changed,
             ev.StopRequested: lambda event: self._leave(event.reason),
         }  # fmt: skip
         self._readers: dict[type, Callable[[Link, Any], None]] = {
             m.Heartbeat: lambda link, message: self.neighbourhood.heard(link, message, self._now),
-            m.Push: lambda link, message: self.learning.pushed(link, message, self.incarnation),
+            m.Push: self._pushed,
             m.Acknowledgement: lambda link, message: link.acknowledged(message.seq),
-            m.Statistics: lambda link, message: self.learning.heard_statistics(link, message, self._now),
+            m.Statistics: lambda link, message: self.training.heard_statistics(link, message, self._now),
             m.CertificateProbe: self._certificate, m.CertificateSums: self._certificate, m.Certified: self._certificate,
-            m.Leave: self.neighbourhood.left,
+            m.Leave: self._other_left,
         }  # fmt: skip
 
     # The interface of hosts
@@ -131,29 +131,29 @@ class Node:
             "study": self.study.name, "study_digest": self.study.digest.hex(), "algorithm": self.study.algorithm,
             "lam": self.study.lam, "gap": self.study.gap, "objective": self.found.objective,
             "gap_estimate": self.found.gap, "disagreement": self.found.disagreement, "network_rows": self.found.rows,
-            "snapshot_age": now - self.writer.saved_at, "issues": dict(self.issues.open),
+            "snapshot_age": now - self.persistence.schedule.saved_at, "issues": dict(self.issues.open),
             "certificate_days_left": (self._expires - self._wall_time) / 86400.0,
-            "certified": self.conclusion.status(self.neighbourhood.everyone()),
             "missing": sorted({*self.study.sites} - self._members().keys()),
         }  # fmt: skip
-        return with_state(own | self.learning.status() | self.neighbourhood.status(now))
+        ended = self.certification.status(now, self.neighbourhood.everyone())
+        return with_state(own | ended | self.training.status() | self.neighbourhood.status(now))
 
     # Life
 
     def _start(self, event: ev.Started) -> None:
         self._wall_offset, self._started = event.wall_time - self._now, self._now
         try:
-            before = self._restore(event.snapshot) if event.snapshot is not None else 0
+            before = self.persistence.restore(event.snapshot, self._now) if event.snapshot is not None else 0
         except ValueError as error:  # nothing was written, so that the snapshot is still there
             self.phase, self._reason, self._error = "leaving", "cannot continue from the snapshot", str(error)
             return
         self.neighbourhood.begin(max(int(event.wall_time), before + 1))
-        self._save("incarnation")  # it is on disk before anybody hears of it
+        self.persistence.save("incarnation", self._now)  # it is on disk before anybody hears of it
 
     def _go_live(self) -> None:
         self.phase = "live"
-        self.learning.tick_at = self._beat_at = self._now
-        self.writer.start(self._now, self.session.ticks)
+        self.training.tick_at = self._beat_at = self._now
+        self.persistence.schedule.start(self._now, self.session.ticks)
         self._is_new = not self.session.ticks
         self.out.log(
             "info", "live", address=self.settings.address, incarnation=self.incarnation, rows=self.site.X.shape[0],
@@ -167,17 +167,17 @@ class Node:
         self.out.log("info", "leaving", reason=reason, ticks=self.session.ticks)
         if was_live:
             self.neighbourhood.leave(reason)
-        if not self.learning.step:
+        if not self.training.step:
             self._save_last()
 
     def _save_last(self) -> None:
         if self._is_refused:  # what it learned alone would not fit the study when that is corrected
             self.session.forget()
-        self._save("last")
-        self._export_current()
+        self.persistence.save("last", self._now)
+        self.persistence.export_current(self._now, self._wall_time)
 
     def _finish_if_saved(self) -> None:
-        if self.phase == "leaving" and not self.learning.step and self.writer.idle:
+        if self.phase == "leaving" and not self.training.step and self.persistence.schedule.idle:
             self.phase = "finished"
             self.out.add(ev.Finish(self._reason, self._error))
 
@@ -192,7 +192,7 @@ class Node:
         self._timer = inf
 
     def _set_timer(self) -> None:
-        due = min(self._beat_at, self.learning.due) if self.phase == "live" else inf
+        due = min(self._beat_at, self.training.due) if self.phase == "live" else inf
         if due != self._timer or due <= self._now:
             self._timer = due
             if due < inf:
@@ -202,39 +202,39 @@ class Node:
         if self._now >= self._beat_at:
             self._beat_at = self._now + self.settings.heartbeat
             self._beat()
-        if self.phase != "live" or self.learning.step:
+        if self.phase != "live" or self.training.step:
             return
         last = self.settings.stop_after_ticks
         if last is not None and self.session.ticks >= last:
             self._leave("enough ticks")
             return
-        due = self.conclusion.take_sums()
-        if due is None and self._now < self.learning.tick_at:
+        due = self.certification.take_sums()
+        if due is None and self._now < self.training.tick_at:
             return
         self.session.set_edges(self.edges.counted(self._now))
-        if due is not None and self.learning.run(self.session.sums_step(due.model, due.scale), "sums"):
+        if due is not None and self.training.run(self.session.sums_step(due.model, due.scale), "sums"):
             self._sums_for = due.id
             return
-        self.learning.tick(self.at_rest, self.found.gap, self._now)
+        self.training.tick(self.at_rest, self.found.gap, self._now)
 
     def _beat(self) -> None:
         """Do what is due once per heartbeat."""
         members = self._members()
         self.found = self._estimates()
         limit = WAKING_GAPS * self.study.gap if self.at_rest else self.study.gap
-        is_certified = bool(self.conclusion.confirmed) and self.conclusion.ending.at_rest(members)
+        is_certified = bool(self.certification.confirmed) and self.certification.policy.at_rest(members)
         self.at_rest = self.neighbourhood.at_rest = is_certified and self.found.gap <= limit
         measures, slack = self.session.measures, self.session.gap_share()
         own = {} if measures is None else {"loss": measures.loss, "slack": slack, "objective": measures.objective}
-        self.neighbourhood.beat(self._now, certified=self.conclusion.confirmed, **own)
-        others = self.neighbourhood.other_studies
+        self.neighbourhood.beat(self._now, certified=self.certification.confirmed, **own)
+        others = self.neighbourhood.refusals.other_studies
         starts = self._is_new and self._now - self._started <= self.settings.suspect
         if starts and not self.neighbourhood.agreed and len(others) >= max(1, self._n_sites - 1):
             self._is_refused = True  # by all: it is this site that has another study
-            self._fail(f"cannot learn together: {'; '.join(others.values())}")
+            self._fail(f"cannot learn together: {'; '.join(others.values())}. {_how_to_agree(len(others))}")
             return
-        self.conclusion.beat(self._situation(), self.session.model(), self.found.gap, self._members())
-        self.learning.beat(self._now)
+        self.certification.beat(self._situation(), self.session.model(), self.found.gap, self._members())
+        self.training.beat(self._now)
         if self._wall_time > self._expires:
             text = "this peer's certificate has expired: issue a new one, and start the peer again"
             self.issues.report("certificate", text, self._now)
@@ -242,8 +242,8 @@ class Node:
         end = self.settings.stop_after_seconds
         if end is not None and self._now - self._started >= end:
             self._leave("time is up")
-        elif self.conclusion.is_finished(self._now, self.neighbourhood.everyone()):
-            self._leave("certified")
+        elif reason := self.certification.end(self._now, self.neighbourhood.everyone()):
+            self._leave(reason)
 
     # Events
 
@@ -252,6 +252,10 @@ class Node:
             self.neighbourhood.link_up(event.link, event.identity, event.dialled, self._now)
         else:
             self.out.hang_up(event.link, "not live")
+
+    def _dial_failed(self, event: ev.DialFailed) -> None:
+        if self.phase == "live":
+            self.neighbourhood.dial_failed(event.address, event.reason, self._now)
 
     def _received(self, event: ev.Received) -> None:
         link, message = self.links.get(event.link), event.message
@@ -262,26 +266,34 @@ class Node:
             self.neighbourhood.refused_by(link, message, self._now)
         elif isinstance(message, m.Hello):
             if not link.ready and self.neighbourhood.hello(link, message, self._now):
-                self.learning.greet(link)
+                self.training.greet(link)
         elif link.ready:  # what comes before the hello was accepted is not read
             self._readers[type(message)](link, message)
 
+    def _pushed(self, link: Link, push: m.Push) -> None:
+        if not self.training.pushed(link, push, self.incarnation):
+            self.neighbourhood.refuse_edge(link, f"{link.name} pushes with the weight {push.weight:.3g}")
+
     def _certificate(self, link: Link, message: m.Message) -> None:
-        self.conclusion.received(link.name, message, self._situation())
+        self.certification.received(link.name, message, self._situation())
+
+    def _other_left(self, link: Link, message: m.Leave) -> None:
+        self.certification.other_left(message.reason)
+        self.neighbourhood.left(link, message)
 
     def _step_done(self, event: ev.StepDone) -> None:
-        if self.learning.step == "sums" and self._sums_for is not None:
-            self.learning.step = ""
-            self.conclusion.sums_ready(self._sums_for, event.result, self._situation())
+        if self.training.step == "sums" and self._sums_for is not None:
+            self.training.step = ""
+            self.certification.sums_ready(self._sums_for, event.result, self._situation())
         else:
-            self.learning.done(event.result, self.incarnation, self._now)
+            self.training.done(event.result, self.incarnation, self._now)
         if self.phase == "leaving":
             self._save_last()
-        elif self._snapshot_waits:
+        elif self.persistence.waits:
             self._write_what_is_due()
 
     def _step_failed(self, event: ev.StepFailed) -> None:
-        error = self.learning.failed(event.reason, self._now)
+        error = self.training.failed(event.reason, self._now)
         if self.phase == "leaving":
             self._save_last()
         elif error:
@@ -290,72 +302,26 @@ class Node:
     def _credentials_changed(self, event: ev.CredentialsChanged) -> None:
         self._expires = event.expires
 
-    # Snapshots and models
+    # Writes
 
     def _write_what_is_due(self) -> None:
-        """Once per heartbeat. A snapshot waits until the step that changes the learner is done."""
-        conclusion, writer, ticks = self.conclusion, self.writer, self.session.ticks
-        scale = self.session.scale
-        if conclusion.export_is_ready and scale is not None:
-            writer.export(lambda number: conclusion.take_export(number, scale), ticks, self._now)
-        if writer.export_is_due(self._now, ticks):
-            self._export_current()
-        self._snapshot_waits = bool(self.learning.step)
-        if self._snapshot_waits:
-            return
-        if self.out.muted:
-            self._save("incarnation")
-        elif conclusion.snapshot_due or writer.snapshot_is_due(self._now, ticks):
-            self._save("snapshot")
-
-    def _save(self, label: str) -> None:
-        self.conclusion.saving(self.writer.save(label, self._snapshot, self.session.ticks, self._now))
-
-    def _export_current(self) -> None:
-        """Write the present model, unless there is a certified one: nothing replaces that."""
-        model, scale = self.session.model(), self.session.scale
-        if model is None or scale is None or self.conclusion.label:
-            return
-        metadata = {
-            "name": self.settings.name, "ticks": self.session.ticks, "study": self.study.name,
-            "study_digest": self.study.digest.hex(), "time": self._wall_time,
-        }  # fmt: skip
-        document = ModelDocument("current", model.copy(), scale.divisor, scale.shift, metadata)
-        self.writer.export(lambda _: document, self.session.ticks, self._now)
+        self.persistence.write_what_is_due(self._now, self._wall_time, stepping=bool(self.training.step))
 
     def _saved(self, event: ev.Saved) -> None:
-        label = self.writer.saved(event.number, self._now)
-        self.issues.resolve("model" if label == "model" else "snapshot")
-        if self.conclusion.saved(event.number):
-            self.neighbourhood.confirm(self.conclusion.confirmed)
+        label = self.persistence.saved(event, self._now)
         if label == "incarnation":
             self.out.muted = False
             if self.phase == "starting":
                 self._go_live()
-        if self.phase == "live" and self.conclusion.export_is_ready:
+        if self.phase == "live" and self.certification.export_is_ready:
             self._write_what_is_due()
 
     def _save_failed(self, event: ev.SaveFailed) -> None:
-        label = self.writer.failed(event.number)
-        self.issues.report("model" if label == "model" else "snapshot", event.reason, self._now)
-        self.conclusion.save_failed(event.number)
+        label = self.persistence.failed(event, self._now)
         if self.phase == "starting":
             self._error, self._reason, self.phase = event.reason, "cannot save", "leaving"
         elif label == "last":
             self._error = self._error or event.reason
-
-    def _snapshot(self) -> Snapshot:
-        about = {"incarnation": self.incarnation, **self.neighbourhood.snapshot(self._now)}
-        return join_parts(about, {"session": self.session.snapshot(), "conclusion": self.conclusion.snapshot()})
-
-    def _restore(self, snapshot: Snapshot) -> int:
-        """Continue from a snapshot; return the incarnation that wrote it."""
-        parts = split_parts(snapshot)
-        self.neighbourhood.restore(snapshot.about, self._now)
-        for warning in self.session.restore(parts["session"]):
-            self.out.log("warning", warning)
-        self.conclusion.restore(parts["conclusion"], self._now)
-        return int(snapshot.about["incarnation"])
 
     # Helpers
 
@@ -377,8 +343,15 @@ class Node:
         return estimate(self.study.lam, measures.norm, detector.me, others, self.session.model(), near)
 
     def _situation(self) -> Situation:
-        session = self.session
+        session, neighbours = self.session, self.edges.counted(self._now) & self.links.names
         return Situation(
-            self._now, self._wall_time, self.incarnation, session.rows, self.edges.up() & self.links.names,
-            session.scale, session.scale_digest, session.ticks,
+            self._now, self._wall_time, self.incarnation, session.rows, neighbours, session.scale,
+            session.scale_digest, session.ticks,
         )  # fmt: skip
+
+
+def _how_to_agree(others: int) -> str:
+    """Return what to do about studies that differ; of two sites, nobody can tell which one is wrong."""
+    if others == 1:
+        return "Agree on one study.toml, copy it to both sites, and start both again"
+    return f"All {others} others differ from this site: copy their study.toml, and start this peer again"

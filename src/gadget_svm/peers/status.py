@@ -12,6 +12,8 @@ LOG_TOPICS = ("release", "reachability", "join")
 def with_state(status: dict[str, Any]) -> dict[str, Any]:
     """Return the status with its state and the reasons for it; numbers that are not finite become None."""
     state, why = _state(status)
+    if status["wait"] is not None:
+        why = [*why, _wait(**status["wait"])]
     return {name: _plain(value) for name, value in (status | {"state": state, "why": why}).items()}
 
 
@@ -33,6 +35,11 @@ def _state(status: dict[str, Any]) -> tuple[str, list[str]]:
     if status["certified"] is not None and status["at_rest"]:
         return "certified", []
     return "converged" if status["gap_estimate"] <= status["gap"] else "learning", missing
+
+
+def _wait(sites: list[str], seconds: float) -> str:
+    for_what = f"{', '.join(sites)} to confirm that they have the model" if sites else "another certificate"
+    return f"the model is certified; this peer waits at most {seconds:.0f} s more for {for_what}, and then ends"
 
 
 def _plain(value: Any) -> Any:

@@ -17,6 +17,7 @@ from math import isfinite, sqrt
 from typing import Any, NamedTuple
 
 from gadget_svm.core.extras import require
+from gadget_svm.core.lookup import lookup
 
 LEAST_ROUNDS, MOST_ROUNDS = 30, 200
 """Fewer rounds do not suffice for gossip, and more hardly lower the objective."""
@@ -55,13 +56,16 @@ class DifferentialPrivacy:
         a constant: it must not be computed from the rows.
     rounds : int or "auto", default "auto"
         How many noisy slopes a node releases. "auto": planned from the budget.
+    noise : "secret" or "seeded", default "secret"
+        Where the noise comes from. "secret": the operating system's generator. "seeded": the seed of the training, for
+        simulations that can be repeated. Seeded noise protects nothing: who knows the seed subtracts it.
 
     Examples
     --------
     >>> from gadget_svm import DifferentialPrivacy, GadgetSVC
     >>> from sklearn.datasets import make_classification
     >>> X, y = make_classification(4000, 10, class_sep=2.0, random_state=0)
-    >>> model = GadgetSVC(4, privacy=DifferentialPrivacy(epsilon=1.0), random_state=0).fit(X, y)
+    >>> model = GadgetSVC(4, privacy=DifferentialPrivacy(epsilon=1.0)).fit(X, y)
     >>> model.privacy_["epsilon"] <= 1.0
     True
     """
@@ -70,6 +74,7 @@ class DifferentialPrivacy:
     delta: float = 1e-6
     clip: float = 1.0
     rounds: int | str = "auto"
+    noise: str = "secret"
 
     def check(self) -> None:
         """Raise ValueError if a parameter is out of its range."""
@@ -82,6 +87,7 @@ class DifferentialPrivacy:
         whole = isinstance(rounds, numbers.Integral) and not isinstance(rounds, bool)
         if rounds != "auto" and not (whole and rounds >= 1):
             raise ValueError(f"rounds must be a whole number of at least 1, or 'auto', got {rounds!r}")
+        lookup("noise", self.noise, {"secret": 1, "seeded": 1})
 
     @property
     def mu(self) -> float:

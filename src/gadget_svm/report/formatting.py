@@ -24,12 +24,12 @@ def percent(share: Any) -> str:
     return "-" if finite(share) is None else f"{100 * share:.2f} %"
 
 
-def at_most(share: float) -> str:
+def at_most(share: float, digits: int = 2) -> str:
     """Return a bound in per cent, never rounded down: 0.00681 is 0.69 %."""
     if share <= 0:
         return "0 %"
-    unit = 10.0 ** (math.floor(math.log10(100 * share)) - 1)
-    return f"{math.ceil(100 * share / unit - 1e-9) * unit:.2g} %"
+    unit = 10.0 ** (math.floor(math.log10(100 * share)) + 1 - digits)
+    return f"{math.ceil(100 * share / unit - 1e-9) * unit:.{digits}g} %"
 
 
 def number(value: Any, digits: int = 5) -> str:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 
 def machine() -> str:
-    """Return CPU, cores, memory if the system reports it, and the version of Python."""
+    """Return CPU, cores, memory, and the version of Python."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return f"{_cpu()}, {cores} cores{_memory()}, Python {platform.python_version()}"
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return f"{_cpu()}, {cores} cores, {memory:.0f} GiB, Python {platform.python_version()}"
 
 
 def _cpu() -> str:
@@ -16,10 +17,3 @@ def _cpu() -> str:
     lines = about.read_text().splitlines() if about.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
-
-
-def _memory() -> str:
-    names = getattr(os, "sysconf_names", {})
-    if not {"SC_PAGE_SIZE", "SC_PHYS_PAGES"} <= set(names):
-        return ""
-    return f", {os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB"

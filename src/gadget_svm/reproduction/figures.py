@@ -11,6 +11,7 @@ import numpy as np
 
 from gadget_svm.core.extras import require
 
+Rows = Sequence[dict[str, Any]]
 COLOURS = {"gadget": "#0b62a4", "pegasos": "#c44e00"}
 TITLES = {"gadget": "GADGET (persistent mass), each node", "pegasos": "Pegasos, all rows"}
 
@@ -54,7 +55,7 @@ def _plain_ticks(plt: Any, side: Any, limits: tuple[float, float]) -> None:
     side.set_minor_formatter(ticker.NullFormatter())
 
 
-def network_panels(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+def network_panels(path: Path, rows: Rows) -> Path:
     """Draw disagreement by graph, and the worst node by number of nodes, lost messages and crashed nodes."""
     plt = pyplot()
     figure, axes = plt.subplots(2, 2, figsize=(7.0, 5.4), constrained_layout=True)
@@ -66,7 +67,7 @@ def network_panels(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
     return _saved(plt, figure, path)
 
 
-def _graphs(plt: Any, axis: Any, rows: Sequence[dict[str, Any]]) -> None:
+def _graphs(plt: Any, axis: Any, rows: Rows) -> None:
     """Draw a line for every graph, the best connected on top. Names at the side do not overlap."""
     graphs = sorted(rows, key=lambda r: r["spectral_gap"])
     places = range(len(graphs))
@@ -78,14 +79,12 @@ def _graphs(plt: Any, axis: Any, rows: Sequence[dict[str, Any]]) -> None:
     _plain_ticks(plt, axis.xaxis, axis.get_xlim())
 
 
-def _bars(rows: Sequence[dict[str, Any]], column: str, scale: float = 1.0) -> list[float]:
+def _bars(rows: Rows, column: str, scale: float = 1.0) -> list[float]:
     """Return the deviations over trials, zero for a single trial. On a logarithmic axis no bar may reach zero."""
     return [min(scale * (r[f"{column}_sd"] or 0.0), 0.9 * scale * r[column]) for r in rows]
 
 
-def _lines(
-    axis: Any, rows: Sequence[dict[str, Any]], study: str, x: str, by: str, label: str, title: str, log: bool = False
-) -> None:
+def _lines(axis: Any, rows: Rows, study: str, x: str, by: str, label: str, title: str, log: bool = False) -> None:
     chosen = [r for r in rows if r["study"] == study]
     for name in dict.fromkeys(r[by] for r in chosen):
         mine = sorted((r for r in chosen if r[by] == name), key=lambda r: r[x])

@@ -10,14 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from gadget_svm import algorithms
+from gadget_svm.algorithms import TwoPushSum, resolve
 from gadget_svm.algorithms.mom_dsvm import lower_bound
 from gadget_svm.core.messages import Exchange
 from gadget_svm.core.types import Floats
 from gadget_svm.estimator.fitting import make_blocks
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.kernels.vectors import distances
-from gadget_svm.reproduction import baselines
+from gadget_svm.reproduction.baselines.base import Fit
+from gadget_svm.reproduction.baselines.optimum import certified_optimum
+from gadget_svm.reproduction.baselines.pegasos import authors_program, pegasos
+from gadget_svm.reproduction.baselines.perf import svm_perf
+from gadget_svm.reproduction.baselines.scikit_learn import liblinear, svm_sgd
 from gadget_svm.reproduction.trials import Result, Trial
 from gadget_svm.simulation.engine import LocalRuntime
 from gadget_svm.simulation.stopping import geometric
@@ -74,7 +78,7 @@ def run_to_gap(trial: Trial, algorithm: Any, promise: float, max_iterations: int
 
 def _runtime(trial: Trial, algorithm: Any, exchange: Exchange | None = None) -> LocalRuntime:
     """Make the runtime of a trial. Kernels are compiled, and no iteration is done."""
-    chosen = algorithms.resolve(algorithm)
+    chosen = resolve(algorithm)
     network = chosen.with_transition_of(trial.network)
     run = chosen.bind(network, trial.lam, trial.lam**-0.5, False, trial.shares.sizes)
     runtime = LocalRuntime(run, make_blocks(trial.problem, network, trial.seed, 1, ThreadTeam(1)), exchange)
@@ -99,19 +103,19 @@ def _network_record(trial: Trial, runtime: LocalRuntime, spent: float) -> Result
     }  # fmt: skip
 
 
-def run_shards(trial: Trial, baseline: Callable[..., baselines.Fit], **options: Any) -> Result:
+def run_shards(trial: Trial, baseline: Callable[..., Fit], **options: Any) -> Result:
     """Run a baseline on every node's shard by itself, without communication, as in the paper's Table 3."""
     seeds = [trial.seed * 1000 + i for i in range(trial.n_nodes)]
     return _fits_record(trial, [baseline(*trial.shard(i), trial.lam, seed, **options) for i, seed in enumerate(seeds)])
 
 
-def run_central(trial: Trial, baseline: Callable[..., baselines.Fit], **options: Any) -> Result:
+def run_central(trial: Trial, baseline: Callable[..., Fit], **options: Any) -> Result:
     """Run a baseline on all rows in one place."""
     fit = baseline(trial.data.X, trial.data.y, trial.lam, trial.seed, **options)
     return _fits_record(trial, [fit]) | {"trace": fit.trace}
 
 
-def _fits_record(trial: Trial, fits: list[baselines.Fit]) -> Result:
+def _fits_record(trial: Trial, fits: list[Fit]) -> Result:
     models = np.array([fit.w for fit in fits])
     return _record(trial, models, models) | {
         "seconds": [fit.seconds for fit in fits], "iterations": [fit.iterations for fit in fits],
@@ -131,7 +135,7 @@ def _record(trial: Trial, models: Floats, last: Floats, messages: int = 0, nbyte
 
 def run_optimum(trial: Trial, gap: float) -> Result:
     """Compute the certified optimum of the pooled problem: no w has an F below ``bound``."""
-    best = baselines.certified_optimum(trial.data.X, trial.data.y, trial.lam, gap)
+    best = certified_optimum(trial.data.X, trial.data.y, trial.lam, gap)
     return {"objective": best.objective, "bound": best.bound, "gap": best.gap, "seconds": best.seconds}
 
 
@@ -139,23 +143,19 @@ METHODS: dict[str, Callable[[Trial, Budget], Result]] = {
     "gadget-as-printed": lambda trial, b: run_network(trial, "gadget-as-printed", b.iterations),
     "gadget": lambda trial, b: run_network(trial, "gadget", b.iterations),
     "gadget-trace": lambda trial, b: run_network(trial, "gadget", b.iterations, trace=True),
-    "gadget-2ps": lambda trial, b: run_network(
-        trial, algorithms.TwoPushSum(gossip_rounds=3), max(2, b.iterations // 5)
-    ),
+    "gadget-2ps": lambda trial, b: run_network(trial, TwoPushSum(gossip_rounds=3), max(2, b.iterations // 5)),
     "mom-dsvm": lambda trial, b: run_to_gap(trial, "mom-dsvm", b.admm_gap, b.admm_iterations),
-    "pegasos": lambda trial, b: run_central(trial, baselines.pegasos, iterations=b.iterations),
-    "pegasos-trace": lambda trial, b: run_central(
-        trial, baselines.pegasos, iterations=b.iterations, evaluate=trial.evaluate_all
-    ),
-    "pegasos-equal": lambda trial, b: run_central(trial, baselines.pegasos, iterations=b.iterations * trial.n_nodes),
-    "pegasos-last": lambda trial, b: run_central(trial, baselines.pegasos, iterations=b.iterations, average=False),
-    "svm-perf-all": lambda trial, b: run_central(trial, baselines.svm_perf, max_seconds=20 * b.perf_seconds),
+    "pegasos": lambda trial, b: run_central(trial, pegasos, iterations=b.iterations),
+    "pegasos-trace": lambda trial, b: run_central(trial, pegasos, iterations=b.iterations, evaluate=trial.evaluate_all),
+    "pegasos-equal": lambda trial, b: run_central(trial, pegasos, iterations=b.iterations * trial.n_nodes),
+    "pegasos-last": lambda trial, b: run_central(trial, pegasos, iterations=b.iterations, average=False),
+    "svm-perf-all": lambda trial, b: run_central(trial, svm_perf, max_seconds=20 * b.perf_seconds),
     "optimum": lambda trial, b: run_optimum(trial, 1e-4 if b.perf_seconds >= 1 else 1e-2),
-    "liblinear": lambda trial, _: run_central(trial, baselines.liblinear),
-    "local-only": lambda trial, b: run_shards(trial, baselines.pegasos, iterations=b.iterations),
-    "svm-perf": lambda trial, b: run_shards(trial, baselines.svm_perf, max_seconds=b.perf_seconds),
-    "svm-sgd": lambda trial, b: run_shards(trial, baselines.svm_sgd, epochs=b.epochs),
-    "authors-program": lambda trial, _: run_shards(trial, baselines.authors_program),
+    "liblinear": lambda trial, _: run_central(trial, liblinear),
+    "local-only": lambda trial, b: run_shards(trial, pegasos, iterations=b.iterations),
+    "svm-perf": lambda trial, b: run_shards(trial, svm_perf, max_seconds=b.perf_seconds),
+    "svm-sgd": lambda trial, b: run_shards(trial, svm_sgd, epochs=b.epochs),
+    "authors-program": lambda trial, _: run_shards(trial, authors_program),
     "loading": lambda trial, _: trial.loading_seconds(),
 }
 """What is run for a row of a table or a line of a figure, by name. "gadget" has persistent mass."""

@@ -3,10 +3,11 @@
 `Channel` carries two kinds of messages, those of learning and those of certificates, under the same faults.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
@@ -123,9 +124,8 @@ class LocalRuntime(Runtime):
         for node in np.flatnonzero(counted & ~live).tolist():
             away = self.t - self.away_since.get(node, self.t)
             if away >= REJOIN_GRACE_ITERATIONS or self._channel is None:
-                return Certificate.failed(
-                    shape, f"node {node} is away for {away} iterations, and not declared dead: its rows count"
-                )
+                why = f"node {node} is away for {away} iterations, and not declared dead: its rows count"
+                return Certificate.failed(shape, why)
         owner, lam = int(np.argmax(live)), self.lam
         sessions = [
             CertificateSession(self.run, block, lam, owner, counted, self.certificates, self.t) for block in self.blocks
@@ -174,10 +174,7 @@ class LocalRuntime(Runtime):
 
     def gather(self, name: str) -> Array:
         """Every node's entry of an array of the blocks, its model or its last iterate, see `Runtime.gather`."""
-        computed: dict[str, Callable[[Block], Array]] = {
-            "models": partial(models, self.run),
-            "weights": self.run.weights,
-        }
+        computed: dict[str, Any] = {"models": partial(models, self.run), "weights": self.run.weights}
         read = computed.get(name, attrgetter(name))
         return np.concatenate([read(block) for block in self.blocks])
 
@@ -208,12 +205,9 @@ class Channel:
         arrived, self.waiting = [*self.waiting, self.exchange(self._padded(messages))], []
         batches = [_unpadded(delivery.messages, messages) for delivery in arrived]
         merged = MessageBatch.merge([batch for batch in batches if batch.n_messages] or batches[-1:])
-        return Delivery(
-            merged._replace(time=messages.time),
-            tuple(node for delivery in arrived for node in delivery.joined),
-            tuple(node for delivery in arrived for node in delivery.left),
-            arrived[-1].idle,
-        )
+        joined = tuple(node for delivery in arrived for node in delivery.joined)
+        left = tuple(node for delivery in arrived for node in delivery.left)
+        return Delivery(merged._replace(time=messages.time), joined, left, arrived[-1].idle)
 
     def certify(self, messages: MessageBatch) -> Delivery:
         """An exchange of a certificate."""

@@ -243,8 +243,7 @@ def stopping_rule(rule: Any, tol: float | None) -> StoppingRule | None:
     expected = f"stopping is None, a name ({', '.join(RULES)}) or {kind}"
     require_instance(rule, BaseStoppingRule, expected, "GapBelow()")
     if tol is not None:
-        raise ValueError(
-            f"tol={tol!r} is for rules by name: set the tolerance on the stopping object, and leave out tol"
-        )
+        fix = "set the tolerance on the stopping object, and leave out tol"
+        raise ValueError(f"tol={tol!r} is for rules by name: {fix}")
     own: StoppingRule = deepcopy(rule)
     return own

@@ -84,11 +84,9 @@ def _splits(network: Network) -> bool:
     """
     if np.all(network.self_share > 0):
         return False
-    from scipy.sparse.csgraph import connected_components
-
     B = network.matrix()
     cover: Sparse = sp.block_array([[None, B], [B.T, None]], format="csr")
-    return int(connected_components(cover, directed=False)[0]) > 1
+    return int(sp.csgraph.connected_components(cover, directed=False)[0]) > 1
 
 
 def spectral_gap(network: Network) -> float:
@@ -122,24 +120,21 @@ Apply = Callable[[Floats], Floats]
 
 def _deflated(apply: Apply, root: Floats) -> "tuple[sp.linalg.LinearOperator, Floats]":
     """Return the operator with its known eigenvector projected out, and a start: ARPACK's own is random."""
-    from scipy.sparse.linalg import LinearOperator
 
     def matvec(x: Floats) -> Floats:
         y = apply(x - root * (root @ x))
         return np.asarray(y - root * (root @ y), dtype=np.float64)
 
-    operator = LinearOperator((len(root), len(root)), matvec=matvec, dtype=np.float64)
+    operator = sp.linalg.LinearOperator((len(root), len(root)), matvec=matvec, dtype=np.float64)
     return operator, np.random.default_rng(0).standard_normal(len(root))
 
 
 def _lanczos(apply: Apply, root: Floats) -> float | None:
     """Return the largest eigenvalue, besides the known one, of a positive operator; None without convergence."""
-    from scipy.sparse.linalg import ArpackNoConvergence, eigsh
-
     matrix, v0 = _deflated(apply, root)
     try:
-        found = eigsh(matrix, k=1, v0=v0, ncv=60, maxiter=40, tol=1e-11, return_eigenvectors=False)
-    except ArpackNoConvergence:
+        found = sp.linalg.eigsh(matrix, k=1, v0=v0, ncv=60, maxiter=40, tol=1e-11, return_eigenvectors=False)
+    except sp.linalg.ArpackNoConvergence:
         return None
     return max(float(found[0]), 0.0)
 
@@ -154,23 +149,18 @@ def _inverse(S: sp.csr_array, symmetric: bool) -> Apply:
 
 
 def _factor(A: sp.sparray) -> Apply:
-    from scipy.sparse.linalg import splu
-
-    solve: Apply = splu(sp.csc_array(A), permc_spec="MMD_AT_PLUS_A").solve
-    return solve
+    return sp.linalg.splu(sp.csc_array(A), permc_spec="MMD_AT_PLUS_A").solve
 
 
 def _largest_modulus(network: Network) -> float:
     """Return the second-largest eigenvalue modulus of a B that is not reversible."""
-    from scipy.sparse.linalg import ArpackNoConvergence, eigs
-
     S, root = _symmetrised(network)
     thin = swept_bound(network) > THIN_MIN_DIAMETER  # large moduli are close to 1: use the inverse
     apply = _factor(sp.eye_array(network.n) * (1 + SHIFT) - S) if thin else lambda x: S @ x
     matrix, v0 = _deflated(apply, root)
     try:
-        steps = max(10, 1_000_000 // network.n)  # about ten seconds at any size
-        found = eigs(matrix, 4 if thin else 2, v0=v0, ncv=80, maxiter=steps, tol=1e-7, return_eigenvectors=False)
-    except ArpackNoConvergence as error:
+        wanted, steps = 4 if thin else 2, max(10, 1_000_000 // network.n)  # steps for about ten seconds
+        found = sp.linalg.eigs(matrix, wanted, v0=v0, ncv=80, maxiter=steps, tol=1e-7, return_eigenvectors=False)
+    except sp.linalg.ArpackNoConvergence as error:
         raise TooLargeError(TOO_CLOSE.format(network.name, network.n)) from error
     return float(np.abs(1 + SHIFT - 1 / found if thin else found).max())

@@ -65,7 +65,7 @@ class End(Section):
     @model_validator(mode="after")
     def _one_of_two(self) -> Self:
         if bool(self.sites) == bool(self.min_sites):
-            raise ValueError("set either sites or min_sites: they say which sites the last certificate must cover")
+            raise ValueError("set either [end] sites or [end] min_sites: which sites the last certificate must cover")
         return self
 
 
@@ -82,7 +82,7 @@ class StudyFile(Section):
         """Return the study; values that do not fit together are a ValueError."""
         data, learn, end = self.data, self.learn, self.end
         if (data.columns is None) == (data.features is None):
-            raise ValueError("[data]: set either columns, the features' names, or features, their number")
+            raise ValueError("set either [data] columns, the features' names, or [data] features, their number")
         covered = len(end.sites) or end.min_sites
         return as_study({
             "name": self.study.name, "algorithm": learn.algorithm, "lam": learn.lam, "intercept": learn.intercept,

@@ -160,7 +160,7 @@ def _sentence(error: ErrorDetails, sections: Mapping[str, type[Section]]) -> str
             return f"{place} is missing"
         case "value_error":
             text = str(error["ctx"]["error"])
-            return f"{place}: {text}" if place else text
+            return f"{place}: {text}" if place and f"[{section}] " not in text else text
         case "model_type":
             return f"{place} must be a section with keys of its own, got {error['input']!r}"
     return f"{place}: {error['msg'].replace('Input should', 'must')}, got {error['input']!r}"

@@ -38,20 +38,17 @@ def ring(n: int) -> Graph:
 
 def line(n: int) -> Graph:
     """Each node with the next."""
-    node = np.arange(n)
-    return from_pairs(n, node[:-1], node[1:])
+    return from_pairs(n, np.arange(n - 1), np.arange(1, n))
 
 
 def star(n: int) -> Graph:
     """Node 0 with all others."""
-    node = np.arange(n)
-    return from_pairs(n, np.zeros(n - 1, dtype=np.int64), node[1:])
+    return from_pairs(n, np.zeros(n - 1, dtype=np.int64), np.arange(1, n))
 
 
 def tree(n: int, text: str | None) -> Graph:
     """The complete tree with b children per node, filled level by level."""
-    b = integer("tree", text, 2)
-    child = np.arange(n)[1:]
+    b, child = integer("tree", text, 2), np.arange(1, n)
     return from_pairs(n, (child - 1) // b, child)
 
 

@@ -48,28 +48,23 @@ class Named(Topology):
         return self.generate(n, *([self.text] if self.parameter else []), *([rng] if self.drawn else []))
 
 
-TOPOLOGIES: Registry[Callable[..., Topology]] = Registry(
-    "gadget_svm.topologies",
-    {
-        each.name: each
-        for each in (
-            Named("complete", families.complete),  # every node with every other
-            Named("ring", families.ring),
-            Named("line", families.line),
-            Named("star", families.star),  # node 0 with all others
-            Named("grid", families.grid, parameter=True),  # grid:5x4, default as square as possible
-            Named("torus", families.torus, parameter=True),  # a grid that closes
-            Named("tree", families.tree, parameter=True),  # tree:2 children per node
-            Named("hypercube", families.hypercube),  # binary numbers that differ in one digit
-            Named("exponential", families.exponential),  # directed, to i + 1, 2, 4, ... mod n
-            Named("k-out", families.k_out, True, True),  # directed, k-out:20 drawn others per node
-            Named("random-regular", families.random_regular, True, True),  # random-regular:4 drawn neighbours
-            Named("erdos-renyi", families.erdos_renyi, True, True),  # erdos-renyi:P each edge, default 2 ln(n)/n
-            Named("small-world", families.small_world, True, True),  # small-world:4,0.1 neighbours, share rewired
-            Named("scale-free", families.scale_free, True, True),  # scale-free:2 links of a new node
-        )
-    },
+NAMED = (
+    Named("complete", families.complete),  # every node with every other
+    Named("ring", families.ring),
+    Named("line", families.line),
+    Named("star", families.star),  # node 0 with all others
+    Named("grid", families.grid, parameter=True),  # grid:5x4, default as square as possible
+    Named("torus", families.torus, parameter=True),  # a grid that closes
+    Named("tree", families.tree, parameter=True),  # tree:2 children per node
+    Named("hypercube", families.hypercube),  # binary numbers that differ in one digit
+    Named("exponential", families.exponential),  # directed, to i + 1, 2, 4, ... mod n
+    Named("k-out", families.k_out, True, True),  # directed, k-out:20 drawn others per node
+    Named("random-regular", families.random_regular, True, True),  # random-regular:4 drawn neighbours
+    Named("erdos-renyi", families.erdos_renyi, True, True),  # erdos-renyi:P each edge, default 2 ln(n)/n
+    Named("small-world", families.small_world, True, True),  # small-world:4,0.1 neighbours, share rewired
+    Named("scale-free", families.scale_free, True, True),  # scale-free:2 links of a new node
 )
+TOPOLOGIES: Registry[Callable[..., Topology]] = Registry("gadget_svm.topologies", {each.name: each for each in NAMED})
 """Classes or functions that make a topology of the text after the colon, if there is one, or without arguments."""
 
 
@@ -143,9 +138,8 @@ def check_name(topology: str) -> None:
     """Refuse a name, or a parameter, that is wrong for any number of nodes."""
     entry = _by_name(topology)
     name, colon, text = topology.partition(":")
-    if name in ("grid", "torus"):
-        if colon:
-            families.given_sides(name, text)
+    if colon and name in ("grid", "torus"):
+        families.given_sides(name, text)
     elif isinstance(entry, Named) and entry.parameter:
         entry.build(TRIAL_NODES, np.random.default_rng(0))
 

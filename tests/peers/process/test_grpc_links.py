@@ -165,9 +165,9 @@ def foreign(_, tmp_path):
 
 
 def expired(certificates, tmp_path):
-    from gadget_svm.peers.security import authority
+    from gadget_svm.authority.certificates import issue
 
-    old = authority.issue(certificates.folder, "old", days=30, now=time.time() - 31 * DAY, out=tmp_path / "old")
+    old = issue(certificates.folder, "old", days=30, now=time.time() - 31 * DAY, out=tmp_path / "old")
     read = (old.ca.read_bytes(), old.key.read_bytes(), old.cert.read_bytes())
     return grpc.ssl_channel_credentials(*read)
 
@@ -189,7 +189,7 @@ def foreign_client(certificates, tmp_path):
 
 @pytest.mark.parametrize("credentials", [foreign_client, expired, without, authority_itself, lambda *_: None])
 def test_without_a_certificate_of_the_authority_no_link_opens(certificates, tmp_path, monkeypatch, credentials):
-    monkeypatch.setattr("gadget_svm.peers.process.handshakes.GRACE_S", -1.0)
+    monkeypatch.setattr("gadget_svm.peers.process.handshake_counter.GRACE_S", -1.0)
 
     async def scenario():
         async with End(certificates.of("a")) as a, RawLink(a, credentials(certificates, tmp_path)) as caller:

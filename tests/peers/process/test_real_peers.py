@@ -19,13 +19,15 @@ pytest.importorskip("prometheus_client")
 pytest.importorskip("aiohttp")
 
 from gadget_svm import load_model
+from gadget_svm.authority import certificates
 from gadget_svm.peers.process.config import load
 from gadget_svm.peers.process.snapshot_store import SnapshotStore
-from gadget_svm.peers.security import authority
 from gadget_svm.study.study_file import load_study
 from support.real_peers import RealPeers, differing_rows, environment
 
 GAP = 0.01
+GADGET_GAP = 0.2
+"""Of the objective to the optimum, with rows that differ from site to site."""
 
 
 def certify_although_one_is_killed(peers, killed):
@@ -40,13 +42,19 @@ def certify_although_one_is_killed(peers, killed):
     live = [event["fields"] for event in peers.events(killed) if event["event"] == "live"]
     assert live[-1]["incarnation"] > before["incarnation"]
     assert live[-1]["ticks"] > 0, "it continued from its snapshot"
+    certified_by_all(peers, GAP)
+
+
+def certified_by_all(peers, gap):
+    """Check that all have the same certified model of all rows, and that its bound holds."""
     assert len({hashlib.sha256(peers.model(name).read_bytes()).digest() for name in peers.names}) == 1
-    model = load_model(peers.model(killed))
+    path = peers.model(peers.names[0])
+    model = load_model(path)
     assert model.study_["kind"] == "certified"
-    assert sorted(model.sites_) == peers.names
+    assert sorted(model.sites_) == sorted(peers.names)
     assert model.study_["rows"] == sum(len(y) for _, y in peers.rows.values())
-    best, found = peers.optimum(), peers.objective(peers.model(killed))
-    assert found / best.objective - 1.0 <= model.gap_bound_ <= GAP
+    best, found = peers.optimum(), peers.objective(path)
+    assert found / best.objective - 1.0 <= model.gap_bound_ <= gap
     assert found >= best.bound * (1.0 - 1e-9)
 
 
@@ -60,6 +68,29 @@ def test_five_peers_certify_adult(tmp_path, adult):
     rows = {f"site-{i + 1}": (adult.X[place == i], adult.y[place == i]) for i in range(5)}
     with RealPeers(tmp_path, rows, lam=adult.lam, gap=GAP) as peers:
         certify_although_one_is_killed(peers, "site-1")
+
+
+def test_ten_peers_certify_one_model(tmp_path):
+    rows = differing_rows(10, rows=40, features=6)
+    with RealPeers(
+        tmp_path, rows, lam=0.1, gap=0.05, tick=0.1, heartbeat=0.5, suspect=5.0, dead=5.0, snapshot=9.0
+    ) as peers:
+        peers.start(until="certified")
+        assert set(peers.ends().values()) == {0}, peers.report()
+        certified_by_all(peers, 0.05)
+
+
+def test_three_peers_learn_by_gadget(tmp_path):
+    with RealPeers(tmp_path, differing_rows(3), lam=0.1, algorithm="gadget") as peers:
+        best = peers.optimum().objective
+        peers.start()
+        peers.wait_for(peers.names, lambda status: len(neighbours(status)) == 2)
+        peers.wait_for(peers.names, lambda status: abs((status["objective"] or 9.0) / best - 1.0) < GADGET_GAP)
+        assert set(peers.terminate().values()) == {0}
+        for name in peers.names:
+            model = load_model(peers.model(name))
+            assert (model.study_["kind"], model.gap_bound_) == ("current", None)
+            assert peers.objective(peers.model(name)) <= (1.0 + GADGET_GAP) * best
 
 
 @pytest.fixture(scope="module")
@@ -115,13 +146,17 @@ def test_a_peer_with_another_study_is_refused_with_the_name_of_what_differs(netw
 def test_a_revoked_peer_is_cut_off_and_sigterm_leaves_a_snapshot(network):
     network.start("site-3")
     network.wait_for(["site-3"], lambda status: len(neighbours(status)) == 2 and status["ticks"] > 5)
-    authority.revoke(network.folder / "ca", "site-3")
+    certificates.revoke(network.folder / "ca", "site-3")
     revoked = (network.folder / "ca" / "revoked.pem").read_bytes()
     for name in ("site-1", "site-2"):
         load(network.toml(name)).tls.revoked.write_bytes(revoked)
     network.wait_for(["site-3"], lambda status: not status["links"])
     network.wait_for(["site-1", "site-2"], lambda status: neighbours(status) in (["site-1"], ["site-2"]))
-    assert all("revoked" in network.status(name)["refused"] for name in ("site-1", "site-2"))
+    for name in ("site-1", "site-2"):
+        assert "revoked" in network.status(name)["refused"]
+        assert network.status(name)["untrusted"] == {"site-3": "revoked"}
+        told = [event["event"] for event in network.events(name) if event.get("level") == "warning"]
+        assert sum("the certificate of 'site-3' is revoked" in text for text in told) == 1
     assert network.terminate("site-3") == {"site-3": 0}
     config = load(network.toml("site-3"))
     store = SnapshotStore(config.peer.state)

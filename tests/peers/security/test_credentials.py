@@ -9,7 +9,7 @@ pytest.importorskip("cryptography")
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from gadget_svm.peers.security import authority as certs
+from gadget_svm.authority import certificates as certs
 from gadget_svm.peers.security.credentials import CONTEXT, Credentials
 from gadget_svm.peers.security.errors import CredentialsError, UntrustedError
 from support.credentials_kit import DAY, files, load, make_verifier, signed_by_hand

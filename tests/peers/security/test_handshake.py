@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("cryptography")
 pytest.importorskip("google.protobuf")
 
-from gadget_svm.peers.security import authority as certs
+from gadget_svm.authority import certificates as certs
 from gadget_svm.peers.security.errors import UntrustedError
 from gadget_svm.peers.security.handshake import Handshake
 from gadget_svm.peers.security.revocation import RevocationFile

@@ -9,7 +9,7 @@ pytest.importorskip("cryptography")
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
-from gadget_svm.peers.security import authority as certs
+from gadget_svm.authority import certificates as certs
 from gadget_svm.peers.security.credentials import Verifier
 from gadget_svm.peers.security.errors import CredentialsError, UntrustedError
 from gadget_svm.peers.security.revocation import RevocationFile

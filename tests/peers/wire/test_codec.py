@@ -262,7 +262,7 @@ WRONG = [
     ("Push", "sequence", {"incarnation": 0}),
     ("Push", "not-finite", {"weight": NAN}),
     ("Push", "not-finite", {"weight": 1.1e100}),
-    *[("Push", "range", {"weight": weight}) for weight in (0.0, -1.0, 1e-300, 1e-16, 1e16, 1e100)],
+    *[("Push", "range", {"weight": weight}) for weight in (0.0, -1.0, 1e-300, 0.9e-100)],
     ("Push", "not-finite", {"note": -INF}),
     ("Push", "range", {"note": -1e-9}),
     ("Push", "garbage", {"note": None}),

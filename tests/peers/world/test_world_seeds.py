@@ -3,9 +3,12 @@
 `python -m benchmarks.peer_seeds A:B` runs many more.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from gadget_svm.peers.world import names, run
+from gadget_svm.peers.world.simulate import network_plan
 
 pytest.importorskip("google.protobuf")
 SEEDS_PER_TEST, TESTS = 4, 2
@@ -56,6 +59,12 @@ def test_seeds(name, part):
 @pytest.mark.parametrize(("name", "seed", "why"), REGRESSIONS, ids=lambda value: str(value).replace(" ", "-"))
 def test_histories_that_failed_once(name, seed, why):  # noqa: ARG001 - shown with a failure
     check(name, seed)
+
+
+def test_a_network_that_loses_half_of_its_messages_certifies_a_model():
+    plan = replace(network_plan(12, loss=0.5, rows=40), faults_stop=1800.0)
+    result = run(plan, 1)
+    assert result.ok, result.failure
 
 
 def test_real_nodes_repeat_their_history():

@@ -6,6 +6,42 @@ Owns the number of a name and the neighbours of a name; knows no addresses, no s
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 from hashlib import sha256
+from typing import NamedTuple
+
+from gadget_svm.peers.membership.member_table import MemberTable
+
+
+class Choice(NamedTuple):
+    """What follows from who is present."""
+
+    chosen: frozenset[str]  # neighbours among the verified members
+    to_verify: frozenset[str]  # among all, also those known by hearsay
+    any_reachable: bool
+
+
+class Overlay:
+    """Whom the owner of a member table chooses as neighbours."""
+
+    def __init__(self, table: MemberTable, degree: int) -> None:
+        self._table, self._degree = table, degree
+        self._version: tuple[int, bool] | None = None
+        self._choice = Choice(frozenset(), frozenset(), any_reachable=True)
+
+    def choice(self) -> Choice:
+        """Return the present choice; it is computed again only when the members change."""
+        table, me = self._table, self._table.me
+        version = (table.version, me.reachable)
+        if self._version != version:
+            mine = {me.name: me.reachable}
+            present = {name: table.get(name).reachable for name in table.present()} | mine
+            verified = {name: present[name] for name in table.verified()} | mine
+            self._version = version
+            self._choice = Choice(
+                frozenset(neighbours(me.name, verified, self._degree)),
+                frozenset(neighbours(me.name, present, self._degree)),
+                any_reachable(present) or len(present) == 1,
+            )
+        return self._choice
 
 
 @lru_cache(maxsize=1 << 16)

@@ -66,9 +66,9 @@ class Peer(Section):
     @model_validator(mode="after")
     def _has_address(self) -> Self:
         if self.address is None and self.reachable is not False:
-            raise ValueError("set address, or reachable = false for a site that accepts no connections")
+            raise ValueError("set [peer] address, or [peer] reachable = false for a site that accepts no connections")
         if self.address is None and not self.join:
-            raise ValueError("a site that accepts no connections needs join, the addresses of peers to contact")
+            raise ValueError("a site that accepts no connections needs [peer] join, the addresses of peers to contact")
         return self
 
 
@@ -110,7 +110,8 @@ class Pace(Section):
     def _suspects_late_enough(self) -> Self:
         if self.suspect <= self.heartbeat:
             raise ValueError(
-                f"suspect ({self.suspect:g}) must be longer than heartbeat ({self.heartbeat:g}), or all are suspected"
+                f"[pace] suspect ({self.suspect:g}) must be longer than [pace] heartbeat ({self.heartbeat:g}), or all "
+                "are suspected"
             )
         return self
 

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from gadget_svm.peers import events as ev
 from gadget_svm.peers.process import config
 from gadget_svm.peers.process.credential_files import CredentialFiles
-from gadget_svm.peers.process.handshakes import HandshakeCounter
-from gadget_svm.peers.process.open_link import Link, split_frames
+from gadget_svm.peers.process.handshake_counter import HandshakeCounter
+from gadget_svm.peers.process.link import Link, split_frames
 from gadget_svm.peers.process.rate_limits import RateLimits
 from gadget_svm.peers.process.transport import ClientStream, ServerStream, Stream, StreamError
 from gadget_svm.peers.security.errors import UntrustedError
@@ -45,6 +45,7 @@ class Links:
         self._last_number = 0
         self._closing = False
         self.handshakes = HandshakeCounter(8 * bounds.connections)
+        self.untrusted: dict[str, str] = {}  # peers whose certificate is refused: "revoked" or "expired"
 
     def __len__(self) -> int:
         return len(self._links)
@@ -87,7 +88,7 @@ class Links:
                 for certificate in link.certificates:
                     self._credentials.identify(certificate)
             except UntrustedError as error:
-                self.reject(error.reason, str(error))
+                self._refuse(error)
                 self._drop(link, error.reason, tell=str(error))
 
     async def close(self) -> None:
@@ -105,6 +106,14 @@ class Links:
         log.debug("rejected: %s: %s", reason, text)
         self._deliver(ev.Rejected(reason, printable(text), count))
 
+    def _refuse(self, error: UntrustedError | MalformedError, where: str = "") -> None:
+        """Report a refusal; the log says once whose certificate is no longer valid."""
+        name = error.name if isinstance(error, UntrustedError) else ""
+        if name and self.untrusted.get(name) != error.reason:
+            self.untrusted[name] = error.reason
+            log.warning("%s: nothing is exchanged with it", error)
+        self.reject(error.reason, f"{where}{error}")
+
     # From a stream to a link
 
     async def serve(self, stream: ServerStream) -> None:
@@ -116,7 +125,7 @@ class Links:
                 raise UntrustedError("rate", f"{name} opens more links per second than it may")
             link = await self._identified(stream, stream.certificate)
         except (UntrustedError, MalformedError) as error:
-            self.reject(error.reason, str(error))
+            self._refuse(error)
             await stream.finish(printable(str(error)))
         except (StreamError, TimeoutError) as error:
             self.reject("timeout", f"no challenge from {stream.address}: {error}")
@@ -130,7 +139,7 @@ class Links:
             link = await self._identified(stream, None, effect.name)
         except (UntrustedError, MalformedError, StreamError, TimeoutError) as error:
             if isinstance(error, UntrustedError | MalformedError):
-                self.reject(error.reason, f"{address}: {error}")
+                self._refuse(error, f"{address}: ")
             reason = f"no answer within {DIAL_TIMEOUT_S:g} s" if isinstance(error, TimeoutError) else str(error)
             self._counts["dial_failures"] += 1
             self._deliver(ev.DialFailed(address, printable(reason)))
@@ -198,7 +207,7 @@ class Links:
                 data = await link.stream.read()
             self._drop(link, "closed by the other end")
         except (MalformedError, UntrustedError) as error:
-            self.reject(error.reason, f"{link.name}: {error}")
+            self._refuse(error, f"{link.name}: ")
             self._drop(link, f"rejected: {error}", tell=str(error))
         except TimeoutError:
             self.reject("timeout", f"{link.name} sent no hello within {HELLO_TIMEOUT_S:g} s")
@@ -212,6 +221,7 @@ class Links:
         if isinstance(message, SignedHello):
             message = link.handshake.verify(message, time.time())
             link.greeted = True
+            self.untrusted.pop(link.name, None)
         elif not link.greeted or isinstance(message, Challenge):
             raise MalformedError("sequence", "a message before the hello, or a second challenge")
         self._counts["messages_received"] += 1

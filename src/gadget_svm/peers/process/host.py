@@ -14,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from gadget_svm.peers import events as ev
@@ -22,6 +23,7 @@ from gadget_svm.peers.process.control import control_answers
 from gadget_svm.peers.process.credential_files import CredentialFiles
 from gadget_svm.peers.process.grpc_links import Links
 from gadget_svm.peers.process.logs import fields
+from gadget_svm.peers.process.model_export import model_path
 from gadget_svm.peers.process.snapshot_store import SnapshotStore
 from gadget_svm.peers.process.transport import Server
 from gadget_svm.peers.storage.snapshot import ModelDocument
@@ -49,11 +51,12 @@ class DrivenNode(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """Where the process listens, and what it lets other peers do: parts of a peer.toml."""
+    """Where the process listens, what it lets other peers do, and its model file: parts of a peer.toml."""
 
     listen: str
     limits: config.Limits = field(default_factory=config.Limits)
     metrics: config.Metrics = field(default_factory=config.Metrics)
+    model: Path = Path("model.safetensors")
 
 
 class NodeFailedError(RuntimeError):
@@ -166,6 +169,11 @@ class PeerHost:
         """Return the status of the node and of this process, as plain values."""
         now = self._loop.time()
         found = {**self._node.status(now), **self.counts, **self._seconds, "links_open": len(self.links)}
+        found["untrusted"] = dict(self.links.untrusted)
+        for kind in ("certified", "partition"):
+            path = model_path(self._settings.model, kind)
+            if found.get(kind) and path.is_file():
+                found[kind] = {**found[kind], "file": str(path)}
         if self._step_began is not None and now - self._step_began > STUCK_S:
             found["state"] = "stuck"
             found["why"] = [f"a training step has taken {now - self._step_began:.0f} s so far"]

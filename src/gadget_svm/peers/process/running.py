@@ -62,6 +62,6 @@ def make_host(config: PeerConfig, study: Study, until: Until = "stopped") -> Pee
     credentials = CredentialFiles.of(config)
     node = Node(config.node_settings(until), study, load_site(config, study), random.SystemRandom())
     return PeerHost(
-        node, HostSettings(config.peer.listen, config.limits, config.metrics), Limits.of(study), credentials,
-        SnapshotStore(config.peer.state), lambda document: write_model(config.peer.model, document, study),
+        node, HostSettings(config.peer.listen, config.limits, config.metrics, config.peer.model), Limits.of(study),
+        credentials, SnapshotStore(config.peer.state), lambda document: write_model(config.peer.model, document, study),
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """A peer's own credentials, and the check of the certificates and signatures of others.
 
-Owns every check of a certificate. Makes and writes none (`authority` does), opens no connection, and reads no clock:
-``now`` is the time of day in seconds since 1970.
+Owns every check of a certificate. Makes and writes none (`gadget_svm.authority` does), opens no connection, and reads
+no clock: ``now`` is the time of day in seconds since 1970.
 """
 
 from dataclasses import dataclass, field
@@ -101,9 +101,9 @@ class Verifier:
         known = self.examine(pem)
         if not known.not_before <= now <= known.not_after:
             state = "expired" if now > known.not_after else "is not valid yet: are both clocks right?"
-            raise UntrustedError("expired", f"the certificate of {known.name!r} {state}")
+            raise UntrustedError("expired", f"the certificate of {known.name!r} {state}", known.name)
         if known.serial in self.revocations.serials:
-            raise UntrustedError("revoked", f"the certificate of {known.name!r} is revoked")
+            raise UntrustedError("revoked", f"the certificate of {known.name!r} is revoked", known.name)
         return known
 
     def check_signature(self, pem: bytes, data: bytes, signature: bytes, now: float) -> Identity:

@@ -17,12 +17,12 @@ class UntrustedError(Exception):
     """A certificate or signature that is refused.
 
     ``reason`` is "expired", "revoked", "stranger" (not of our authority, or not the one that was expected) or
-    "nameless".
+    "nameless". ``name`` is whose certificate has expired or is revoked.
     """
 
-    def __init__(self, reason: str, text: str = "") -> None:
+    def __init__(self, reason: str, text: str = "", name: str = "") -> None:
         super().__init__(text or reason)
-        self.reason = reason
+        self.reason, self.name = reason, name
 
 
 def require(good: bool, text: str) -> None:

@@ -1,7 +1,8 @@
 """A training session: the learner of one node, what waits for it, and what may leave it. Pure; a host runs its steps.
 
-Owns when a learner is built, what a step works on, and what becomes of its result. `steps` owns what happens in a step.
-A step works on what `TrainingSession.next_step` collected, so messages and changes of edges may come in while it runs.
+Owns when a learner is built, what a step works on, and what becomes of its result. `trainer` owns what happens in a
+step. A step works on what `TrainingSession.next_step` collected, so messages and changes of edges may come in while it
+runs.
 """
 
 import random
@@ -19,9 +20,9 @@ from gadget_svm.peers.storage.snapshot import Part
 from gadget_svm.peers.training.inbox import Inbox
 from gadget_svm.peers.training.learner import Measures
 from gadget_svm.peers.training.scale import Scale
-from gadget_svm.peers.training.scaling import Scaling
+from gadget_svm.peers.training.scale_agreement import ScaleAgreement
 from gadget_svm.peers.training.site import Site
-from gadget_svm.peers.training.steps import Sent, TickInput, Trainer
+from gadget_svm.peers.training.trainer import Sent, TickInput, Trainer
 from gadget_svm.peers.wire import codec
 from gadget_svm.peers.wire.limits import Limits
 from gadget_svm.peers.wire.messages import Push, Statistics
@@ -51,7 +52,7 @@ class TrainingSession:
         self.name_clashes: list[str] = []  # neighbours without an edge, because another one has the same number
         self.measures: Measures | None = None
         self._rng = rng or random.Random(seed)
-        self._limits, self._scaling, self._inbox = Limits.of(study), Scaling(study, name, site.X), Inbox({})
+        self._limits, self._scaling, self._inbox = Limits.of(study), ScaleAgreement(study, name, site.X), Inbox({})
         self._wanted: dict[int, str] = {}  # the edges that the learner shall have: numbers and names
         self._trainer: Trainer | None = None
         self._former: Trainer | None = None  # after a failure or with another scale: what the next one replaces
@@ -103,6 +104,12 @@ class TrainingSession:
             if self._wanted.get(number) != name:
                 self._inbox.forget(number)
                 self._asked_at.pop(number, None)
+
+    def is_plausible(self, push: Push) -> bool:
+        """Return whether an honest neighbour may have sent a push of this scale."""
+        if self._trainer is None or push.scale != self.scale_digest:
+            return True  # it is not used
+        return self._trainer.learner.is_plausible(push.weight)
 
     def receive(self, name: str, push: Push) -> bool:
         """Keep a push for the next tick; return False if it is old or not usable."""

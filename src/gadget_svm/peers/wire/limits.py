@@ -15,9 +15,9 @@ LARGEST = 1e100
 """No number in a message is larger, so that sums and squares of a few stay finite."""
 COUNT = 2**62
 """No counter is larger: neither an incarnation nor a sequence number."""
-WEIGHTS = {"pdmm": (1e-15, 1e15), "gadget": (1e-15, 1e18)}
-"""The range of a push's weight: PDMM's penalty of an edge, and GADGET's running sum of push-sum weights. An edge with a
-penalty of 1e-300 never leaves it, since a penalty changes by factors of 2, and not often."""
+WEIGHTS = {"pdmm": (1 / LARGEST, LARGEST), "gadget": (1e-15, 1e18)}
+"""The range of a push's weight: PDMM's penalty of an edge, of which a learner knows what is plausible, and GADGET's
+running sum of push-sum weights, which count rows."""
 NONCE_BYTES, DIGEST_BYTES = 32, 32
 CERTIFICATE_BYTES, SIGNATURE_BYTES = 16 * 1024, 1024
 MEMBERS, MEMBER_BYTES, CERTIFIED_BYTES = 32, 640, 128

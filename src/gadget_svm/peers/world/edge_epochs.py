@@ -8,7 +8,7 @@ from typing import Any
 
 from gadget_svm.peers.events import RunStep
 from gadget_svm.peers.storage.snapshot import Snapshot
-from gadget_svm.peers.training.steps import Trainer
+from gadget_svm.peers.training.trainer import Trainer
 
 ALL = -1
 

@@ -8,7 +8,7 @@ from gadget_svm.core.types import Floats
 from gadget_svm.peers.storage.snapshot import ModelDocument
 from gadget_svm.peers.training.scale import Scale
 from gadget_svm.peers.world.event_queue import EventQueue
-from gadget_svm.peers.world.faults import Roles
+from gadget_svm.peers.world.fault_injection import Roles
 from gadget_svm.peers.world.invariants import document_digest, scale_of
 from gadget_svm.peers.world.machine import Machine
 from gadget_svm.peers.world.scenario import Scenario

@@ -1,7 +1,8 @@
-"""A hostile process for simulations: it has a valid certificate, but no right to take part. Speaks a node's events.
+"""Hostile processes for simulations, with a valid certificate. They speak a node's events.
 
-It greets with another study, or not at all, then says that its edges are up and pushes large vectors. Nothing of it may
-have an effect on the others.
+An `Intruder` has no right to take part: it greets with another study, or not at all, then says that its edges are up
+and pushes large vectors. Nothing of it may have an effect on the others. A `HostileNeighbour` is accepted, and pushes
+with penalties that no rows propose.
 """
 
 import random
@@ -27,10 +28,14 @@ from gadget_svm.peers.world.randomness import generator
 from gadget_svm.study.study import Study
 
 PERIOD_S = 1.0
+INCARNATION = 10**9
+IMPLAUSIBLE_PENALTIES = (1e-30, 1e-14, 1e14, 1e30)
 
 
 class Intruder:
     """Dials everybody in ``settings.join``, and sends what a peer with an accepted hello would send."""
+
+    redials = True  # every period, also who is linked
 
     def __init__(self, settings: NodeSettings, study: Study, rng: random.Random) -> None:
         self.settings, self.study, self.rng = settings, study, rng
@@ -42,14 +47,13 @@ class Intruder:
         """Answer every event with an attempt to be heard."""
         if isinstance(event, LinkUp):
             self.links[event.link] = 0
-            digest = bytes(32) if self.rng.random() < 0.5 else self.study.digest[::-1]
-            return [Send(event.link, Hello(self.settings.name, 10**9, self.study.text(), digest))]
+            return [Send(event.link, Hello(self.settings.name, INCARNATION, self.study.text(), self._digest()))]
         if isinstance(event, Received) and isinstance(event.message, Hello | Heartbeat):
             self.links[event.link] = event.message.incarnation
         if isinstance(event, Started | TimerFired):
             self.count += 1
-            sent = [Send(link, self._message(name)) for link, name in self.links.items()]
-            dials = [Dial(address) for address in self.settings.join]
+            sent = [Send(link, each) for link, other in self.links.items() for each in self._messages(other)]
+            dials = [Dial(address) for address in self.settings.join if self.redials or not self.links]
             return [*dials, *sent, SetTimer(now + PERIOD_S)]
         return []
 
@@ -61,21 +65,46 @@ class Intruder:
         """Return nothing: it learns nothing."""
         return None
 
-    def _message(self, incarnation: int) -> Message:
+    def _digest(self) -> bytes:
+        return bytes(32) if self.rng.random() < 0.5 else self.study.digest[::-1]
+
+    def _messages(self, incarnation: int) -> list[Message]:
         rng, width = np.random.default_rng(self.rng.getrandbits(32)), self.study.dimension
         vector = 1e3 * rng.normal(size=width)
-        site = CoveredSite(self.settings.name, 10**9, 1000.0)
+        site = CoveredSite(self.settings.name, INCARNATION, 1000.0)
+        certificate = CertificateId(10**6, self.settings.name, INCARNATION)
         kinds: list[Message] = [
-            Heartbeat(self.count, 10**9, incarnation, EdgeState.UP),
-            Push(10**9, incarnation, self.count, self.count, vector, 1.0, 1.0),
+            Heartbeat(self.count, INCARNATION, incarnation, EdgeState.UP),
+            Push(INCARNATION, incarnation, self.count, self.count, vector, 1.0, 1.0),
             Statistics(),
-            Certified(
-                CertificateId(10**6, self.settings.name, 10**9), 0.0, b"", vector, np.zeros(1), np.ones(1), (site,), 1
-            ),
+            Certified(certificate, 0.0, b"", vector, np.zeros(1), np.ones(1), (site,), 1),
         ]
-        return self.rng.choice(kinds)
+        return [self.rng.choice(kinds)]
 
 
-def make_intruder(settings: NodeSettings, study: Study, seed: int) -> Intruder:
-    """Return an intruder whose choices follow from the seed."""
-    return Intruder(settings, study, generator(seed, "intruder", settings.name))
+class HostileNeighbour(Intruder):
+    """Is accepted, wants an edge to everybody, and pushes with a penalty that is far too small or too large."""
+
+    redials = False
+
+    def _digest(self) -> bytes:
+        return self.study.digest
+
+    def _messages(self, incarnation: int) -> list[Message]:
+        penalty = self.rng.choice(IMPLAUSIBLE_PENALTIES)
+        return [
+            Heartbeat(self.count, INCARNATION, incarnation, EdgeState.INIT, chosen=True),
+            Push(
+                INCARNATION, incarnation, self.count, self.count, np.zeros(self.study.dimension), penalty, penalty,
+                bytes(32),
+            ),
+        ]  # fmt: skip
+
+
+HOSTILE: dict[str, type[Intruder]] = {"intruder": Intruder, "hostile-neighbour": HostileNeighbour}
+"""By the kind of the fault."""
+
+
+def make_hostile(kind: str, settings: NodeSettings, study: Study, seed: int) -> Intruder:
+    """Return a hostile process whose choices follow from the seed."""
+    return HOSTILE[kind](settings, study, generator(seed, "intruder", settings.name))

@@ -50,7 +50,8 @@ class Invariants:
     study: Study
     optima: Optima
     members: Collection[str]
-    strangers: Collection[str]  # machines that are refused from the beginning
+    strangers: Collection[str]  # machines of which nothing may count in the end
+    refused: Collection[str]  # of those, the ones that never get an edge
     say: Say | None = None
     certificates: dict[str, str] = field(default_factory=dict)  # digests of certified models by certificate
     _incarnations: dict[str, tuple[int, int]] = field(default_factory=dict)  # life and incarnation by name
@@ -65,7 +66,7 @@ class Invariants:
 
     def started(self, machine: Machine, snapshot: Snapshot | None) -> None:
         """Note a start."""
-        self._inputs[machine.name] = LearnerInputs(machine.name, self.strangers)
+        self._inputs[machine.name] = LearnerInputs(machine.name, self.refused)
         self._inputs[machine.name].restored(snapshot)
         self._epochs[machine.name] = EdgeEpochs(snapshot, per_edge=self.study.algorithm == "pdmm")
         if self.say:

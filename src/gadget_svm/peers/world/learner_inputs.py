@@ -11,7 +11,7 @@ from functools import partial
 
 from gadget_svm.peers.events import RunStep
 from gadget_svm.peers.storage.snapshot import Snapshot
-from gadget_svm.peers.training.steps import TickInput
+from gadget_svm.peers.training.trainer import TickInput
 from gadget_svm.peers.wire.messages import EdgeState, Heartbeat, Push
 
 
@@ -20,7 +20,7 @@ class LearnerInputs:
     """Of one process. The methods return what is wrong, or an empty text."""
 
     name: str
-    strangers: Collection[str]
+    refused: Collection[str]  # machines that never get an edge
     incarnation: int = 0
     acknowledged: set[str] = field(default_factory=set)  # neighbours that have said that they hear this end
     identities: dict[int, str] = field(default_factory=dict)  # of the other ends of links
@@ -52,15 +52,15 @@ class LearnerInputs:
             return f"{self.name} counts the edge to {min(new)}, which has not said that it hears {self.name}"
         self.acknowledged -= self.counted - wanted
         self.counted = wanted
-        if refused := wanted.intersection(self.strangers):
-            return f"{self.name} counts an edge to {min(refused)}, which is refused"
+        if wrong := wanted.intersection(self.refused):
+            return f"{self.name} counts an edge to {min(wrong)}, which is refused"
         arrived, self._arrived = self._arrived, {}
         for message in given.arrived:
             known = arrived.get(id(message.vector))
             if known is None:
                 return f"{self.name} learns from a vector that did not arrive since its last tick"
-            if wrong := self._wrong_push(*known, given.wanted.get(message.other, "")):
-                return f"{self.name} learns from {wrong}"
+            if mistake := self._wrong_push(*known, given.wanted.get(message.other, "")):
+                return f"{self.name} learns from {mistake}"
         return ""
 
     def _wrong_push(self, sender: str, push: Push, neighbour: str) -> str:

@@ -88,7 +88,7 @@ class Scenario:
 
 FAULT_KINDS = (
     "kill", "power-off", "pause", "slow", "clock-jump", "wall-jump", "one-way-cut", "cut", "partition", "disk-full",
-    "disk-slow", "revoke", "stop", "join-late", "same-name", "intruder", "other-study",
+    "disk-slow", "revoke", "stop", "join-late", "same-name", "intruder", "hostile-neighbour", "other-study",
 )  # fmt: skip
 LOCAL = resources.files("gadget_svm.peers.world") / "scenarios"
 

@@ -13,15 +13,15 @@ from gadget_svm.peers.settings import NodeSettings
 from gadget_svm.peers.training.site import Site
 from gadget_svm.peers.wire.messages import Message
 from gadget_svm.peers.world.clock import MachineClock
+from gadget_svm.peers.world.deployment import Deployment, draw_deployments
 from gadget_svm.peers.world.disk import Disk
 from gadget_svm.peers.world.event_queue import EventQueue
-from gadget_svm.peers.world.faults import draw_roles, schedule
+from gadget_svm.peers.world.fault_injection import draw_roles, schedule
 from gadget_svm.peers.world.goals import Goals
-from gadget_svm.peers.world.intruder import make_intruder
+from gadget_svm.peers.world.intruder import HOSTILE, make_hostile
 from gadget_svm.peers.world.invariants import InvariantError, Invariants
 from gadget_svm.peers.world.machine import Hardware, Machine, MakeNode, NodeLike
 from gadget_svm.peers.world.network import SimulatedNetwork
-from gadget_svm.peers.world.places import Place, draw_places
 from gadget_svm.peers.world.randomness import generator, whole_within
 from gadget_svm.peers.world.scenario import Scenario
 from gadget_svm.peers.world.shards import Optima, draw_classes, generate
@@ -53,18 +53,22 @@ class World:
         self.study = self._study(next(iter(self.shards.values())).X.shape[1])
         self.network.transcode = None if transcoder is None else transcoder(self.study)
         self.optima = Optima(self.shards, self.study.lam, self.study.intercept, self.study.outputs)
-        strangers = [f"{plan.kind}-{i}" for i, (plan, _) in enumerate(targets) if plan.kind in STRANGERS]
-        self.network.hostile = frozenset(strangers)
-        self.invariants = Invariants(self.study, self.optima, names, strangers, say)
+        added = [(plan.kind, f"{plan.kind}-{i}") for i, (plan, _) in enumerate(targets) if plan.kind in ADDED]
+        strangers = frozenset(name for _, name in added)
+        self.network.hostile = strangers
+        self.hostile_neighbours = frozenset(name for kind, name in added if kind == "hostile-neighbour")
+        self.invariants = Invariants(
+            self.study, self.optima, names, strangers, strangers - self.hostile_neighbours, say
+        )
         self.machines: dict[str, Machine] = {}
-        places = draw_places(scenario, self.roles, seed)
+        places = draw_deployments(scenario, self.roles, seed)
         for name, place in places.items():
             self._add_peer(name, place)
             if name in self.roles.twice:
                 self._add_second(name, place)
         schedule(targets, scenario, seed, dict(self.machines), self.network, self.queue)
-        for name in strangers:
-            self._add_stranger(name, tuple(place.address for place in places.values() if place.address))
+        for kind, name in added:
+            self._add_stranger(kind, name, tuple(place.address for place in places.values() if place.address))
         self.queue.at(scenario.faults_stop, self.network.calm)
         self.restarts = 0
         self.goals = Goals(scenario, self.study, self.roles, self.machines, self.optima, self.queue)
@@ -98,7 +102,7 @@ class World:
         classes = draw_classes(self.scenario.data, self.seed)
         return Study(name="simulated", n_features=n_features, classes=classes, **terms)
 
-    def _add_peer(self, name: str, place: Place, identity: str = "") -> None:
+    def _add_peer(self, name: str, place: Deployment, identity: str = "") -> None:
         settings = replace(self._settings(identity or name, place.told, place.join), reachable=place.reachable)
         site = self._site(identity or name)
         machine = self._machine(
@@ -106,7 +110,7 @@ class World:
         )
         self.queue.at(place.start, machine.start)
 
-    def _add_second(self, name: str, place: Place) -> None:
+    def _add_second(self, name: str, place: Deployment) -> None:
         """Add a second process of a peer, on a machine of its own."""
         other = f"{name}/2"
         address = f"{name}-2:7400"
@@ -116,11 +120,13 @@ class World:
     def _site(self, name: str) -> Site:
         return Site(self.shards[name].X, self.shards[name].label, self.study.classes)
 
-    def _add_stranger(self, name: str, addresses: tuple[str, ...]) -> None:
-        """Add a machine that others must refuse: a hostile one, or a peer of another study."""
+    def _add_stranger(self, kind: str, name: str, addresses: tuple[str, ...]) -> None:
+        """Add a machine of which nothing may count: a hostile one, or a peer of another study."""
         settings = self._settings(name, f"{name}:7400", addresses)
-        if name.startswith("intruder"):
-            machine = self._machine(name, settings.address, lambda _: make_intruder(settings, self.study, self.seed))
+        if kind in HOSTILE:
+            machine = self._machine(
+                name, settings.address, lambda _: make_hostile(kind, settings, self.study, self.seed)
+            )
         else:
             study = replace(self.study, lam=2 * self.study.lam)
             site = self._site(self.roles.names[0])
@@ -153,7 +159,8 @@ class World:
         self.queue.after(SUPERVISOR_DELAY_S, self._supervise)
 
 
-STRANGERS = ("intruder", "other-study")
+ADDED = (*HOSTILE, "other-study")
+"""Faults that are machines."""
 
 
 def node_factory() -> NodeFactory:

@@ -63,8 +63,8 @@ def authors_program(X: Any, y: Floats, lam: float, seed: int = 0, *, max_iter: i
     Its "objective" is lam/2 |w|^2 plus one if the current row's margin is below one: no hinge and no mean.
     """
     w = np.zeros(X.shape[1])
-    start = (0, 0, 0.0, w, X.indptr, X.indices, X.data, y.astype(np.float64), lam, EPSILON, PATIENCE, seed)
-    published_steps(0, *start)  # compiles, and takes no step
+    problem = (w, X.indptr, X.indices, X.data, y.astype(np.float64), lam, EPSILON, PATIENCE, seed)
+    published_steps(0, *problem)  # compiles, and takes no step
     started = time.perf_counter()
-    t, quiet, _, change = published_steps(max_iter, *start)
+    t, quiet, change = published_steps(max_iter, *problem)
     return Fit(w, time.perf_counter() - started, t, change, quiet >= PATIENCE)

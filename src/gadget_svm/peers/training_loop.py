@@ -28,7 +28,7 @@ STATISTICS_HEARTBEATS = 2
 """Statistics for the scale are repeated to each neighbour after so many heartbeats, until they are settled."""
 
 
-class Learning:
+class TrainingLoop:
     """The training of one node."""
 
     def __init__(
@@ -105,17 +105,24 @@ class Learning:
 
     # Messages
 
-    def pushed(self, link: Link, push: Push, incarnation: int) -> None:
-        """Acknowledge a push, and keep it if it is for this incarnation and on an edge that is UP."""
+    def pushed(self, link: Link, push: Push, incarnation: int) -> bool:
+        """Acknowledge a push, and keep it if it is for this incarnation and on an edge that is UP.
+
+        Returns False if no honest neighbour sends such a push: nothing of it reaches the learner.
+        """
         self.out.send(link.number, Acknowledgement(push.seq, incarnation))
         if push.scale != self.session.scale_digest and link.name not in self._told:  # the lower digest wins
             self._told.add(link.name)
             self.out.send(link.number, self.session.statistics())
         hello = link.hello
         if hello is None or push.receiver_incarnation != incarnation or push.incarnation != hello.incarnation:
-            return
-        if link.name in self.edges.up() and self.session.receive(link.name, push):
-            link.received += 1
+            return True
+        if link.name not in self.edges.up():
+            return True
+        if not self.session.is_plausible(push):
+            return False
+        link.received += self.session.receive(link.name, push)
+        return True
 
     def heard_statistics(self, link: Link, message: Statistics, now: float) -> None:
         """Take in statistics for the scale, and pass on what is new."""

@@ -1,7 +1,8 @@
 """How GADGET forgets what is out of date when neighbours come and go. PDMM needs none of this.
 
 Its step sizes 1 / (lam t) make w the average of all steps so far, and its model is the average of all w. Without
-`Recency`, what was learned with a node that has crashed would count for as long again as the node was present.
+`PolynomialAveraging`, what was learned with a node that has crashed would count for as long again as the node was
+present.
 """
 
 import numpy as np
@@ -15,7 +16,7 @@ RESTART_TICKS = 300
 With fewer the noise of early steps returns (10: 14 % above the optimum for a while, 300: 2 %)."""
 
 
-class Recency:
+class PolynomialAveraging:
     """The weights of one node's iterates."""
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """The end of a study at one node: attempts at a certificate, adopting one, passing it on, and confirming it.
 
-Owns what goes between `Certification` (messages), `EndOfStudy` (policy) and the host (a durable model). A certificate
+Owns what goes between `CertificateEcho` (messages), `CertificationPolicy` and the host (a durable model). A certificate
 is confirmed to the others only after the model file and a snapshot that holds it are on disk.
 """
 
@@ -15,8 +15,8 @@ from gadget_svm.peers.membership.member import Member
 from gadget_svm.peers.outbox import Outbox
 from gadget_svm.peers.settings import NodeSettings
 from gadget_svm.peers.storage.snapshot import ModelDocument, Part
-from gadget_svm.peers.training import certification as c
-from gadget_svm.peers.training.ending import EndOfStudy
+from gadget_svm.peers.training import certificate_echo as c
+from gadget_svm.peers.training.certification_policy import CertificationPolicy
 from gadget_svm.peers.training.scale import Scale
 from gadget_svm.peers.wire import codec
 from gadget_svm.peers.wire import messages as m
@@ -25,6 +25,8 @@ from gadget_svm.study.study import Study
 
 RESEND_HEARTBEATS = 3
 """A neighbour that lacks the certificate gets it again after so many heartbeats."""
+ALL_CONFIRMED = "all sites have the model of certificate {}"
+"""The reason of a leave that tells neighbours, too, that nobody is waited for."""
 
 
 class Situation(NamedTuple):
@@ -34,19 +36,19 @@ class Situation(NamedTuple):
     wall_time: float
     incarnation: int
     rows: float
-    neighbours: frozenset[str]  # with an edge that is UP
+    neighbours: frozenset[str]  # with an edge in the learner, and a link
     scale: Scale | None
     scale_digest: bytes
     ticks: int
 
 
-class Conclusion:
+class Certification:
     """A node's part in ending the study."""
 
     def __init__(self, settings: NodeSettings, study: Study, links: LinkTable, out: Outbox) -> None:
         self.settings, self.study, self.links, self.out = settings, study, links, out
-        self.certification = c.Certification(settings.name, study.lam, study.outputs, study.width)
-        self.ending = EndOfStudy(study, settings.name)
+        self.echo = c.CertificateEcho(settings.name, study.lam, study.outputs, study.width)
+        self.policy = CertificationPolicy(study, settings.name)
         self.sums_due: c.ComputeSums | None = None
         self.exports_due: list[m.Certified] = []
         self.label = ""  # of the adopted certificate
@@ -54,6 +56,7 @@ class Conclusion:
         self.snapshot_due = False
         self._writing: dict[int, m.Certified | None] = {}  # writes that the confirmation waits for: models, snapshots
         self._resend: dict[str, int] = {}
+        self._told_of = ""  # the certificate whose wait for others is in the log
 
     # Messages
 
@@ -63,12 +66,12 @@ class Conclusion:
             if message.scale == at.scale_digest and at.scale is not None:
                 self._adopt(message, at.now)
         elif not self._is_over():
-            actions = self.certification.receive(name, message, at.now, at.neighbours, at.incarnation, at.rows)
+            actions = self.echo.receive(name, message, at.now, at.neighbours, at.incarnation, at.rows)
             self._do(actions, at)
 
     def sums_ready(self, id_: m.CertificateId, sums: Floats, at: Situation) -> None:
         """Add this node's own sums to an attempt."""
-        self._do(self.certification.sums_ready(id_, sums, at.now), at)
+        self._do(self.echo.sums_ready(id_, sums, at.now), at)
 
     def take_sums(self) -> c.ComputeSums | None:
         """Return which sums to compute next, once."""
@@ -79,12 +82,12 @@ class Conclusion:
 
     def beat(self, at: Situation, model: Floats | None, gap: float, members: Mapping[str, Member]) -> None:
         """Begin an attempt when it is time, repeat what was lost, and pass the certificate on."""
-        self._do(self.certification.tick(at.now, at.neighbours), at)
-        if self.study.algorithm == "pdmm" and model is not None and not self.certification.busy and not self._is_over():
+        self._do(self.echo.tick(at.now, at.neighbours), at)
+        if self.study.algorithm == "pdmm" and model is not None and not self.echo.busy and not self._is_over():
             alive = {name: line for name, line in members.items() if line.rows > 0}
-            if self.ending.should_begin(at.now, gap, alive):
+            if self.policy.should_begin(at.now, gap, alive):
                 self.out.log("info", "attempt at a certificate", gap_estimate=gap)
-                actions = self.certification.begin(
+                actions = self.echo.begin(
                     at.now, at.wall_time, at.incarnation, at.rows, model.ravel(), at.scale_digest, at.neighbours,
                     at.ticks,
                 )  # fmt: skip
@@ -94,7 +97,7 @@ class Conclusion:
 
     def _pass_on(self, name: str, line: Member | None) -> None:
         """Send the certificate to a neighbour that has an older one or none, now and then."""
-        latest = self.ending.latest
+        latest = self.policy.latest
         if latest is None or not self.confirmed or line is None or c.number_of(line.certified) >= latest.id.number:
             self._resend.pop(name, None)
             return
@@ -106,7 +109,7 @@ class Conclusion:
 
     def _is_over(self) -> bool:
         """Whether this peer takes part in no more attempts, so that its model file stays as the others have it."""
-        return self.settings.until == "certified" and bool(self.label) and not self.ending.conflict
+        return self.settings.until == "certified" and bool(self.label) and not self.policy.conflict
 
     # Actions
 
@@ -122,19 +125,18 @@ class Conclusion:
                 self._adopt(action, at.now)
             else:
                 why = action.reason if isinstance(action, c.Failed) else "the bound is above the study's gap"
-                wait = self.ending.collided if isinstance(action, c.Collided) else self.ending.failed
-                wait(at.now)
+                self.policy.failed(at.now)
                 self.out.log("info", "no certificate", reason=why)
 
     def _adopt(self, certified: m.Certified, now: float) -> None:
-        if not self.ending.adopt(certified, now):
+        if not self.policy.adopt(certified, now):
             return
-        name, is_full = c.label(certified), self.ending.covers(certified)
+        name, is_full = c.label(certified), self.policy.covers(certified)
         self.out.log(
             "info", "certified" if is_full else "certified a part of the sites", certificate=name,
             bound=relative_bound(certified), sites=[site.name for site in certified.sites],
         )  # fmt: skip
-        self.certification.adopted(certified.id.number)
+        self.echo.adopted(certified.id.number)
         self.exports_due.append(certified)
         if is_full:
             self.label, self.confirmed, self.snapshot_due, self._writing = name, "", True, {}
@@ -156,14 +158,14 @@ class Conclusion:
         if not self.exports_due:
             return False
         is_known = not self.snapshot_due and None not in self._writing.values()
-        return is_known or self.exports_due[0] is not self.ending.latest
+        return is_known or self.exports_due[0] is not self.policy.latest
 
     def take_export(self, number: int, scale: Scale) -> ModelDocument:
         """Return the next model file, which is written under this number."""
         certified = self.exports_due.pop(0)
-        if certified is self.ending.latest:
+        if certified is self.policy.latest:
             self._writing[number] = certified
-        return document(certified, self.study, scale, self.ending.covers(certified))
+        return document(certified, self.study, scale, self.policy.covers(certified))
 
     def saving(self, number: int) -> None:
         """Note that a snapshot, with the certificate, is written under this number."""
@@ -176,11 +178,11 @@ class Conclusion:
         if number not in self._writing:
             return False
         del self._writing[number]
-        if self._writing or self.snapshot_due or self.ending.latest in self.exports_due:
+        if self._writing or self.snapshot_due or self.policy.latest in self.exports_due:
             return False
         self.confirmed = self.label
-        if self.ending.latest is not None:
-            self._flood(self.ending.latest)  # not earlier: a restart must not make its initiator forget it
+        if self.policy.latest is not None:
+            self._flood(self.policy.latest)  # not earlier: a restart must not make its initiator forget it
         return True
 
     def save_failed(self, number: int) -> None:
@@ -192,17 +194,33 @@ class Conclusion:
             else:
                 self.snapshot_due = True
 
-    def is_finished(self, now: float, members: Collection[Member]) -> bool:
-        """Return whether a peer that runs until certified may leave."""
+    def end(self, now: float, members: Collection[Member]) -> str:
+        """Return why a peer that runs until certified may leave now; an empty text if it may not."""
         if self.settings.until != "certified" or not self.confirmed:
-            return False
-        return bool(self.ending.finished(now, members, self.settings.linger))
+            return ""
+        until, names = self.policy.waits_until(members, self.settings.linger), self.policy.unconfirmed(members)
+        if now < until:
+            if self._told_of != self.label:
+                self._told_of = self.label
+                seconds = round(until - now)
+                self.out.log("info", "waiting until the others have the model", sites=names, at_most_seconds=seconds)
+            return ""
+        if names:
+            text = "sites did not confirm in time that they have the model: copy the model file to those that lack it"
+            self.out.log("warning", text, sites=names)
+            return "certified"
+        return ALL_CONFIRMED.format(self.label)
+
+    def other_left(self, reason: str) -> None:
+        """Note why a neighbour has left: it may be because all sites have confirmed."""
+        if self.confirmed and reason == ALL_CONFIRMED.format(self.confirmed):
+            self.policy.all_confirmed()
 
     def snapshot(self) -> Part:
         """Return the adopted certificate, as it is sent."""
-        if self.ending.latest is None:
+        if self.policy.latest is None:
             return {}, {}
-        encoded = codec.encode(self.ending.latest, Limits.of(self.study))
+        encoded = codec.encode(self.policy.latest, Limits.of(self.study))
         return {"certified": np.frombuffer(encoded, dtype=np.uint8)}, {}
 
     def restore(self, part: Part, now: float) -> None:
@@ -212,16 +230,27 @@ class Conclusion:
             assert isinstance(certified, m.Certified)
             self._adopt(certified, now)
 
-    def status(self, members: Collection[Member]) -> dict[str, Any] | None:
-        """Return the adopted certificate as plain values."""
-        latest = self.ending.latest
-        if latest is None:
-            return None
-        return {
-            "id": self.label, "bound": relative_bound(latest), "time": latest.time,
-            "sites": [site.name for site in latest.sites], "rows": sum(site.rows for site in latest.sites),
-            "confirmed": sorted(self.ending.confirmed_by(members)), "saved": self.confirmed == self.label,
-        }  # fmt: skip
+    def status(self, now: float, members: Collection[Member]) -> dict[str, Any]:
+        """Return the adopted certificate, a later one of a partition, and how long it waits, as plain values."""
+        policy, certified, wait = self.policy, None, None
+        if policy.latest is not None:
+            confirmed, is_saved = sorted(policy.confirmed_by(members)), self.confirmed == self.label
+            certified = _described(policy.latest) | {"confirmed": confirmed, "saved": is_saved}
+            if self.settings.until == "certified" and is_saved:
+                seconds = policy.waits_until(members, self.settings.linger) - now
+                wait = {"sites": policy.unconfirmed(members), "seconds": seconds} if seconds > 0 else None
+        is_later = policy.latest is None or (
+            policy.partition is not None and policy.partition.id.number > policy.latest.id.number
+        )
+        partition = _described(policy.partition) if policy.partition is not None and is_later else None
+        return {"certified": certified, "partition": partition, "wait": wait}
+
+
+def _described(certified: m.Certified) -> dict[str, Any]:
+    return {
+        "id": c.label(certified), "bound": relative_bound(certified), "time": certified.time,
+        "sites": [site.name for site in certified.sites], "rows": sum(site.rows for site in certified.sites),
+    }  # fmt: skip
 
 
 def relative_bound(certified: m.Certified) -> float:

@@ -8,21 +8,21 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gadget_svm.peers.training import scaling
+from gadget_svm.peers.training import scale_agreement
 from gadget_svm.peers.training.scale import Scale, ScalingError, common_scale, statistics
-from gadget_svm.peers.training.scaling import digest_of
+from gadget_svm.peers.training.scale_agreement import digest_of
 from gadget_svm.peers.wire.messages import SiteStatistics as Entry
 from gadget_svm.peers.wire.messages import Statistics
 from support.training_kit import rows, study
 
 
-def Scaling(kind, sites, name, X):
-    return scaling.Scaling(study(d=X.shape[1], scaling=kind, scaling_sites=sites), name, X)
+def agreement(kind, sites, name, X):
+    return scale_agreement.ScaleAgreement(study(d=X.shape[1], scaling=kind, scaling_sites=sites), name, X)
 
 
 def test_no_scaling_is_settled_at_once():
     X, _ = rows()
-    found = Scaling("none", 0, "a", X)
+    found = agreement("none", 0, "a", X)
     assert found.scale
     assert not found.hear(Statistics())
     np.testing.assert_array_equal(found.scale.apply(X).toarray(), X.toarray())
@@ -31,7 +31,7 @@ def test_no_scaling_is_settled_at_once():
 @pytest.mark.parametrize("kind", ["max-abs", "deviation"])
 def test_the_scale_is_that_of_the_pooled_rows_in_any_order_of_hearing(kind):
     shards = [rows(25 + 5 * i, seed=i)[0] for i in range(3)]
-    found = [Scaling(kind, 3, name, X) for name, X in zip("abc", shards, strict=True)]
+    found = [agreement(kind, 3, name, X) for name, X in zip("abc", shards, strict=True)]
     assert not any(each.scale for each in found)
     for i, j in ((0, 1), (2, 1), (1, 2), (0, 2), (1, 0), (2, 1), (0, 2)):
         found[i].hear(found[j].message())
@@ -46,7 +46,7 @@ def test_the_scale_is_that_of_the_pooled_rows_in_any_order_of_hearing(kind):
 
 def test_hearing_twice_changes_nothing_and_a_late_site_adopts_what_was_frozen():
     shards = [rows(seed=i)[0] for i in range(3)]
-    a, b, late = (Scaling("max-abs", 2, name, X) for name, X in zip("abc", shards, strict=True))
+    a, b, late = (agreement("max-abs", 2, name, X) for name, X in zip("abc", shards, strict=True))
     assert a.hear(b.message())
     assert not a.hear(b.message())
     assert late.hear(a.message())
@@ -56,7 +56,7 @@ def test_hearing_twice_changes_nothing_and_a_late_site_adopts_what_was_frozen():
 
 def test_of_two_settled_sets_the_lower_digest_wins_everywhere():
     shards = [rows(seed=i)[0] for i in range(4)]
-    a, b, c, d = (Scaling("max-abs", 2, name, X) for name, X in zip("abcd", shards, strict=True))
+    a, b, c, d = (agreement("max-abs", 2, name, X) for name, X in zip("abcd", shards, strict=True))
     a.hear(b.message()), c.hear(d.message())
     lower = min(a.digest, c.digest)
     first, second = a.message(), c.message()
@@ -67,7 +67,7 @@ def test_of_two_settled_sets_the_lower_digest_wins_everywhere():
 
 def test_statistics_that_do_not_fit_are_refused():
     X, _ = rows()
-    found = Scaling("deviation", 2, "a", X)
+    found = agreement("deviation", 2, "a", X)
     with pytest.raises(ScalingError, match="b lack"):
         found.hear(Statistics((statistics("max-abs", "b", X),)))
     entry = statistics("deviation", "b", X)
@@ -79,7 +79,7 @@ def test_statistics_that_do_not_fit_are_refused():
         found.hear(Statistics((replace(statistics("deviation", "b", X), rows=0.0),)))
     assert not found.scale
     with pytest.raises(ScalingError, match="sites"):
-        Scaling("deviation", 0, "a", X)
+        agreement("deviation", 0, "a", X)
 
 
 @pytest.mark.parametrize("value", [0.1, 0.3, 3.3, -5.0, 1e9, 1e-30, 0.0])
@@ -112,10 +112,10 @@ def test_a_little_variation_beside_a_large_mean_is_seen():
 
 def test_others_statistics_do_not_make_a_sparse_site_dense(monkeypatch):
     """Not beyond measure; and what was known before stays."""
-    monkeypatch.setattr(scaling, "ZEROS_STORED", 100)
+    monkeypatch.setattr(scale_agreement, "ZEROS_STORED", 100)
     dense = sp.csr_matrix(np.random.default_rng(0).normal(9.0, 1.0, (40, 12)))
     sparse = sp.random(40, 12, 0.05, format="csr", random_state=np.random.default_rng(1))
-    a, b, late = (Scaling("deviation", 2, name, X) for name, X in zip("abc", (dense, dense, sparse), strict=True))
+    a, b, late = (agreement("deviation", 2, name, X) for name, X in zip("abc", (dense, dense, sparse), strict=True))
     a.hear(b.message())
     with pytest.raises(ScalingError, match=r"456 zeros of this site .* besides its 24 values, .*max-abs"):
         late.hear(a.message())
@@ -128,7 +128,7 @@ def test_values_that_statistics_cannot_tell_are_refused_by_name(kind, value):
     X = rows()[0].toarray()
     X[3, 4] = value
     with pytest.raises(ScalingError, match=f"feature 5 are too large for scaling '{kind}'"):
-        Scaling(kind, 3, "a", sp.csr_matrix(X))
+        agreement(kind, 3, "a", sp.csr_matrix(X))
 
 
 MATRICES = st.tuples(st.integers(1, 12), st.integers(1, 5), st.floats(0.05, 1.0), st.integers(0, 2**32 - 1))

@@ -14,8 +14,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from gadget_svm.authority import certificates
 from gadget_svm.core.state_file import write_atomically
-from gadget_svm.peers.security import authority
 from gadget_svm.peers.security.errors import CredentialsError
 
 NOW = 1_800_000_000.0
@@ -25,7 +25,7 @@ DAY = 86_400.0
 @pytest.fixture
 def ca(tmp_path):
     folder = tmp_path / "ca"
-    authority.init_ca(folder, now=NOW)
+    certificates.init_ca(folder, now=NOW)
     return folder
 
 
@@ -58,7 +58,7 @@ def test_the_authority_may_sign_peers_and_lists_but_no_further_authority(ca):
 
 
 def test_a_certificate_says_who_it_is_and_where_it_may_be_reached(ca):
-    made = authority.issue(ca, "site-a", ["A.example.org", "10.0.0.7", "::1", "[2001:db8::1]", "10.0.0.7"], now=NOW)
+    made = certificates.issue(ca, "site-a", ["A.example.org", "10.0.0.7", "::1", "[2001:db8::1]", "10.0.0.7"], now=NOW)
     cert = cert_of(made.cert)
     names = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert [each.value for each in cert.subject.get_attributes_for_oid(NameOID.COMMON_NAME)] == ["site-a"]
@@ -75,7 +75,7 @@ def test_a_certificate_says_who_it_is_and_where_it_may_be_reached(ca):
 
 
 def test_a_bundle_is_complete_and_only_keys_are_private(ca):
-    made = authority.issue(ca, "a", now=NOW)
+    made = certificates.issue(ca, "a", now=NOW)
     assert sorted(path.name for path in made.cert.parent.iterdir()) == ["a.key", "a.pem", "ca.pem", "revoked.pem"]
     assert made.cert.parent == ca / "peers" / "a"
     assert made.ca.read_bytes() == (ca / "ca.pem").read_bytes()
@@ -123,66 +123,66 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_rest(tmp_path, monkeypatc
 def test_an_authority_is_not_replaced_unasked(ca):
     before = (ca / "ca.key").read_bytes()
     with pytest.raises(FileExistsError, match="--overwrite"):
-        authority.init_ca(ca, now=NOW)
+        certificates.init_ca(ca, now=NOW)
     assert (ca / "ca.key").read_bytes() == before
-    authority.issue(ca, "a", now=NOW)
-    authority.revoke(ca, "a", now=NOW)
-    authority.init_ca(ca, overwrite=True, now=NOW)
+    certificates.issue(ca, "a", now=NOW)
+    certificates.revoke(ca, "a", now=NOW)
+    certificates.init_ca(ca, overwrite=True, now=NOW)
     assert (ca / "ca.key").read_bytes() != before
-    assert (authority.records(ca), revoked(ca)) == ([], set())
+    assert (certificates.records(ca), revoked(ca)) == ([], set())
     assert crl_of(ca).is_signature_valid(cert_of(ca / "ca.pem").public_key())
 
 
 def test_a_certificate_is_not_replaced_unasked(ca):
-    made = authority.issue(ca, "a", now=NOW)
+    made = certificates.issue(ca, "a", now=NOW)
     before = made.key.read_bytes()
     with pytest.raises(FileExistsError, match="--overwrite"):
-        authority.issue(ca, "a", now=NOW)
+        certificates.issue(ca, "a", now=NOW)
     assert made.key.read_bytes() == before
-    assert len(authority.records(ca)) == 1
-    assert authority.issue(ca, "a", overwrite=True, now=NOW).serial != made.serial
+    assert len(certificates.records(ca)) == 1
+    assert certificates.issue(ca, "a", overwrite=True, now=NOW).serial != made.serial
 
 
 def test_bundles_of_two_authorities_are_not_mixed(ca, tmp_path):
-    authority.init_ca(tmp_path / "other", now=NOW)
-    authority.issue(tmp_path / "other", "a", out=tmp_path / "site", now=NOW)
+    certificates.init_ca(tmp_path / "other", now=NOW)
+    certificates.issue(tmp_path / "other", "a", out=tmp_path / "site", now=NOW)
     with pytest.raises(FileExistsError, match="another authority"):
-        authority.issue(ca, "b", out=tmp_path / "site", now=NOW)
+        certificates.issue(ca, "b", out=tmp_path / "site", now=NOW)
     with pytest.raises(FileExistsError, match="--out"):
-        authority.issue(ca, "b", out=tmp_path / "other", overwrite=True, now=NOW)  # would destroy that authority
+        certificates.issue(ca, "b", out=tmp_path / "other", overwrite=True, now=NOW)  # would destroy that authority
 
 
 def test_two_peers_share_a_folder_and_the_newest_list(ca, tmp_path):
-    first = authority.issue(ca, "a", out=tmp_path / "site", now=NOW)
-    authority.revoke(ca, "a", now=NOW)
-    authority.issue(ca, "b", out=tmp_path / "site", now=NOW)
+    first = certificates.issue(ca, "a", out=tmp_path / "site", now=NOW)
+    certificates.revoke(ca, "a", now=NOW)
+    certificates.issue(ca, "b", out=tmp_path / "site", now=NOW)
     assert revoked(tmp_path / "site") == {first.serial}
 
 
 def test_revoking_takes_all_unexpired_certificates_of_a_name(ca, tmp_path):
-    short = authority.issue(ca, "a", days=1, out=tmp_path / "0", now=NOW)
-    first = authority.issue(ca, "a", out=tmp_path / "1", now=NOW)
-    second = authority.issue(ca, "a", out=tmp_path / "2", now=NOW + DAY)
-    other = authority.issue(ca, "b", now=NOW)
-    assert authority.revoke(ca, "a", now=NOW + 2 * DAY) == [first.serial, second.serial]
+    short = certificates.issue(ca, "a", days=1, out=tmp_path / "0", now=NOW)
+    first = certificates.issue(ca, "a", out=tmp_path / "1", now=NOW)
+    second = certificates.issue(ca, "a", out=tmp_path / "2", now=NOW + DAY)
+    other = certificates.issue(ca, "b", now=NOW)
+    assert certificates.revoke(ca, "a", now=NOW + 2 * DAY) == [first.serial, second.serial]
     assert revoked(ca) == {first.serial, second.serial}
-    states = {record.serial: record.state(NOW + 2 * DAY) for record in authority.records(ca)}
+    states = {record.serial: record.state(NOW + 2 * DAY) for record in certificates.records(ca)}
     assert states == {
         short.serial: "expired",
         first.serial: "revoked",
         second.serial: "revoked",
         other.serial: "valid",
     }
-    third = authority.issue(ca, "a", out=tmp_path / "3", now=NOW + 2 * DAY)
-    assert authority.revoke(ca, "a", now=NOW + 2 * DAY) == [third.serial]
-    assert authority.revoke(ca, "a", now=NOW + 2 * DAY) == []
+    third = certificates.issue(ca, "a", out=tmp_path / "3", now=NOW + 2 * DAY)
+    assert certificates.revoke(ca, "a", now=NOW + 2 * DAY) == [third.serial]
+    assert certificates.revoke(ca, "a", now=NOW + 2 * DAY) == []
     assert revoked(ca) == {first.serial, second.serial, third.serial}
 
 
 def test_the_list_is_signed_lasts_as_long_as_the_authority_and_counts_up(ca):
     number = crl_of(ca).extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
-    authority.issue(ca, "a", now=NOW)
-    authority.revoke(ca, "a", now=NOW)
+    certificates.issue(ca, "a", now=NOW)
+    certificates.revoke(ca, "a", now=NOW)
     crl = crl_of(ca)
     assert crl.is_signature_valid(cert_of(ca / "ca.pem").public_key())
     assert crl.next_update_utc == cert_of(ca / "ca.pem").not_valid_after_utc
@@ -190,26 +190,26 @@ def test_the_list_is_signed_lasts_as_long_as_the_authority_and_counts_up(ca):
 
 
 def test_what_was_revoked_stays_revoked_under_an_older_record(ca):
-    made = authority.issue(ca, "a", now=NOW)
-    authority.issue(ca, "b", now=NOW)
+    made = certificates.issue(ca, "a", now=NOW)
+    certificates.issue(ca, "b", now=NOW)
     backup = (ca / "issued.json").read_bytes()
-    authority.revoke(ca, "a", now=NOW)
+    certificates.revoke(ca, "a", now=NOW)
     (ca / "issued.json").write_bytes(backup)
-    authority.revoke(ca, "b", now=NOW)
+    certificates.revoke(ca, "b", now=NOW)
     assert made.serial in revoked(ca)
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"garbage")])
 def test_a_lost_list_is_made_again_from_the_record(ca, damage):
-    made = authority.issue(ca, "a", now=NOW)
-    authority.revoke(ca, "a", now=NOW)
+    made = certificates.issue(ca, "a", now=NOW)
+    certificates.revoke(ca, "a", now=NOW)
     damage(ca / "revoked.pem")
-    assert revoked(authority.issue(ca, "b", now=NOW).revoked.parent) == {made.serial}
+    assert revoked(certificates.issue(ca, "b", now=NOW).revoked.parent) == {made.serial}
 
 
 def _issue_some(folder: Path, who: str) -> None:
     for i in range(5):
-        authority.issue(folder, f"{who}-{i}", now=NOW)
+        certificates.issue(folder, f"{who}-{i}", now=NOW)
 
 
 def test_two_at_once_lose_no_record(ca):
@@ -220,51 +220,51 @@ def test_two_at_once_lose_no_record(ca):
     for process in working:
         process.join(60)
     assert [process.exitcode for process in working] == [0, 0]
-    assert len(authority.records(ca)) == 10
+    assert len(certificates.records(ca)) == 10
 
 
 def test_no_certificate_answers_in_another_peers_name(ca):
-    authority.issue(ca, "a", ["gate"], now=NOW)
+    certificates.issue(ca, "a", ["gate"], now=NOW)
     with pytest.raises(CredentialsError, match="name of another peer"):
-        authority.issue(ca, "b", ["a"], now=NOW)
+        certificates.issue(ca, "b", ["a"], now=NOW)
     with pytest.raises(CredentialsError, match="choose another name"):
-        authority.issue(ca, "gate", now=NOW)
-    authority.revoke(ca, "a", now=NOW)
-    authority.issue(ca, "gate", now=NOW)
+        certificates.issue(ca, "gate", now=NOW)
+    certificates.revoke(ca, "a", now=NOW)
+    certificates.issue(ca, "gate", now=NOW)
 
 
 @pytest.mark.parametrize("name", ["", "A", "-a", "a-", "a b", "ä", "a/../b", "a" * 64, "a\n", "10.0.0.1"])
 def test_names_that_are_none(ca, name):
     with pytest.raises(ValueError, match="hospital-a"):
-        authority.issue(ca, name, now=NOW)
-    assert authority.records(ca) == []
+        certificates.issue(ca, name, now=NOW)
+    assert certificates.records(ca) == []
 
 
 @pytest.mark.parametrize("name", ["ca", "revoked"])
 def test_names_of_the_authoritys_own_files(ca, name):
     with pytest.raises(CredentialsError, match="file of the authority"):
-        authority.issue(ca, name, now=NOW)
+        certificates.issue(ca, name, now=NOW)
 
 
 def test_an_authority_outlives_what_it_signs(ca):
     with pytest.raises(CredentialsError, match="--days 10 at most"):
-        authority.issue(ca, "a", days=20, now=NOW + 3640 * DAY)
+        certificates.issue(ca, "a", days=20, now=NOW + 3640 * DAY)
     with pytest.raises(CredentialsError, match="make a new one"):
-        authority.issue(ca, "a", days=1, now=NOW + 3651 * DAY)
+        certificates.issue(ca, "a", days=1, now=NOW + 3651 * DAY)
 
 
 def test_damaged_and_missing_files_name_the_way_out(ca, tmp_path):
     with pytest.raises(CredentialsError, match="gadget certs init"):
-        authority.issue(tmp_path / "none", "a", now=NOW)
+        certificates.issue(tmp_path / "none", "a", now=NOW)
     with pytest.raises(CredentialsError, match=r"issued\.json is missing"):
-        authority.records(tmp_path / "none")
-    authority.init_ca(tmp_path / "other", now=NOW)
+        certificates.records(tmp_path / "none")
+    certificates.init_ca(tmp_path / "other", now=NOW)
     (ca / "issued.json").write_text(json.dumps({"format": "else"}))
     with pytest.raises(CredentialsError, match="restore it from a backup"):
-        authority.revoke(ca, "a", now=NOW)
+        certificates.revoke(ca, "a", now=NOW)
     (ca / "ca.key").write_bytes((tmp_path / "other" / "ca.key").read_bytes())
     with pytest.raises(CredentialsError, match=r"not the key of ca\.pem"):
-        authority.issue(ca, "a", now=NOW)
+        certificates.issue(ca, "a", now=NOW)
     (ca / "ca.key").write_bytes(b"garbage")
     with pytest.raises(CredentialsError, match="damaged"):
-        authority.issue(ca, "a", now=NOW)
+        certificates.issue(ca, "a", now=NOW)

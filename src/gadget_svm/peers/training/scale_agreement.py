@@ -21,7 +21,7 @@ ZEROS_STORED = 10_000_000
 """Zeros of a site that the statistics of others may cause to be stored, or three times its stored values."""
 
 
-class Scaling:
+class ScaleAgreement:
     """The known statistics of the sites' features, and the scale that follows."""
 
     def __init__(self, study: Study, me: str, X: sp.csr_matrix) -> None:

@@ -1,5 +1,6 @@
 """When an attempt begins, what counts, and when a site may exit; and that all sites that exit have one model."""
 
+import math
 from dataclasses import replace
 from random import Random
 
@@ -11,8 +12,14 @@ from hypothesis import strategies as st
 
 from gadget_svm.algorithms.certificate import sums_length
 from gadget_svm.peers.membership.member import Member
-from gadget_svm.peers.training.certification import Certification, ComputeSums, Tell, label
-from gadget_svm.peers.training.ending import FIRST_WAIT_S, READY_PARTITION_S, READY_S, TURN_S, EndOfStudy
+from gadget_svm.peers.training.certificate_echo import CertificateEcho, ComputeSums, Tell, label
+from gadget_svm.peers.training.certification_policy import (
+    FIRST_WAIT_S,
+    READY_PARTITION_S,
+    READY_S,
+    TURN_S,
+    CertificationPolicy,
+)
 from gadget_svm.peers.wire.messages import CertificateId, Certified, CoveredSite
 from gadget_svm.study.study import Study
 
@@ -35,42 +42,42 @@ def members(names="abc", certified="", rows=10.0):
 
 
 @pytest.fixture
-def ending():
-    return EndOfStudy(study(sites=("a", "b", "c")), "a")
+def policy():
+    return CertificationPolicy(study(sites=("a", "b", "c")), "a")
 
 
-def test_higher_numbers_win_the_first_of_a_number_stays_and_a_partition_is_kept_apart(ending):
+def test_higher_numbers_win_the_first_of_a_number_stays_and_a_partition_is_kept_apart(policy):
     first = certificate(3)
-    assert ending.adopt(first, 0.0)
-    assert not ending.adopt(certificate(3, initiator="b"), 0.0)
-    assert not ending.adopt(certificate(2), 0.0)
-    assert not ending.adopt(certificate(9, bound=0.02), 0.0)
-    assert not ending.adopt(certificate(9, bound=np.nan), 0.0)
-    assert not ending.covers(certificate(names="ab"))
-    assert ending.adopt(certificate(8, names="ab"), 0.0)
-    assert ending.latest is first
-    assert ending.partition.id.number == 8
-    assert ending.adopt(certificate(4, names="abcd"), 0.0)
-    assert ending.latest.id.number == 4
+    assert policy.adopt(first, 0.0)
+    assert not policy.adopt(certificate(3, initiator="b"), 0.0)
+    assert not policy.adopt(certificate(2), 0.0)
+    assert not policy.adopt(certificate(9, bound=0.02), 0.0)
+    assert not policy.adopt(certificate(9, bound=np.nan), 0.0)
+    assert not policy.covers(certificate(names="ab"))
+    assert policy.adopt(certificate(8, names="ab"), 0.0)
+    assert policy.latest is first
+    assert policy.partition.id.number == 8
+    assert policy.adopt(certificate(4, names="abcd"), 0.0)
+    assert policy.latest.id.number == 4
 
 
 def test_without_names_the_number_of_sites_counts():
-    ending = EndOfStudy(study(min_sites=2), "a")
-    assert not ending.covers(certificate(names="a"))
-    assert ending.covers(certificate(names="xy"))
+    policy = CertificationPolicy(study(min_sites=2), "a")
+    assert not policy.covers(certificate(names="a"))
+    assert policy.covers(certificate(names="xy"))
 
 
-def when(ending, gap=0.007, table=None, start=0.0):
+def when(policy, gap=0.007, table=None, start=0.0):
     """Return after how many seconds an attempt begins."""
     for now in range(200):
-        if ending.should_begin(start + now, gap, table or members()):
+        if policy.should_begin(start + now, gap, table or members()):
             return now
     return None
 
 
 def test_an_attempt_begins_when_the_gap_was_small_for_a_while():
     def new(me="a"):
-        return EndOfStudy(study(sites=("a", "b", "c")), me)
+        return CertificationPolicy(study(sites=("a", "b", "c")), me)
 
     assert when(new()) == READY_S
     assert when(new("c")) == READY_S + 2 * TURN_S
@@ -78,58 +85,69 @@ def test_an_attempt_begins_when_the_gap_was_small_for_a_while():
     assert when(new("d"), table=members("abcd")) is None  # only the sites of the study begin
     assert when(new(), gap=0.009) is None
     assert when(new(), gap=float("nan")) is None
-    ending = new()
-    assert not ending.should_begin(0.0, 0.007, members())
-    assert not ending.should_begin(1.9, 0.02, members())
-    assert not ending.should_begin(2.5, 0.007, members())
+    policy = new()
+    assert not policy.should_begin(0.0, 0.007, members())
+    assert not policy.should_begin(1.9, 0.02, members())
+    assert not policy.should_begin(2.5, 0.007, members())
 
 
-def test_after_failures_the_next_attempt_waits_twice_as_long(ending):
-    assert when(ending) == READY_S
+def test_after_failures_the_next_attempt_waits_twice_as_long(policy):
+    assert when(policy) == READY_S
     now, waits = READY_S, []
     for _ in range(4):
-        ending.failed(now)
-        waits.append(when(ending, start=now))
+        policy.failed(now)
+        waits.append(when(policy, start=now))
         now += waits[-1]
     assert waits == [FIRST_WAIT_S * 2**i for i in range(4)]
 
 
-def test_what_is_certified_is_not_certified_again_until_rows_or_sites_change(ending):
-    ending.adopt(certificate(), 0.0)
-    assert ending.at_rest(members())
-    assert when(ending) is None
-    assert not ending.at_rest(members(rows=11.0))
-    assert when(ending, table=members(rows=11.0)) is not None
-    assert not ending.at_rest(members("abcd"))
-    ending.adopt(certificate(2, names="ab"), 0.0)
-    assert ending.at_rest(members("ab"))  # the partition has its certificate
-    assert when(ending, table=members("ab")) is None
+def test_what_is_certified_is_not_certified_again_until_rows_or_sites_change(policy):
+    policy.adopt(certificate(), 0.0)
+    assert policy.at_rest(members())
+    assert when(policy) is None
+    assert not policy.at_rest(members(rows=11.0))
+    assert when(policy, table=members(rows=11.0)) is not None
+    assert not policy.at_rest(members("abcd"))
+    policy.adopt(certificate(2, names="ab"), 0.0)
+    assert policy.at_rest(members("ab"))  # the partition has its certificate
+    assert when(policy, table=members("ab")) is None
 
 
-def test_a_site_exits_when_all_have_confirmed_or_after_a_while(ending):
+def test_a_site_exits_when_all_have_confirmed_or_after_a_while(policy):
     mine = certificate()
-    assert not ending.finished(1e9, members().values(), 60.0)
-    ending.adopt(mine, 100.0)
+    policy.adopt(mine, 100.0)
     table = members(certified=label(mine))
     late = list((table | members("c")).values())
-    assert ending.confirmed_by(late) == {"a", "b"}
-    assert not ending.finished(159.0, late, 60.0)
-    assert ending.finished(160.0, late, 60.0)
-    assert ending.finished(101.0, [table["c"]], 60.0)  # the others' confirmations stay known
+    assert policy.confirmed_by(late) == {"a", "b"}
+    assert policy.unconfirmed(late) == ["c"]
+    assert policy.waits_until(late, 60.0) == 160.0
+    assert policy.waits_until([table["c"]], 60.0) == -math.inf  # the others' confirmations stay known
+    assert policy.unconfirmed([]) == []
 
 
-def test_another_certificate_in_sight_delays_the_exit_and_is_a_reason_to_begin_again(ending):
+def test_another_site_may_say_that_all_have_confirmed(policy):
+    policy.all_confirmed()  # of no certificate
+    policy.adopt(certificate(), 100.0)
+    assert policy.unconfirmed([]) == ["b", "c"]
+    policy.all_confirmed()
+    assert policy.waits_until([], 60.0) == -math.inf
+    policy.adopt(certificate(2), 110.0)
+    assert policy.waits_until([], 60.0) == 170.0
+
+
+def test_another_certificate_in_sight_delays_the_exit_and_is_a_reason_to_begin_again(policy):
     mine = certificate()
-    ending.adopt(mine, 0.0)
+    policy.adopt(mine, 0.0)
     table = members(certified=label(mine))
-    ending.confirmed_by(table.values())
+    policy.confirmed_by(table.values())
     table["b"] = replace(table["b"], certified=label(certificate(initiator="b")))
-    assert not ending.finished(60.0, table.values(), 60.0)
-    assert ending.finished(120.0, table.values(), 60.0)
-    assert ending.conflict
-    assert when(ending, table=table) is not None
-    assert ending.adopt(certificate(2), 130.0)
-    assert not ending.conflict
+    assert policy.waits_until(table.values(), 60.0) == 120.0
+    policy.all_confirmed()
+    assert policy.waits_until(table.values(), 60.0) == 120.0
+    assert policy.conflict
+    assert when(policy, table=table) is not None
+    assert policy.adopt(certificate(2), 130.0)
+    assert not policy.conflict
 
 
 # Exits
@@ -140,21 +158,21 @@ class Peer:
 
     def __init__(self, name, names, incarnation=1, saved=None, eager=False):
         self.name, self.incarnation, self.saved, self.eager = name, incarnation, saved, eager
-        self.certification = Certification(name, LAM, K, F)
-        self.ending = EndOfStudy(study(sites=tuple(names)), name)
+        self.echo = CertificateEcho(name, LAM, K, F)
+        self.policy = CertificationPolicy(study(sites=tuple(names)), name)
         self.exited = None
         if saved is not None:
             self.adopt(saved, 0.0)
 
     def adopt(self, certified, now):
-        if self.ending.adopt(certified, now):
-            self.certification.adopted(certified.id.number)
+        if self.policy.adopt(certified, now):
+            self.echo.adopted(certified.id.number)
             return True
         return False
 
     @property
     def latest(self):
-        return self.ending.latest
+        return self.policy.latest
 
     @property
     def member(self):
@@ -216,12 +234,12 @@ class Sites:
             peer.saved = what[1]
             self.labels.add(label(peer.saved))
         elif what[0] == "sums":
-            self.do(peer, peer.certification.sums_ready(what[1], what[2], self.now))
+            self.do(peer, peer.echo.sums_ready(what[1], what[2], self.now))
         elif isinstance(what[2], Certified):
             self.adopt(peer, what[2])
         elif peer.latest is None:
             message, near = what[2], self.neighbours(name)
-            self.do(peer, peer.certification.receive(what[1], message, self.now, near, peer.incarnation, 10.0))
+            self.do(peer, peer.echo.receive(what[1], message, self.now, near, peer.incarnation, 10.0))
 
     def tick(self, begin, crash):
         for peer in list(self.peers.values()):
@@ -231,16 +249,16 @@ class Sites:
                 self.peers[peer.name] = Peer(peer.name, self.names, peer.incarnation + 1, peer.saved, eager=self.eager)
                 continue
             near = self.neighbours(peer.name)
-            self.do(peer, peer.certification.tick(self.now, near))
+            self.do(peer, peer.echo.tick(self.now, near))
             if peer.latest is None and self.rng.random() < begin:
                 model = np.array([self.rng.random(), 0.0, 0.0])
-                actions = peer.certification.begin(self.now, self.now, peer.incarnation, 10.0, model, b"s", near, 1)
+                actions = peer.echo.begin(self.now, self.now, peer.incarnation, 10.0, model, b"s", near, 1)
                 self.do(peer, actions)
             if self.rng.random() >= self.loss:
                 self.lines[peer.name] = peer.member
             if peer.saved is not None:
                 self.pass_on(peer, peer.saved)
-                if peer.saved is peer.latest and peer.ending.finished(self.now, list(self.lines.values()), 5.0):
+                if peer.saved is peer.latest and peer.policy.waits_until(self.lines.values(), 5.0) <= self.now:
                     peer.exited = label(peer.saved)
 
     def run(self, seconds, begin, crash=0.0):

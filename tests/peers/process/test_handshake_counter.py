@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 pytest.importorskip("grpc")
-from gadget_svm.peers.process.handshakes import GRACE_S, HandshakeCounter
+from gadget_svm.peers.process.handshake_counter import GRACE_S, HandshakeCounter
 
 
 class Clock:

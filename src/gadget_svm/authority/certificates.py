@@ -1,8 +1,8 @@
 """A local certificate authority: issues, records and revokes the certificates of peers. Owns the files of its folder.
 
-It signs and writes; `credentials` checks. The folder holds ca.pem, ca.key (0600),
-revoked.pem (an X.509 revocation list) and issued.json, the record of every certificate ever issued. A certificate is
-recorded before it is written, so none exists that could not be revoked.
+It signs and writes; `peers.security.credentials` checks. The folder holds ca.pem, ca.key (0600), revoked.pem (an X.509
+revocation list) and issued.json, the record of every certificate ever issued. A certificate is recorded before it is
+written, so none exists that could not be revoked.
 """
 
 import time
@@ -16,12 +16,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from gadget_svm.authority import issued
+from gadget_svm.authority.issued import CA, CA_KEY, PRIVATE, PUBLIC, REVOKED, Record
 from gadget_svm.core.lookup import unknown
 from gadget_svm.core.state_file import write_atomically
 from gadget_svm.peers.names import check_host, check_name, ip_address
-from gadget_svm.peers.security import issued
 from gadget_svm.peers.security.errors import BAD, CredentialsError, day, require
-from gadget_svm.peers.security.issued import CA, CA_KEY, PRIVATE, PUBLIC, REVOKED, Record
 
 RESERVED = ("ca", "revoked")  # NAME.pem would be a file of the authority
 CLOCK_TOLERANCE = timedelta(hours=1)  # certificates begin that much earlier: the clocks of sites differ

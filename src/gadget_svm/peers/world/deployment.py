@@ -7,7 +7,7 @@ before anybody was introduced is no end of the run.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from gadget_svm.peers.world.faults import Roles
+from gadget_svm.peers.world.fault_injection import Roles
 from gadget_svm.peers.world.randomness import generator, within
 from gadget_svm.peers.world.scenario import Scenario
 
@@ -17,7 +17,7 @@ SEEDS = 2
 
 
 @dataclass(frozen=True)
-class Place:
+class Deployment:
     """Of one peer. One that accepts no connection has no address, and may not know it."""
 
     address: str
@@ -31,7 +31,7 @@ class Place:
         return None if self.told else False
 
 
-def draw_places(scenario: Scenario, roles: Roles, seed: int) -> dict[str, Place]:
+def draw_deployments(scenario: Scenario, roles: Roles, seed: int) -> dict[str, Deployment]:
     """Return the place of every peer."""
     rng, names = generator(seed, "addresses"), roles.names
     hidden = round(within(rng, scenario.outbound_only) * len(names))
@@ -43,16 +43,16 @@ def draw_places(scenario: Scenario, roles: Roles, seed: int) -> dict[str, Place]
     return places | _introduced(places, roles.survivors)
 
 
-def _place(name: str, addresses: Mapping[str, str], roles: Roles, seed: int) -> Place:
+def _place(name: str, addresses: Mapping[str, str], roles: Roles, seed: int) -> Deployment:
     rng, address = generator(seed, "peer", name), addresses.get(name, "")
     knows_it = rng.random() < 0.5  # whether a site without an address was told so
     others = [other for each, other in addresses.items() if each != name]
     join = tuple(rng.sample(others, min(SEEDS, len(others))) if rng.random() < 0.5 else others[:SEEDS])
     told = address or ("" if knows_it else f"{name}:7400")
-    return Place(address, told, join, roles.late.get(name, rng.uniform(0.0, START_SPREAD_S)))
+    return Deployment(address, told, join, roles.late.get(name, rng.uniform(0.0, START_SPREAD_S)))
 
 
-def _introduced(places: Mapping[str, Place], survivors: list[str]) -> dict[str, Place]:
+def _introduced(places: Mapping[str, Deployment], survivors: list[str]) -> dict[str, Deployment]:
     """Return the places of survivors that have to know one more: the first survivor that accepts connections."""
     first = next(name for name in survivors if places[name].address)
     open_to = {places[name].address: name for name in survivors if places[name].address}

@@ -8,7 +8,7 @@ from gadget_svm.peers.outbox import Outbox
 from gadget_svm.peers.storage.snapshot import ModelDocument, Snapshot
 
 
-class Writer:
+class WriteSchedule:
     """The writes of one node; at most one periodic snapshot and one model are under way at a time."""
 
     def __init__(self, snapshot_interval: float, export_interval: float, out: Outbox) -> None:

@@ -7,7 +7,7 @@ it covers ``study.sites``, or ``study.min_sites`` sites if there are no names. I
 Two sites that exit have the same model, whatever is lost. Proof: a model that a site exits with is a full certificate
 that its initiator adopted. Suppose there are two, c1 of I1 and c2 of I2. A full certificate covers all sites, so I1
 took part in c2 and I2 in c1. I1 did so before it began c1: while its own attempt is under way it joins no other without
-abandoning its own, and after it has adopted c1 it takes part in nothing (`Conclusion`). I1 can only join c2 after I2
+abandoning its own, and after it has adopted c1 it takes part in nothing (`Certification`). I1 can only join c2 after I2
 began it. So c2 began before c1; in the same way, c1 began before c2: a contradiction. The proof needs
 
 - that an initiator passes on its certificate only when it is on disk, so that a restart does not make it forget;
@@ -17,13 +17,15 @@ began it. So c2 began before c1; in the same way, c1 began before c2: a contradi
   for confirmations then takes the later certificate, and one that has exited does not.
 
 A site exits when all covered sites have confirmed, so that no site is left without the model, or after a while, so that
-a site that is gone holds up nobody.
+a site that is gone holds up nobody. It tells its neighbours that all have confirmed: they may have heard of each other
+by this site only.
 """
 
 from collections.abc import Collection, Mapping
+from math import inf
 
 from gadget_svm.peers.membership.member import Member
-from gadget_svm.peers.training.certification import label, number_of
+from gadget_svm.peers.training.certificate_echo import label, number_of
 from gadget_svm.peers.wire.messages import Certified
 from gadget_svm.study.study import Study
 
@@ -36,7 +38,7 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 3.0, 20.0
 """Between two attempts of which the first one failed; it doubles each time. An attempt costs as much as a few ticks."""
 
 
-class EndOfStudy:
+class CertificationPolicy:
     """The end of a study, as peer ``me`` sees it."""
 
     def __init__(self, study: Study, me: str) -> None:
@@ -74,12 +76,12 @@ class EndOfStudy:
         return True
 
     def failed(self, now: float) -> None:
-        """An attempt failed, or its bound was too large: wait before the next one, longer each time."""
-        self._begin_from, self._wait = now + self._wait, min(2 * self._wait, LONGEST_WAIT_S)
+        """An attempt failed, or its bound was too large: wait before the next one, longer each time.
 
-    def collided(self, now: float) -> None:
-        """Two attempts had the same number: initiators try again one after the other."""
-        self._begin_from = now + FIRST_WAIT_S * (1 + self._turn)
+        Initiators whose attempts collided try again one after the other.
+        """
+        self._begin_from = now + self._wait + FIRST_WAIT_S * self._turn
+        self._wait = min(2 * self._wait, LONGEST_WAIT_S)
 
     def should_begin(self, now: float, gap: float, members: Mapping[str, Member]) -> bool:
         """Whether to begin an attempt now. ``gap`` is estimated, ``members`` are all present sites with rows.
@@ -103,14 +105,23 @@ class EndOfStudy:
         self._watch(members)
         return set(self._confirmed)
 
-    def finished(self, now: float, members: Collection[Member], linger: float) -> bool:
-        """Whether a peer that has saved the latest certificate's model may exit."""
+    def all_confirmed(self) -> None:
+        """Another site says that all covered sites have confirmed the latest certificate."""
+        if self.latest is not None:
+            self._confirmed = {site.name for site in self.latest.sites}
+
+    def unconfirmed(self, members: Collection[Member]) -> list[str]:
+        """Return the covered sites, this one excepted, that have not confirmed the latest certificate."""
         if self.latest is None:
-            return False
-        waits_for = {site.name for site in self.latest.sites} - {self.me} - self.confirmed_by(members)
+            return []
+        return sorted({site.name for site in self.latest.sites} - {self.me} - self.confirmed_by(members))
+
+    def waits_until(self, members: Collection[Member], linger: float) -> float:
+        """Return when a peer that has saved the latest certificate's model may exit; -inf if it need not wait."""
+        unconfirmed = self.unconfirmed(members)
         if self.conflict or self._is_old:  # another certificate may still come
-            return now - self._adopted_at >= 2 * linger
-        return not waits_for or now - self._adopted_at >= linger
+            return self._adopted_at + 2 * linger
+        return self._adopted_at + linger if unconfirmed else -inf
 
     def at_rest(self, members: Mapping[str, Member]) -> bool:
         """Whether there is a certificate, full or of a partition, for just the present sites and rows."""

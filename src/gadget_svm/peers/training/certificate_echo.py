@@ -8,13 +8,14 @@ peer learns which neighbours are its children. When all neighbours are accounted
 there, it sends the total to its parent. Whoever lacks something asks for it again:
 
 - a probe with the model, to a neighbour that was not heard; who has it already, answers with a probe without the model;
-- a probe without the model, to a child whose sums are missing; a child that has sent them sends them again.
+- a probe without the model, to a child whose sums are missing; a child that has sent them sends them again, another one
+  sends a probe without the model: it is still at work.
 
 Answers cause no messages, so that a duplicate causes no further ones. A peer joins attempts of growing numbers only,
 one of each number, and none while another one is unfinished, unless that one's initiator has begun anew. It sends its
 total once: what comes later is not counted. If one site is counted twice, because it restarted meanwhile, the attempt
 fails. A probe whose number is too low is answered by one without a model, with the number to exceed: its initiator
-tries again.
+tries again. A peer that gives up tells its parent so in the same way.
 """
 
 import json
@@ -30,6 +31,9 @@ from gadget_svm.core.types import Floats
 from gadget_svm.peers.wire import messages as m
 
 FIRST_REPEAT_S, LONGEST_REPEAT_S = 1.0, 8.0
+REPEAT_RATE = 50_000
+"""Repeats to one neighbour soon wait as long as this many bytes per second take: those of a small model stay frequent,
+so that half of all messages may be lost."""
 STALL_TIMEOUT_S = 30.0
 """An attempt without any news for so long has failed."""
 ABSENCE_TIMEOUT_S = 10.0
@@ -44,22 +48,17 @@ class Tell(NamedTuple):
 
 
 class ComputeSums(NamedTuple):
-    """Compute this peer's sums for a model, and return them with `Certification.sums_ready`."""
+    """Compute this peer's sums for a model, and return them with `CertificateEcho.sums_ready`."""
 
     id: m.CertificateId
     model: Floats
     scale: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     """This peer's attempt, or its part in another's, has failed."""
 
     reason: str
-
-
-class Collided(Failed):
-    """Another attempt has the same number, so that neither can end."""
 
 
 Action = Tell | ComputeSums | m.Certified | Failed
@@ -93,7 +92,7 @@ class _Attempt:
         return replace(self.probe, model=np.empty(0))
 
 
-class Certification:
+class CertificateEcho:
     """The certificates of one peer.
 
     Parameters
@@ -108,6 +107,7 @@ class Certification:
 
     def __init__(self, me: str, lam: float, outputs: int, width: int) -> None:
         self.me, self.lam, self.outputs, self.width = me, lam, outputs, width
+        self._longest_wait = min(max(8 * outputs * width / REPEAT_RATE, FIRST_REPEAT_S), LONGEST_REPEAT_S)
         self._highest = 0  # number ever heard of
         self._joined = 0  # highest number that this peer took part in, or adopted
         self._attempt: _Attempt | None = None  # under way
@@ -148,7 +148,7 @@ class Certification:
         if attempt is not None and attempt.probe.id == message.id:
             return self._probed(attempt, name, message, now)
         if attempt is not None and not len(message.model) and message.id.number >= attempt.probe.id.number:
-            return self._outnumbered(attempt, message)
+            return self._outnumbered(name, message)
         if len(message.model) != self.outputs * self.width:
             return []
         if message.id.number <= self._joined:  # its initiator does not know how high the numbers are
@@ -173,17 +173,19 @@ class Certification:
         attempt = self._attempt
         if attempt is None:
             return []
-        if now - attempt.news_at >= STALL_TIMEOUT_S:
-            return self._fail("no answer for too long")
-        if attempt.sent is not None:
+        is_stalled = now - attempt.news_at >= STALL_TIMEOUT_S
+        if attempt.sent is not None:  # kept for a while, for a parent that asks again
+            self._attempt = None if is_stalled else attempt
             return []
+        if is_stalled:
+            return self._fail("no answer for too long")
         actions = self._introduce(attempt, neighbours, now)
         for name, other in sorted(attempt.others.items()):
             if name in neighbours:
                 other.seen_at = now
                 if self._lacks(other) and now >= other.ask_at:
                     actions.append(Tell(name, attempt.probe if other.parent is None else attempt.short_probe))
-                    other.wait = min(2 * other.wait, LONGEST_REPEAT_S)
+                    other.wait = min(2 * other.wait, self._longest_wait)
                     other.ask_at = now + other.wait
             elif _is_gone(other, now) and (
                 name == attempt.probe.parent or (other.parent is not None and self._lacks(other))
@@ -191,12 +193,10 @@ class Certification:
                 return self._fail(f"{name} is gone")
         return actions + self._advance(attempt, now)
 
-    def _outnumbered(self, attempt: _Attempt, notice: m.CertificateProbe) -> list[Action]:
-        """Give up an attempt that a neighbour cannot join, and tell its initiator the number to exceed."""
-        parent = attempt.probe.parent
-        tell = [] if parent == self.me else [Tell(parent, notice)]
-        self._attempt = None
-        return [*tell, Collided(f"attempt {notice.id.number} is known already")]
+    def _outnumbered(self, name: str, notice: m.CertificateProbe) -> list[Action]:
+        """Give up an attempt that a neighbour takes no part in, and tell its initiator the number to exceed."""
+        reason = f"{name} takes no part: it knows attempt {notice.id.number} of {notice.id.initiator}"
+        return self._fail(reason, notice.id)
 
     def _may_join(self, id: m.CertificateId, now: float) -> bool:
         old = self._attempt
@@ -217,15 +217,19 @@ class Certification:
         return [Tell(name, attempt.probe) for name in new]
 
     def _probed(self, attempt: _Attempt, name: str, probe: m.CertificateProbe, now: float) -> list[Action]:
-        if name == attempt.probe.parent and attempt.sent is not None:
+        is_parent = name == attempt.probe.parent
+        if is_parent and attempt.sent is not None:
+            attempt.news_at = now  # the attempt goes on: keep the sums
             return [Tell(name, attempt.sent)]
         actions: list[Action] = []
         other = attempt.others.get(name)
-        if other is None or (len(probe.model) and other.parent is not None):
+        asks = len(probe.model) > 0 or (is_parent and probe.parent != self.me)  # not if it answers, as its child
+        if other is None or (asks and other.parent is not None):
             actions.append(Tell(name, attempt.short_probe))
         other = attempt.others.setdefault(name, _Neighbour(now))
+        if self._lacks(other):
+            attempt.news_at = now  # it is still at work
         if other.parent is None or (len(probe.model) and other.sums is None):  # it may have restarted, and joined anew
-            attempt.news_at = now if other.parent is None else attempt.news_at
             other.parent = probe.parent
         return actions + self._advance(attempt, now)
 
@@ -243,8 +247,9 @@ class Certification:
         return other.parent is None or (other.parent == self.me and other.sums is None)
 
     def _advance(self, attempt: _Attempt, now: float) -> list[Action]:
-        """Send the sums of the subtree, or complete the attempt. Waits for everyone who is not gone."""
-        is_missing = any(self._lacks(other) and not _is_gone(other, now) for other in attempt.others.values())
+        """Send the sums of the subtree, or complete the attempt. Waits for all children, and for who is not gone."""
+        lacking = [other for other in attempt.others.values() if self._lacks(other)]
+        is_missing = any(other.parent is not None or not _is_gone(other, now) for other in lacking)
         if attempt.own is None or attempt.sent is not None or is_missing:
             return []
         parts = [other.sums for _, other in sorted(attempt.others.items()) if other.sums is not None]
@@ -264,9 +269,14 @@ class Certification:
         bounds, duals = bounds.copy(), duals.copy()
         return [m.Certified(probe.id, probe.time, probe.scale, probe.model, bounds, duals, sites, attempt.ticks)]
 
-    def _fail(self, reason: str) -> list[Action]:
-        self._attempt = None
-        return [Failed(reason)]
+    def _fail(self, reason: str, known: m.CertificateId | None = None) -> list[Action]:
+        """Give up the attempt under way, and tell the parent so. ``known``: the number to exceed, and whose it is."""
+        assert self._attempt is not None
+        probe, self._attempt = self._attempt.short_probe, None
+        if probe.parent == self.me:
+            return [Failed(reason)]
+        notice = replace(probe, id=known or replace(probe.id, initiator=self.me), parent=self.me)
+        return [Tell(probe.parent, notice), Failed(reason)]
 
 
 def _is_gone(other: _Neighbour, now: float) -> bool:

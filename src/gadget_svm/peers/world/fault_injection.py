@@ -203,4 +203,5 @@ KINDS: dict[str, Callable[[Strike], None]] = {
     "disk-slow": _disk_slow,
     "revoke": _revoke,
 }
-"""What each kind does; "join-late", "same-name", "intruder" and "other-study" are done when the machines are made."""
+"""What each kind does. "join-late", "same-name", "intruder", "hostile-neighbour" and "other-study" are done when the
+machines are made."""

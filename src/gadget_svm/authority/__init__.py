@@ -1,0 +1,1 @@
+"""A local certificate authority: a tool of administrators, which no peer imports."""
