@@ -79,3 +79,21 @@ def test_other_rows_send_other_bytes():
     (first, _), (second, _) = trained(0), trained(1)
     assert len(first) == len(second)
     assert all(a != b for a, b in zip(first, second, strict=True))
+
+
+def test_replacing_a_row_changes_the_messages_of_its_node_only(monkeypatch):
+    """Rows are dealt by position: a deal by content would move other rows to other nodes, which no budget covers."""
+    released, right = [], private_gradient.mean_slopes
+
+    def recording(*arguments):
+        right(*arguments)
+        released.append(arguments[-1].copy())
+
+    monkeypatch.setattr(private_gradient, "mean_slopes", recording)
+    X, y = some_rows(0)
+    first = []
+    for replaced in (X, np.vstack([X[:7], 5.0 - X[7:8], X[8:]])):
+        released.clear()
+        GadgetSVC(5, privacy=DifferentialPrivacy(1.0, noise="seeded"), random_state=0, max_iter=1).fit(replaced, y)
+        first.append(next(slopes for slopes in released if len(slopes)))  # a block without nodes compiles kernels
+    assert (first[0] != first[1]).any(axis=(1, 2)).sum() == 1
