@@ -101,8 +101,8 @@ def _check_privacy(model: Any) -> None:
     repeats = [name for name in ("restart", "resume") if (model.engine_options or {}).get(name)]
     if repeats:
         raise ValueError(
-            f"engine option {repeats[0]!r} repeats iterations since a checkpoint, with new noise, which the budget does "
-            "not count: leave it out with privacy"
+            f"engine option {repeats[0]!r} repeats iterations since a checkpoint, with new noise, which the budget "
+            "does not count: leave it out with privacy"
         )
     if model.C is not None:
         raise ValueError(
