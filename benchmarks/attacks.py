@@ -17,6 +17,7 @@ from gadget_svm.algorithms.private_gradient import PrivateGradientRun
 from gadget_svm.attacks import (
     ExactSites,
     audit,
+    best_guess,
     closeness,
     cosine,
     edge_estimate,
@@ -26,7 +27,7 @@ from gadget_svm.attacks import (
     true_sums,
 )
 from gadget_svm.core.messages import Delivery
-from gadget_svm.privacy import DifferentialPrivacy
+from gadget_svm.privacy import DifferentialPrivacy, epsilon_of
 
 SITES = (10,), (25,), (100,), (20, 20), (20, 30, 25)
 """Rows of the sites that are attacked; several sites are each other's neighbours."""
@@ -48,7 +49,14 @@ def main(quick: bool = False) -> None:
     if quick or missing:
         (X, y), lam, data = generated(4_000, 123, 14), 1e-4, "generated rows"
     task = Task(data, X, y, lam)
-    tables = [_extraction(X, y, quick), _passive(task, quick), _replayed(task), _audits(quick), _private(X, y, quick)]
+    tables = [
+        _extraction(X, y, quick),
+        _passive(task, quick),
+        _replayed(task),
+        _meaning(),
+        _audits(quick),
+        _private(X, y, quick),
+    ]
     notes = [
         f"Rows are of {data}. Peers' learner, release filter and messages are those of `gadget peer`, without a wire. "
         "The attacker holds a certificate and sends nothing that a peer refuses.",
@@ -170,6 +178,20 @@ def _noise_times(part: float) -> Iterator[None]:
         yield
     finally:
         PrivateGradientRun.sensitivity = right  # type: ignore[method-assign]
+
+
+def _meaning() -> Table:
+    """Compute what budgets mean for a record of one row, and of five."""
+    table = Table(
+        ["epsilon", "delta", "best guess between two rows, right of 100", "epsilon of five rows",
+         "best guess between two records of five rows"],
+        name="meaning", title="What a budget means (computed)",
+    )  # fmt: skip
+    for epsilon in (0.1, 0.17, 0.5, 1.0, 2.0, 4.0, 10.0):
+        privacy = DifferentialPrivacy(epsilon)
+        table.add(epsilon, f"{privacy.delta:g}", 100.0 * best_guess(privacy), epsilon_of(5 * privacy.mu, privacy.delta),
+                  100.0 * best_guess(privacy, 5))  # fmt: skip
+    return table
 
 
 def _audits(quick: bool) -> Table:

@@ -6,7 +6,7 @@ from scipy.stats import norm
 
 from gadget_svm.algorithms import private_gradient
 from gadget_svm.algorithms.private_gradient import PrivateGradientRun
-from gadget_svm.attacks import PrivateSites, audit, mu_lower_bound
+from gadget_svm.attacks import PrivateSites, audit, best_guess, mu_lower_bound
 from gadget_svm.privacy import DifferentialPrivacy
 
 
@@ -85,6 +85,13 @@ def test_no_model_makes_a_row_count_more_than_its_norm(rows, monkeypatch, value)
         with np.errstate(all="ignore"):
             sites.move_to(np.where(np.arange(sites.width) < width, value, 0.0))
         assert np.linalg.norm(slopes[-1]) <= 1.0
+
+
+def test_best_guess_is_that_of_the_attack_on_gaussian_scores():
+    budget = DifferentialPrivacy(1.0)
+    scores = np.random.default_rng(0).normal(size=200_000)
+    assert best_guess(budget) == pytest.approx((scores < budget.mu / 2).mean(), abs=3e-3)
+    assert best_guess(budget) < best_guess(budget, rows=5) < 1.0
 
 
 def test_the_bound_of_mu_holds_at_its_confidence():

@@ -81,6 +81,7 @@ def test_other_rows_send_other_bytes():
     assert all(a != b for a, b in zip(first, second, strict=True))
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_replacing_a_row_changes_the_messages_of_its_node_only(monkeypatch):
     """Rows are dealt by position: a deal by content would move other rows to other nodes, which no budget covers."""
     released, right = [], private_gradient.mean_slopes

@@ -6,12 +6,12 @@ of the private algorithm (`audit`), and extraction from it (`closeness`). Everyt
 
 from gadget_svm.attacks.exact_sites import ExactSites
 from gadget_svm.attacks.half_spaces import Extraction, extract_rows
-from gadget_svm.attacks.membership_inference import Audit, audit, mu_lower_bound
+from gadget_svm.attacks.membership_inference import Audit, audit, best_guess, mu_lower_bound
 from gadget_svm.attacks.passive_sum import cosine, edge_estimate, replay, start_at_random, true_sums
 from gadget_svm.attacks.private_extraction import Closeness, closeness, guess_rows
 from gadget_svm.attacks.private_sites import PrivateSites
 
 __all__ = [
-    "Audit", "Closeness", "ExactSites", "Extraction", "PrivateSites", "audit", "closeness", "cosine", "edge_estimate",
-    "extract_rows", "guess_rows", "mu_lower_bound", "replay", "start_at_random", "true_sums",
+    "Audit", "Closeness", "ExactSites", "Extraction", "PrivateSites", "audit", "best_guess", "closeness", "cosine",
+    "edge_estimate", "extract_rows", "guess_rows", "mu_lower_bound", "replay", "start_at_random", "true_sums",
 ]  # fmt: skip

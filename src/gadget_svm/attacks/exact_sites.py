@@ -14,6 +14,7 @@ from gadget_svm.peers.training.learner import THETA, NodeMessage
 from gadget_svm.peers.training.scale import Scale
 from gadget_svm.peers.training.site import Site
 from gadget_svm.peers.training.trainer import TickInput, Trainer
+from gadget_svm.peers.wire.limits import LARGEST
 from gadget_svm.study.study import Study
 
 ATTACKER, FIRST = 0, 1
@@ -86,6 +87,8 @@ class ExactSites:
 
     def _exchange(self, push: Floats) -> Floats | None:
         """Send a push, and return what the site's push of the same tick tells of v."""
+        if not self.sites[FIRST].learner.is_plausible(self.rho) or np.abs(push).max() > LARGEST:
+            raise RuntimeError("a peer refuses this push: ask with another size, or another penalty")
         z = self._z
         self._inbox[FIRST].append(NodeMessage(ATTACKER, self._sent, push, self.rho, 0.0))
         self._sent += 1

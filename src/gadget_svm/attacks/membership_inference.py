@@ -83,6 +83,24 @@ def _scores(sites: PrivateSites, direction: Floats) -> Floats:
     return np.asarray(total)
 
 
+def best_guess(privacy: DifferentialPrivacy, rows: int = 1) -> float:
+    """Return how often the best attack guesses right which of two records a site has; a coin does in 0.5 of all cases.
+
+    Parameters
+    ----------
+    privacy : DifferentialPrivacy
+        The budget.
+    rows : int, default 1
+        The rows of a record. Gaussian differential privacy of k rows is k times that of one.
+
+    Examples
+    --------
+    >>> round(best_guess(DifferentialPrivacy(epsilon=1.0)), 3)
+    0.547
+    """
+    return float(norm.cdf(0.5 * rows * privacy.mu))
+
+
 def mu_lower_bound(low: Floats, high: Floats, confidence: float = 0.99) -> float:
     """Return a lower bound of mu, of Gaussian differential privacy, from scores under two hypotheses.
 
