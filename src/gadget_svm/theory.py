@@ -47,8 +47,8 @@ def network_error_bound(
 ) -> float:
     """Return Theorem 1 as printed: a node's distance from the network average after one step and two Push-Sums.
 
-    The term R epsilon/N takes the *loss vector* to be Lipschitz in w (Lemma 1), but only the loss is: where a margin
-    is exactly 1, the loss vector of a row jumps. The bound holds for epsilon = 0.
+    The term R epsilon/N assumes that the *loss vector* is Lipschitz in w (Lemma 1). Only the loss is Lipschitz: where a
+    margin is exactly 1, the loss vector of a row jumps. The bound holds for epsilon = 0.
 
     Parameters
     ----------
@@ -103,7 +103,9 @@ def printed_bound(c: float, lam: float, T: int, gamma: float, R: float) -> float
 
 
 def largest_gap(lam: float, R: float) -> float:
-    """Return a limit of f(w) - f* for every w in the ball: 1/2 for the regulariser, 1 + R/sqrt(lam) for the hinge.
+    """Return an upper bound of f(w) - f* for every w in the ball of `radius`.
+
+    The regulariser contributes 1/2 and the hinge 1 + R/sqrt(lam), where R is the largest norm of a row.
 
     Examples
     --------
@@ -118,8 +120,8 @@ def corrected_bound(c: float, lam: float, T: int, network_errors: ArrayLike) -> 
 
         E f(w-bar_i / T) - f* <= c^2 (1 + ln T) / (2 lam T) + (3c / T) sum_t E max_i |w_i(t) - w(t)|
 
-    c occurs once each for the gradient taken at w_i instead of w, for f_i(w_i) instead of f_i(w), and for f(w_j)
-    instead of f(w).
+    The factor 3c adds up three errors of c each: the gradient is taken at w_i and not at w, f_i(w_i) stands for f_i(w),
+    and f(w_j) stands for f(w).
 
     Parameters
     ----------

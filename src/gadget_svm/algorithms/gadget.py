@@ -23,7 +23,7 @@ UNLIMITED = 2**62
 
 
 class LocalSteps(NamedTuple):
-    """What the local steps of all nodes have in common."""
+    """The parameters of the local steps, which are the same for all nodes."""
 
     n_steps: int
     batch: int
@@ -125,8 +125,8 @@ def fused_iterations(
 ) -> int:  # fmt: skip
     """Run ``count`` iterations of all nodes, with randomised Push-Sum; return how many messages were sent.
 
-    For blocks so small that Python would take most of the time. The same kernels in the same order as in
-    `GadgetRun.iteration`, where no message is lost or delayed; a test compares the two bit for bit.
+    It is for blocks so small that Python would take most of the time. It calls the same kernels in the same order as
+    `GadgetRun.iteration`, for the case that no message is lost or delayed. A test compares both, bit for bit.
     """
     k, sent = len(n), 0
     vector, weight, senders, seq = np.empty_like(s), np.empty(k), np.arange(k), np.zeros(k, dtype=np.int64)
@@ -177,7 +177,7 @@ class GadgetRun(BaseRun):
 
     @property
     def refuses_faults(self) -> str:
-        """Why `until_converged` cannot be combined with faults."""
+        """Why a run with `until_converged` cannot be combined with faults; empty if this run can."""
         if self.until_converged is None:
             return ""
         return (
@@ -187,7 +187,7 @@ class GadgetRun(BaseRun):
 
     @property
     def loses_mass(self) -> bool:
-        """Whether the gossip protocol conserves a mass, which lost messages take away."""
+        """Whether a lost message takes a part of the gossip protocol's mass with it."""
         return self.protocol.conserves_mass
 
     def iteration(self, block: Block, t: int) -> Round:
@@ -224,7 +224,7 @@ class GadgetRun(BaseRun):
         )  # fmt: skip
 
     def supports_fused(self, block: Block) -> bool:
-        """Whether `advance_fused` has this protocol's rounds, and the block is too small to share among threads."""
+        """Whether `advance_fused` can do this protocol's rounds, and the block is too small to share among threads."""
         small = block.team.size == 1 or block.s.size < block.team.worth_sharing
         return small and self.protocol.fused_in_gadget and self.until_converged is None
 

@@ -2,8 +2,8 @@
 
 Linear, without bias, on undirected graphs. Owns the algorithm and its parameters; `kernels.mom_dsvm` owns the
 arithmetic. Not in the paper: eta="auto" adapts during the run; this does not change the multipliers.
-It is a synchronous method: it tolerates lost messages, but not a neighbour that never returns, whose last v continues
-to bind the others, nor messages that are regularly late by two exchanges: then it may diverge.
+The method is synchronous. It tolerates lost messages. It does not tolerate a neighbour that never returns: the last v
+of that neighbour continues to bind the others. If messages are regularly late by two exchanges, it may diverge.
 
 Why it converges to the pooled optimum. The consensus problem, with C = 1 / (lam N),
 
@@ -37,12 +37,13 @@ from gadget_svm.kernels.dual import DualRows, dual_rows, multiplicity, primal
 INITIAL_CURVATURE = 10.0
 """eta="auto" starts with 2 eta |B_j|, what U_j adds to the curvature 1, at this multiple of the mean |x_r|^2."""
 ADAPT_INTERVAL, LAST_ADAPTATION = 4, 1024
-"""Iterations between adaptations of eta, and the iteration of the last one: then it is plain ADMM, which converges."""
+"""Iterations between adaptations of eta, and the iteration of the last one. After that the method is plain ADMM, which
+converges."""
 
 
 @dataclass(frozen=True)
 class MomDsvmRun(BaseRun):
-    """MoM-DSVM with every parameter resolved. ``block.w`` is v, ``block.held`` f, and ``block.edge`` the rest."""
+    """MoM-DSVM with every parameter resolved. ``block.w`` holds v, ``block.held`` f, and ``block.edge`` the rest."""
 
     upper: float  # J C, the upper bound of lambda
     eta: float | None  # None: from the rows, and adaptive
@@ -55,9 +56,9 @@ class MomDsvmRun(BaseRun):
     def iteration(self, block: Block, t: int) -> Round:
         """Iteration t on every node of the block: solve, broadcast, receive.
 
-        Nodes send the running sum of eta v_j, from which v_j follows. (In the paper they send v_j.) It is as long as
-        v_j, and the next message replaces a lost one: with v_j itself every loss would leave the sum of all alphas away
-        from zero, and the network at another optimum.
+        Nodes send the running sum of eta v_j, from which v_j follows. (In the paper they send v_j.) The sum is as long
+        as v_j, and the next message replaces a lost one. If nodes sent v_j, then after a loss the sum of all alphas
+        would not be zero, and the network would go to another optimum.
         """
         if "dual" not in block.edge:
             self._start(block, t)
@@ -92,7 +93,7 @@ class MomDsvmRun(BaseRun):
         block.iterates[block.alive] += 1
 
     def _start(self, block: Block, t: int) -> None:
-        """Create the state: lambda = 0, and of every neighbour v_i(0) = 0."""
+        """Create the state: lambda = 0 at this node, and v_i(0) = 0 for every neighbour i."""
         links, width, outputs = block.links, block.s.shape[1], block.w.shape[1]
         rows, count, degree = _rows(block, self.upper), len(block.links.target), np.diff(links.indptr)
         proposal = np.full(block.k, self.eta or 0.0)
@@ -126,10 +127,10 @@ def _rows(block: Block, upper: float) -> DualRows:
 
 
 def lower_bound(blocks: Sequence[Block], lam: float) -> Floats:
-    """Return the value of the pooled dual at all nodes' lambdas, for every output: no w has an F below it.
+    """Return, for every output, the value of the pooled dual at all nodes' lambdas. F is never below it.
 
     With a_r = lambda_r / (J C) it is (1/N) sum a_r - lam/2 |w|^2, where w = sum a_r y_r x_r / (lam N) is the sum of
-    lambda_r y_r x_r over J. It is for observers: no node knows it.
+    lambda_r y_r x_r over J. Observers can compute it; no node knows it.
     """
     outputs, features = blocks[0].w.shape[1:]
     value = np.zeros(outputs)
@@ -186,7 +187,8 @@ class MomDsvm(BaseAlgorithm):
         check_undirected(network, "MoM-DSVM")
         if sizes is None or not sizes.sum() > 0:
             raise ValueError(
-                "MoM-DSVM bounds its dual by J / (lam N): give bind the shards' sizes, with at least one row"
+                "MoM-DSVM needs the number of rows to bound its dual variables: pass sizes to bind(), the number of "
+                "rows of each node, with at least one row in all"
             )
         if not 0 <= self.tol < np.inf:
             raise ValueError(f"tol is a part of the margin of 1, for example 0.1; got {self.tol!r}")

@@ -44,25 +44,28 @@ REPEAT_THETA = 0.8
 """theta if a neighbour pushes in two successive ticks, and so has hardly received an answer in between. If every tick
 brings messages from all sides, as at the hub of a star, a single pass is too inexact for theta = 1: w oscillates."""
 ALL_THETA, ALL_PASSES = 0.85, 2
-"""With all neighbours in every tick: one pass is too inexact for a theta near 1, a third gains nothing."""
+"""theta and passes if a node pushes to all neighbours in every tick. One pass is too inexact for a theta near 1, and a
+third pass gains nothing."""
 MIN_SHARED_NODES, MIN_SHARED_NUMBERS = 64, 1_000_000
-"""Threads share a tick of this many nodes, or numbers. Few nodes are shared unevenly, and threads wait."""
+"""Threads share a tick if it has at least this many nodes, or touches this many numbers. Few nodes cannot be divided
+evenly, and threads would wait."""
 ROWS_PER_ACTIVE_ROW = 8
 """The ratio of all rows to those that a tick works on: most rows are skipped."""
 MAX_CALL_NUMBERS = 50_000_000
-"""Numbers to touch before returning to the interpreter, which may have received Ctrl-C."""
+"""How many numbers a compiled call touches before it returns to the interpreter, which may have received Ctrl-C."""
 MAX_CLOSED_EDGES = 8
 """A peer keeps the epochs of at most this many dropped edges."""
 INITIAL_VIOLATION = 0.25
 """The assumed mean |1 - margin|, before a pass has measured it."""
 LONE_PASSES = 16
-"""A node without neighbours has no messages to pay for an iteration."""
+"""Passes of a node without neighbours. Its iterations cost no messages, so it can make more passes in each."""
 PROXIMAL_FACTOR = 0.1
 """The largest penalty of a single node's proximal term, as a multiple of the mean |x_r|^2: a step of an alpha then
 moves it by about a tenth of its box, for every lam and number of rows."""
 SAME_DIRECTION, PROXIMAL_DECAY, LEAST_PROXIMAL = 0.5, 0.7, 0.01
-"""If the cosine of two successive steps of w is above the first, the penalty shrinks by the second: it holds w back. If
-the steps are opposed, the passes are too inexact for it, and it doubles. It stays above this part of the largest."""
+"""If the cosine of two successive steps of w is above SAME_DIRECTION, the penalty holds w back, and is multiplied by
+PROXIMAL_DECAY. If the steps are opposed, the passes are too inexact for this penalty, and it is doubled. It never falls
+below LEAST_PROXIMAL times the largest penalty."""
 _PER_END = (*kernels.Edges._fields[2:], "dropped_at", *edge_liveness.PER_END)
 """What ``block.edge`` keeps for every end of an edge."""
 _EDGE_ARRAYS, _NODE_ARRAYS = itemgetter(*kernels.Edges._fields[2:]), itemgetter(*kernels.Nodes._fields[3:])

@@ -26,7 +26,7 @@ from gadget_svm.core.block import Block
 from gadget_svm.core.network import Network
 from gadget_svm.core.rows import Rows
 from gadget_svm.core.types import Flags, Floats, Ints
-from gadget_svm.gossip import Gossip, Round, estimate
+from gadget_svm.gossip import Gossip, RobustMixing, Round, estimate
 from gadget_svm.kernels import add_row, compiled, dot_row, draw, side
 from gadget_svm.kernels.counter_rng import NOISE
 from gadget_svm.privacy import DifferentialPrivacy, Plan, secret_normals
@@ -151,9 +151,12 @@ class PrivateGradient(BaseAlgorithm):
     privacy : DifferentialPrivacy or None
         The budget; None: that of `GadgetSVC.privacy`.
     gossip : str or Gossip, default "auto"
-        How the models are averaged, as in `Gadget`. "auto" is diffusion, and running sums if messages may be lost.
+        How the models are averaged, as in `Gadget`. "auto" is `RobustMixing` with no liars: nodes move towards their
+        neighbours' models, and a lost message does no harm. On directed graphs, and with a transition matrix that the
+        user gives, it is diffusion, or running sums if messages may be lost.
     gossip_rounds : int
-        Rounds of gossip after every step.
+        Rounds of gossip after every step. One is not stable on every graph: the velocity amplifies what oscillates
+        between neighbours.
     transition : "lazy", "random-walk", "metropolis", "max-degree"
         The matrix B on the graph, as in `Gadget`.
     robust : "clip", "trim" or None, default None
@@ -167,7 +170,7 @@ class PrivateGradient(BaseAlgorithm):
     >>> from gadget_svm.algorithms import PrivateGradient
     >>> X, y = [[-1.0], [1.0]] * 600, [0, 1] * 600
     >>> budget = DifferentialPrivacy(epsilon=2.0)
-    >>> model = GadgetSVC(3, algorithm=PrivateGradient(gossip_rounds=1), privacy=budget, random_state=0).fit(X, y)
+    >>> model = GadgetSVC(3, algorithm=PrivateGradient(gossip_rounds=3), privacy=budget, random_state=0).fit(X, y)
     >>> model.predict([[-2.0], [2.0]]).tolist()
     [0, 1]
     """
@@ -192,7 +195,8 @@ class PrivateGradient(BaseAlgorithm):
         rounds = checked_count(self.gossip_rounds, "gossip_rounds")
         protocol = self.gossip
         if protocol == "auto" and self.robust is None:
-            protocol = "running-sum" if lossy else "diffusion"
+            plain = not network.directed and network.weights is None
+            protocol = RobustMixing(liars=0) if plain else "running-sum" if lossy else "diffusion"
         gadget = Gadget(gossip=protocol, gossip_rounds=rounds, project=False, robust=self.robust, liars=self.liars)
         run = gadget.bind(network, lam, radius, lossy, sizes)
         self.privacy.check()

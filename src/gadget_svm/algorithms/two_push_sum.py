@@ -1,7 +1,7 @@
 """The older GADGET of Hensel and Dutta, to which the paper refers: two Push-Sum calls in every iteration.
 
-One call averages the models n_i w_i, the other the loss vectors n_i L_i, each with restarted mass; so an iteration
-takes twice the messages of GADGET's. Owns the local part and the order of the calls.
+One call averages the models n_i w_i, the other the loss vectors n_i L_i. Each call starts with new masses, so an
+iteration sends twice as many messages as one of GADGET. Owns the local part and the order of the calls.
 """
 
 from dataclasses import dataclass
@@ -40,7 +40,10 @@ def loss_vectors(
 
 @dataclass(frozen=True)
 class TwoPushSumRun(GadgetRun):
-    """The older GADGET with every parameter resolved; ``block.held`` keeps the vectors that are not being averaged."""
+    """The older GADGET of Hensel and Dutta with every parameter resolved.
+
+    While one call averages the models, ``block.held`` keeps the loss vectors; in the other call it keeps the models.
+    """
 
     def iteration(self, block: Block, t: int) -> Round:
         """w_i(t+1) = projection of (1 - lam alpha) PS(n_i w_i) + alpha PS(n_i L_i)."""
@@ -63,7 +66,7 @@ class TwoPushSumRun(GadgetRun):
         return False
 
     def _mean(self, block: Block, t: int) -> Round:
-        """Restart Push-Sum with the vectors in ``block.w``."""
+        """Average the vectors in ``block.w`` by Push-Sum, which starts with new masses."""
         away = ~block.alive
         block.s[away], block.phi[away] = 0.0, 0.0  # a node that returns must not bring the sums of the other call
         self.protocol.load_vectors(block, persist=False)
@@ -73,7 +76,7 @@ class TwoPushSumRun(GadgetRun):
 
 @dataclass(repr=False, eq=False)
 class TwoPushSum(BaseAlgorithm):
-    """The older GADGET, with one Push-Sum call for the models and one for the loss vectors.
+    """The older GADGET of Hensel and Dutta, with one Push-Sum call for the models and one for the loss vectors.
 
     Parameters
     ----------
@@ -116,7 +119,7 @@ class TwoPushSum(BaseAlgorithm):
         protocol = resolve(self.gossip)
         if not (protocol.restartable and protocol.conserves_mass):
             raise ValueError(
-                f"gadget-2ps restarts its mass in every call, which gossip={protocol.name!r} does not: "
+                f"gadget-2ps restarts its mass in every call, and gossip={protocol.name!r} cannot do that: "
                 "use gossip='push-sum' or 'diffusion'"
             )
         gadget = Gadget(
@@ -126,5 +129,5 @@ class TwoPushSum(BaseAlgorithm):
         return TwoPushSumRun(**vars(gadget.bind(network, lam, radius, lossy, sizes)))
 
     def iterations_per_pass(self, rows: int) -> int:
-        """Return how many iterations draw that many examples."""
+        """Return how many iterations draw as many examples as there are rows."""
         return max(1, -(-rows // self.batch_size))

@@ -58,7 +58,7 @@ class PrivateSites:
         rows = clip_rows(as_csr(X, True), privacy.clip)
         self.n_rows, self.width = rows.shape
         sizes = np.full(2, float(self.n_rows))
-        algorithm = PrivateGradient(privacy, gossip="diffusion", gossip_rounds=1)
+        algorithm = PrivateGradient(privacy, gossip_rounds=1)
         self.run: PrivateGradientRun = algorithm.bind(build("complete", 2), lam, lam**-0.5, sizes=sizes)
         order = np.tile(np.arange(self.n_rows), copies)
         shares = Shares(order, np.arange(copies + 1) * self.n_rows, np.empty(0))
@@ -80,8 +80,7 @@ class PrivateSites:
         """Move every site to a model, copies x features, and return the slopes that they release there."""
         if self.released == self.rounds:
             raise ValueError(f"the sites have released all {self.rounds} slopes of their budget")
-        kept, weight = self._sent.vector, self._sent.weight  # the site keeps as much as it sends
-        push = 2.0 * weight[:, None] * models - kept
+        push = 2.0 * models - self._sent.vector  # the site moves to the mean of its model and the attacker's
         reply = self._sent._replace(sender=self._sent.receiver, receiver=self._sent.sender, vector=push)
         resume(self._iteration, Delivery(reply))
         self._models_before, self._models = self._models, np.broadcast_to(models, self._models.shape)
@@ -95,8 +94,8 @@ class PrivateSites:
 
     def _released_slopes(self) -> Floats:
         """Solve the site's step for the slope: w <- w + momentum (w - w before) - eta (slope + lam w)."""
-        after = self._sent.vector / self._sent.weight[:, None]
-        moved = self._models + MOMENTUM * (self._models - self._models_before) - after
+        velocity = self._models - self._models_before
+        moved = self._models + MOMENTUM * velocity - self._sent.vector
         eta = 0.5 * (1.0 + np.cos(np.pi * self.released / self.rounds)) * self._step_size
         self.released += 1
         return np.asarray(moved / eta - self.run.lam * self._models)

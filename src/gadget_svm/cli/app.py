@@ -1,4 +1,7 @@
-"""The command `gadget`: assembles the commands. Each is in a module of its own, which imports other packages on use."""
+"""Puts the command `gadget` together from its subcommands.
+
+Each subcommand has its own module, which imports other packages only when the subcommand runs.
+"""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`gadget predict`: its options. `predict_run` answers."""
+"""The options of `gadget predict`; `predict_run` does the work."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -18,11 +18,16 @@ class PredictRequest:
     out: str | None = option_field("--out", "-o", help="A file for the predictions, one per line; - is stdout.")
     label: Label = None
     format: Format = None
-    no_label: bool = option_field("--no-label", default=False, help="No column is a label. Default: found by names.")
+    no_label: bool = option_field(
+        "--no-label", default=False, help="No column is a label. Default: column names decide."
+    )
     positive: Positive = None
-    zero_based: bool | None = option_field("--zero-based/--one-based", help="First id in svmlight. Default: by ids.")
+    zero_based: bool | None = option_field(
+        "--zero-based/--one-based",
+        help="Whether ids of svmlight start at 0 or 1. Default: 0 if an id 0 occurs, else 1.",
+    )
     data_dir: DataDir = None
-    json: bool = option_field("--json", default=False, help="Print the accuracy and, without --out, answers as JSON.")
+    json: bool = option_field("--json", default=False, help="Print accuracy and, without --out, predictions as JSON.")
 
 
 @command_for(PredictRequest)

@@ -1,4 +1,4 @@
-"""Answers of a model file for rows. Owns how rows of another width or column order fit the model."""
+"""Predicts rows with a model file. Owns how rows with another width or order of columns are fitted to the model."""
 
 import json
 import sys
@@ -55,7 +55,7 @@ def _check(request: PredictRequest) -> None:
     if request.json and request.out == "-":
         raise ValueError("--json and --out - both write to stdout: leave out --out, and the JSON has the predictions")
     if request.no_label and (request.label is not None or request.positive is not None):
-        raise ValueError("--no-label says that no column is a label: leave out --label and --positive, or it")
+        raise ValueError("--no-label says that no column is a label: leave out --label and --positive, or --no-label")
     if request.out is not None and request.out != "-":
         check_target(parse_location(request.out), "--out", [parse_location(request.data), model_file(request.model)])
 
@@ -68,13 +68,13 @@ def model_file(given: str) -> Location:
 
 
 def site_named(model: GadgetSVC, node: str) -> Any:
-    """Return the model's site of this name; else the number, or the text."""
+    """Return the site of the model that has this name. If there is none, return the name, as a number if it is one."""
     named: list[Any] = [site for site in model.sites_ if str(site) == node]
     return named[0] if named else int(node) if node.isdecimal() else node
 
 
 def model_name(model: GadgetSVC, node: str | None) -> str:
-    """Return which model answers: a peer's file holds the model of one site."""
+    """Return the name of the model that predicts. A file that a peer wrote holds the model of one site."""
     if node is not None:
         return f"node {node}"
     if (study := getattr(model, "study_", None)) is not None:
@@ -174,7 +174,10 @@ def no_label_is_known(model: GadgetSVC, y: Array) -> bool:
 
 
 def scores(model: GadgetSVC, answers: Array, y: Array | None) -> dict[str, Any]:
-    """Return the share of answers that are the label, compared as text; None without labels that the model knows."""
+    """Return the accuracy and the labels that the model does not know. Labels are compared as text.
+
+    The accuracy is None if there are no labels, or if the model knows none of them.
+    """
     if y is None:
         return {"accuracy": None, "unknown_labels": []}
     accuracy = None if no_label_is_known(model, y) else float(np.mean(answers.astype(str) == y.astype(str)))

@@ -1,4 +1,4 @@
-"""`gadget train`: its options. `train_run` has the order of its work."""
+"""The options of `gadget train`; `train_run` does the work."""
 
 import re
 from dataclasses import dataclass
@@ -106,12 +106,12 @@ class TrainRequest:
     fit_intercept: bool | None = _learning("--intercept/--no-intercept", help=INTERCEPT_HELP)
     settings: list[str] | None = _learning("--set", metavar=PAIR, help="A parameter of the algorithm. Repeatable.")
     epsilon: float | None = _privacy("--epsilon", help="A budget of differential privacy per row; 1 is strong.")
-    delta: float | None = _privacy("--delta", help="Far below 1 / rows. Default: 1e-6.")
+    delta: float | None = _privacy("--delta", help="Must be far below 1 / rows. Default: 1e-6.")
     clip: float | None = _privacy("--clip", help="The largest norm of a row; longer ones are scaled down. Default: 1.")
     random_state: int = _learning("--seed", default=0, min=0, help="The same seed gives the same bits.")
     topology_seed: int | None = _network("--topology-seed", min=0, help="Seed of a random graph. Default: --seed.")
-    partition_seed: int | None = _data("--partition-seed", min=0, help="Seed of the division. Default: --seed.")
-    n_jobs: int | None = _learning("--threads", "-j", "--jobs", min=-1, help="Threads; the result is the same.")
+    partition_seed: int | None = _data("--partition-seed", min=0, help="Seed of --partition. Default: --seed.")
+    n_jobs: int | None = _learning("--threads", "-j", "--jobs", min=-1, help="Threads; they do not change the result.")
     engine: Engine = _where("--engine", default=Engine.local, help="local: this process; ray: a cluster. Same result.")
     engine_options: list[str] | None = _where("--engine-option", metavar=PAIR, help=ENGINE_HELP)
     address: str | None = _where("--address", help="For ray: the cluster, such as auto or 10.0.0.5:6379.")

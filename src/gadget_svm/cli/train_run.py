@@ -1,4 +1,7 @@
-"""The order of a training's work: check, read, train, save, measure, show. What can fail fails before training."""
+"""Does the work of `gadget train` in this order: check, read, train, save, measure, show.
+
+Whatever can be checked before the training is checked before it.
+"""
 
 import json
 import logging
@@ -66,7 +69,7 @@ def run_training(request: TrainRequest, reference: Reference | None = None) -> i
 
 @contextmanager
 def log_level(level: int) -> Iterator[None]:
-    """Set the level of the package's remarks about data and compilation."""
+    """Set the level of the package's log messages inside the block. They tell about data and compilation."""
     log = logging.getLogger("gadget_svm")
     before = log.level
     log.setLevel(level)
@@ -79,7 +82,8 @@ def log_level(level: int) -> Iterator[None]:
 def _fit(model: GadgetSVC, rows: TrainingRows, stderr: Console, interruption: Interruption) -> None:
     """Train with progress; Ctrl-C and SIGTERM end it after the current iterations.
 
-    Until the first iteration a signal aborts: a start that waits for room in a cluster does not look for signals.
+    Before the first iteration a signal aborts the command, since a run that waits for room in a cluster does not check
+    for signals.
     """
 
     class Watch(Observer):

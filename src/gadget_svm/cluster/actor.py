@@ -45,7 +45,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Given:
-    """Rows that the driver has."""
+    """A source whose rows the driver already holds, and sends to the actor."""
 
     given: Rows
 
@@ -57,7 +57,7 @@ class Given:
 
 @dataclass(frozen=True)
 class ActorSpec:
-    """What an actor needs beside its rows to make its block."""
+    """What an actor needs, besides its rows, to make its block."""
 
     index: int
     bounds: Ints
@@ -163,7 +163,7 @@ class Host:
         return Worker(spec.index, np.array(spec.bounds), spec.run, block, partial(self._post, group), spec.lam)
 
     def join(self, group: Group) -> None:
-        """Become part of a group: from its checkpoint, or from the start of the run."""
+        """Join a group, with the block of the group's checkpoint, or with that of the start of the run."""
         spec, rows = self._spec, self._rows
         if spec is None or rows is None:
             raise NotReadyError("the actor was restarted")
@@ -216,7 +216,7 @@ class Host:
         return self.worker.certify(owner, live, serial)
 
     def values(self, name: str) -> Any:
-        """Return an array of the block with an entry per node; "models" are what the nodes would answer with."""
+        """Return an array of the block with an entry per node; "models" are those that the nodes would predict with."""
         return self.worker.runtime.gather(name)
 
     def exchanges(self) -> int:
@@ -249,7 +249,7 @@ METRICS = {
     "gadget_messages": ("Counter", "Messages that the actor's nodes sent."),
     "gadget_bytes": ("Counter", "Bytes that the actor's nodes sent."),
 }
-"""All have the tag ``actor``, the actor's name."""
+"""The metrics of an actor: their kinds and texts. All have the tag ``actor``, which is the actor's name."""
 
 
 class Telemetry:

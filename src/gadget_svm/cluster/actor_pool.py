@@ -1,6 +1,7 @@
 """The actors of a run, for the driver: calls their methods, waits for answers, and detects lost actors.
 
 Owns the handles, all timeouts, and when an actor counts as lost. `on_loss` decides what that means for the run.
+`connection` decides how many actors there are and creates them, and `driver` assigns the nodes to them.
 """
 
 import re

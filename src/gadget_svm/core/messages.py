@@ -11,7 +11,7 @@ import numpy as np
 from gadget_svm.core.types import Array, Flags, Floats, Ints
 
 HEADER_BYTES = 24
-"""Bytes of a message besides its numbers: sender, receiver and sequence number, eight each."""
+"""Bytes of a message besides its numbers: sender, receiver and sequence number have eight bytes each."""
 
 
 def message_bytes(width: int, extra: int) -> int:
@@ -107,4 +107,4 @@ class Delivery(NamedTuple):
 
 
 Exchange = Callable[[MessageBatch], Delivery]
-"""A runtime in one function: takes what the nodes send, returns what reaches them."""
+"""The function that a runtime supplies: it takes what the nodes send and returns what reaches them."""

@@ -19,7 +19,8 @@ from gadget_svm.kernels.rows import NO_PAIRS, losses
 class Shares(NamedTuple):
     """Which rows a node owns: node i owns rows ``order[start[i]:start[i+1]]``, each with multiplicity ``times``.
 
-    An empty ``times`` means once each. A row of integer weight may be assigned to several nodes, a part to each.
+    If ``times`` is empty, every row counts once. The copies of a row whose weight is a whole
+    number may be assigned to several nodes.
     """
 
     order: Ints
@@ -36,12 +37,12 @@ class Shares(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """CSR rows with their class index and cost, and which node owns them.
+    """CSR rows, each with its class index, its cost, and the node that owns it.
 
     The features of a row are in ascending order, each once. ``mass`` is the multiplicity, cumulative within a node.
     ``pairs`` holds the two classes of every output if outputs are one against one, +1 first; else it is empty.
-    If ``intercept_unit`` is positive, the last entry of every row is the 1 of the last feature, whose weight is the
-    intercept. An algorithm may hold that weight in units in which the feature is ``intercept_unit``.
+    If ``intercept_unit`` is positive, the last feature has the value 1 in every row, and its weight is the intercept.
+    An algorithm may use the value ``intercept_unit`` in place of 1; it then holds the intercept divided by that value.
     """
 
     indptr: Indices
@@ -90,7 +91,7 @@ class Scores(NamedTuple):
 
 @dataclass(frozen=True)
 class Objective:
-    """The pooled problem, for observers. Nodes never see it."""
+    """The problem of all rows together, which observers evaluate. Nodes never see it."""
 
     X: sp.csr_matrix
     label: Indices

@@ -1,6 +1,7 @@
 """Locations of files: local paths and URIs. Distinguishes, reads and writes both.
 
-http and https use the standard library, other schemes pyarrow, which takes those that it does not know from fsspec.
+The standard library reads http and https, and pyarrow all other schemes. If pyarrow does not know a scheme, fsspec
+gives it a file system.
 Messages never show the keys that a URI may carry.
 """
 
@@ -47,7 +48,7 @@ def parse_location(given: str | os.PathLike[str]) -> Location:
     Raises
     ------
     ValueError
-        If a path was made of a URI. It would name a local folder.
+        A path object was made from a URI, so it would name a local folder.
     """
     text = os.fspath(given)
     if not text:
@@ -187,7 +188,7 @@ def _open_remote(uri: str, name: str) -> Any:
 def _file_system(uri: str, name: str) -> tuple[Any, str]:
     """Return pyarrow's file system for a URI, and the path in it. Errors call the URI ``name``.
 
-    A scheme that pyarrow does not know is fsspec's, in pyarrow's form.
+    If pyarrow does not know the scheme, pyarrow wraps the file system that fsspec has for it.
     """
     scheme = scheme_of(uri)
     unknown = require("pyarrow", f"{name}: {scheme}:// (with Ray, on all machines) needs", "remote").ArrowException

@@ -43,7 +43,11 @@ def requested_nodes(model: "GadgetSVC") -> int | None:
 
 
 def sites_of_batches(model: "GadgetSVC", sites: ArrayLike | None) -> list[Hashable]:
-    """Name the nodes of a network that learns in batches: as requested, else 10, or the sites of the first batch."""
+    """Return the labels of the nodes of a network that learns in batches.
+
+    With ``sites``, the nodes are those of the given graph, or else the sites of the first batch. Without ``sites``,
+    there are as many nodes as requested, or 10 if no number was requested.
+    """
     requested, labels = requested_nodes(model), topologies.labels_of(model.topology)
     names = node_names(10 if requested is None else checked_count(requested, "n_nodes"), labels)
     return names if sites is None else labels or partition_by_site(sites)[1]  # a batch need not have all the labels
@@ -112,7 +116,7 @@ def _planned_rounds(model: "GadgetSVC", problem: TrainingProblem) -> StoppingRul
 
 
 def _spent(model: "GadgetSVC", fitted: Fitted) -> dict[str, Any] | None:
-    """Return what a private training has spent."""
+    """Return how much of its privacy budget a training has spent; None if it has no budget."""
     privacy = model.privacy
     if privacy is None:
         return None

@@ -26,7 +26,7 @@ from gadget_svm.estimator.problem import Lengths, as_csr
 from gadget_svm.kernels.rows import NO_PAIRS
 
 MAX_NAMED_LABELS = 3
-"""Labels of a shard that a warning names."""
+"""How many labels of a shard a warning names at most."""
 
 
 class DataSummary(NamedTuple):
@@ -125,7 +125,7 @@ def require_list(shards: Any) -> None:
 
 
 def are_places(shards: Any) -> bool:
-    """Return whether all of these are paths or URIs."""
+    """Return whether all shards are paths or URIs."""
     return isinstance(shards, list | tuple) and len(shards) > 0 and all(isinstance(s, str | PathLike) for s in shards)
 
 

@@ -1,7 +1,8 @@
 """Faults of nodes: those that crash, leave for a while or come and go, and those that skip iterations.
 
-A node that is away neither sends nor receives: messages from and to it come back to their senders. Messages to a node
-that is idle wait for it. Time counts iterations, and the exchanges of certificates (see `clock`).
+A node that is away neither sends nor receives: messages from and to it come back to their senders. It keeps its rows
+and its state, and continues with them when it returns. Messages to a node that is idle wait for it. Time counts
+iterations, and the exchanges of certificates (see `clock`).
 """
 
 from collections.abc import Callable, Sequence

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gadget_svm import spectral
-from gadget_svm.core.block import Block
+from gadget_svm.core.block import Block, Links
 from gadget_svm.core.lookup import lookup
 from gadget_svm.core.network import Network
 from gadget_svm.core.types import Ints
@@ -93,6 +93,13 @@ class RobustMixing(Gossip):
         """Use the vectors themselves as sums, all of weight one."""
         block.phi[:] = 1.0
         block.s[block.alive] = block.flat[block.alive]
+
+    def set_neighbours(self, block: Block, neighbours: Ints) -> None:
+        """Change the neighbours of a block of one node: edges have no state."""
+        block.links = Links.alone(neighbours.astype(np.int32))
+
+    def reset_edge(self, block: Block, other: int) -> None:
+        """Do nothing: edges have no state."""
 
     def round(self, block: Block, time: int, since: int) -> Round:
         """Send every node's vector to all its neighbours, and move towards theirs. A lost message is left out."""

@@ -13,9 +13,10 @@ from gadget_svm.core.types import Floats, Indices
 from gadget_svm.kernels.compiler import DISABLED, LowLevel, allocation_free
 
 LANES = 8
-"""Running sums of a dot product of contiguous numbers: what a processor adds in one or a few instructions."""
+"""How many running sums a dot product of contiguous numbers has. A processor adds to all of them in one or a few
+instructions."""
 ONE, TWO, THREE, FOUR = (np.uint64(number) for number in range(1, 5))
-"""Unsigned, so that compiled code need not check for indices from the end."""
+"""Unsigned numbers: compiled code then does not check for negative indices."""
 
 
 @allocation_free
@@ -57,7 +58,7 @@ def _sum_in_lanes(w: Floats, data: Floats, first: int, lo: int, count: int) -> f
 
 
 def _compiled_sum_in_lanes() -> Any:
-    """`_sum_in_lanes` on a vector of LANES doubles: numba leaves running sums in single registers."""
+    """Return `_sum_in_lanes` on a vector of LANES doubles: numba by itself keeps each sum in a register of its own."""
     from llvmlite import ir  # type: ignore[import-untyped]
     from numba.core import types
     from numba.extending import intrinsic
@@ -169,9 +170,9 @@ def sq_norm(w: Floats) -> float:
 DOUBLES_PER_LINE = 8
 """Doubles in a cache line."""
 MAX_DOUBLES = 256
-"""Doubles of a row to prefetch; of a longer row the processor guesses the rest."""
+"""How many doubles of a row are prefetched. The processor itself prefetches the rest of a longer row."""
 PREFETCH_ROWS = 16
-"""Rows between the prefetch of a row and its use. All three were tuned on rows of 1 to 47,236 doubles."""
+"""Rows between the prefetch of a row and its use. All three numbers were tuned on rows of 1 to 47,236 doubles."""
 
 
 def _no_prefetch(array: Any, index: tuple[int, ...]) -> None:
@@ -203,9 +204,9 @@ def _compiled_prefetch(level: int) -> Any:
 
 
 prefetch: Any = _no_prefetch if DISABLED else LowLevel(lambda: _compiled_prefetch(2))
-"""Into the second-level cache: for rows that are used much later."""
+"""Prefetches into the second-level cache, for rows that are used much later."""
 prefetch_soon: Any = _no_prefetch if DISABLED else LowLevel(lambda: _compiled_prefetch(1))
-"""Into the first-level cache: for rows that are used next."""
+"""Prefetches into the first-level cache, for rows that are used next."""
 
 
 @allocation_free
@@ -218,7 +219,10 @@ def prefetch_row(array: Floats, i: int) -> None:
 
 
 def distances(models: Floats, others: Floats) -> Floats:
-    """Distance of each model to its counterpart in ``others``, or of all to one; in chunks, to bound the memory."""
+    """Return the distance of each model to its counterpart in ``others``, or to ``others`` if that is one model.
+
+    It works in chunks, to bound the memory.
+    """
     out = np.empty(len(models))
     stride = max(1, 2**20 // max(1, models[0].size))
     for i in range(0, len(models), stride):

@@ -1,4 +1,4 @@
-"""The page: text, tables and figures in one HTML file that loads nothing. All text from outside is escaped."""
+"""Builds the page: text, tables and figures in one HTML file, which loads nothing else. Escapes all given text."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -74,7 +74,7 @@ def introduction(summary: Summary, network: Network, history: Sequence[dict[str,
 
 
 def tiles(summary: Summary) -> str:
-    """Return the most important figures."""
+    """Return the tiles at the top of the page, which show the most important numbers."""
     key = "train_accuracy" if summary["average"].get("test_accuracy") is None else "test_accuracy"
     words = key.replace("_", " ")
     known = [node[key] for node in formatting.live_nodes(summary["nodes"]) if node.get(key) is not None]
@@ -125,14 +125,17 @@ def cards(summary: Summary, history: Sequence[dict[str, Any]], network: Network)
 
 
 def lost_rows_caption(summary: Summary) -> str:
-    """Return the sentence that rows of lost actors are left out; rows that the driver also has are not."""
+    """Return a sentence for a caption if rows of lost actors are missing from the figure, else an empty text.
+
+    Rows that the driver also holds are never missing.
+    """
     lost = any(event["event"] == "lost" for event in summary.get("events", []))
     remote = all(node.get("train_objective") is None for node in summary["nodes"])
     return " The rows of lost nodes are left out until the nodes are back." if lost and remote else ""
 
 
 def network_caption(summary: Summary, network: Network) -> str:
-    """Explain the picture, or why there is none."""
+    """Return the caption of the network: it explains the drawing, or says why a large network is not drawn."""
     name = figures.quality(summary["nodes"])[0].rstrip(", %")
     if network.n > figures.MAX_DRAWN_NODES:
         return (
@@ -144,7 +147,7 @@ def network_caption(summary: Summary, network: Network) -> str:
 
 
 def nodes_caption(summary: Summary) -> str:
-    """Return the sentences on whether these are all nodes, and how lost nodes are counted."""
+    """Return the caption of the table of nodes: whether all nodes are listed, and how lost nodes are counted."""
     nodes = summary["nodes"]
     total = summary["parameters"].get("nodes", len(nodes))
     lost = " Lost nodes are not in the average, nor are their rows counted there." * ("rows" in summary["average"])
@@ -185,6 +188,6 @@ def _flat(facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def origin() -> str:
-    """Return the version, time and machine."""
+    """Return the sentence that names the version, the time and the machine."""
     when = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
     return f"Written by gadget-svm {__version__} on {when}; {machine()}."

@@ -74,7 +74,7 @@ class BaseStoppingRule:
     certificate: Certificate | None = None
 
     def next_check(self, t: int) -> int:
-        """Every iteration."""
+        """Return the next iteration after t at which `fires` is called: by default every iteration."""
         return t + 1
 
     def fires(self, runtime: Runtime, objective: float) -> bool:
@@ -118,7 +118,7 @@ class _GeometricChecks(BaseStoppingRule):
     first_check: int = 100
 
     def next_check(self, t: int) -> int:
-        """In geometric steps."""
+        """Return the next check after t; the checks are in geometric steps."""
         return max(geometric(t), self.first_check)
 
 
@@ -167,7 +167,7 @@ class RoundsDone(BaseStoppingRule):
     rounds: int
 
     def next_check(self, t: int) -> int:  # noqa: ARG002
-        """At the end."""
+        """Return the last planned iteration."""
         return self.rounds
 
     def fires(self, runtime: Runtime, objective: float) -> bool:  # noqa: ARG002
@@ -192,7 +192,7 @@ class GapBelow(BaseStoppingRule):
     due: int = FIRST_CERTIFICATE_ITERATION
 
     def next_check(self, t: int) -> int:
-        """Where the bound is predicted to be at most tol."""
+        """Return the iteration at which the bound is predicted to be at most tol."""
         return max(t + 1, self.due)
 
     def fires(self, runtime: Runtime, objective: float) -> bool:  # noqa: ARG002

@@ -1,6 +1,6 @@
 """TOML files with pydantic models: reading with clear errors, and commented templates made from the fields.
 
-Owns the words of the errors: the file, the key, the fault and what is allowed. Reads one file at a time.
+Owns the wording of the errors: each names the file, the key, the fault and what is allowed. Reads one file at a time.
 """
 
 import json
@@ -19,11 +19,11 @@ Values = Mapping[str, Mapping[str, Any]]
 
 
 class ConfigError(ValueError):
-    """What is wrong with a TOML file: the file, the key, the fault and what is allowed."""
+    """A TOML file cannot be used. The message names the file, the key, the fault and what is allowed."""
 
 
 class Section(BaseModel):
-    """Values of the right type and of known names; frozen."""
+    """A section of a TOML file: every key is known and every value has the right type. Values cannot be changed."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, validate_default=True)
 
@@ -32,7 +32,7 @@ File = TypeVar("File", bound=Section)
 
 
 def _absolute(path: Path, info: ValidationInfo) -> Path:
-    """Make a path relative to the file, not to where the program was started."""
+    """Return the path, taken relative to the folder of the file, not to the folder where the program was started."""
     folder: Path = (info.context or {}).get("folder", Path())
     return folder / path.expanduser()
 
@@ -125,7 +125,7 @@ def write_new(path: Path, text: str, overwrite: bool) -> None:
 
 
 def _lines(section: str, model: type[Section], given: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a section: its keys with their defaults. Optional keys without a value are behind a #."""
+    """Yield the lines of a section: its keys with values or defaults. Optional keys without a value are comments."""
     yield f"[{section}]"
     for key, about in model.model_fields.items():
         value = given.get(key)
@@ -147,7 +147,7 @@ def _toml(value: Any) -> str:
 
 
 def _sentence(error: ErrorDetails, sections: Mapping[str, type[Section]]) -> str:
-    """Return one fault in words: where, what, what is allowed."""
+    """Return a text about one fault: where it is, what is wrong, and what is allowed."""
     section = str(error["loc"][0]) if error["loc"] else ""
     key = str(error["loc"][1]) if len(error["loc"]) > 1 else ""
     place = f"[{section}] {key}".strip() if section else ""

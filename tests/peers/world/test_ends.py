@@ -26,9 +26,11 @@ def test_status_and_log_say_whom_a_certified_peer_waits_for():
     lines = []
     world = World(plan, 0, make_node=node_factory(), say=lambda name, text: lines.append((name, text)))
     machines = world.machines
-    while all(machine.node is None or machine.node.conclusion.ending.latest is None for machine in machines.values()):
+    while all(
+        machine.node is None or machine.node.certification.policy.latest is None for machine in machines.values()
+    ):
         world.queue.run(world.queue.now + 0.01)
-    absent = next(machine for machine in machines.values() if machine.node.conclusion.ending.latest is None)
+    absent = next(machine for machine in machines.values() if machine.node.certification.policy.latest is None)
     absent.kill()
     others = [machine for machine in machines.values() if machine is not absent]
     world.queue.run(world.queue.now + 10.0)
