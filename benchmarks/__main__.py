@@ -7,7 +7,7 @@ from benchmarks.common import say
 
 NAMES = (
     "node_iteration", "memory", "accuracy", "certified_fit", "first_fit", "limit", "scale", "gap_time", "gap_exchanges",
-    "hardship", "poisoning", "private", "multi_class", "paper_scale", "ticks_by_nodes", "peer_messages",
+    "hardship", "poisoning", "private", "attacks", "multi_class", "paper_scale", "ticks_by_nodes", "peer_messages",
     "peer_firewall", "peer_rest", "peer_seeds", "peer_wan", "ray_rounds", "actor_memory",
 )  # fmt: skip
 LONG = ("ticks_by_nodes", "peer_firewall", "peer_rest", "peer_seeds", "peer_wan", "ray_rounds", "actor_memory")

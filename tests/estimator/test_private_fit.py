@@ -30,6 +30,11 @@ def private(**parameters):
         ({"stopping": "objective"}, "looks at rows"),
         ({"tol": 0.1}, "tol is for rules that look at rows"),
         ({"C": 1.0}, "with privacy, give lam"),
+        ({"engine": "ray", "engine_options": {"restart": True}}, "'restart' repeats iterations"),
+        (
+            {"engine": "ray", "engine_options": {"resume": "auto", "checkpoint_dir": "runs"}},
+            "'resume' repeats iterations",
+        ),
         ({"privacy": DifferentialPrivacy(-1.0)}, "epsilon must be a positive number"),
     ],
 )

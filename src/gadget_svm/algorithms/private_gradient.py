@@ -135,13 +135,11 @@ class PrivateGradientRun(GadgetRun):
 
     def _average(self, block: Block) -> None:
         """Keep the last iterate in the first half of the rounds, then sum."""
-        half = block.steps <= self._plan(block).rounds // 2
-        for i in np.flatnonzero(block.alive):
-            if half[i]:
-                block.w_sum[i], block.iterates[i] = block.w[i], 1
-            else:
-                block.w_sum[i] += block.w[i]
-                block.iterates[i] += 1
+        last_only = block.alive & (block.steps <= self._plan(block).rounds // 2)
+        summed = block.alive & ~last_only
+        block.w_sum[last_only], block.iterates[last_only] = block.w[last_only], 1
+        block.w_sum[summed] += block.w[summed]
+        block.iterates[summed] += 1
 
 
 @dataclass(repr=False, eq=False)

@@ -42,6 +42,15 @@ def partition_evenly(X: sp.csr_matrix, label: Indices, n_nodes: int, seed: int, 
     return Shares(rows, start, UNWEIGHTED if times is None else times[rows])
 
 
+def partition_by_position(n_rows: int, n_nodes: int, seed: int) -> Shares:
+    """Assign rows to nodes in turn, in a random order that does not depend on what is in the rows.
+
+    For private training: if a row is replaced, all others stay where they are.
+    """
+    rows, start = _group(np.random.default_rng(seed).permutation(n_rows), np.arange(n_rows) % n_nodes, n_nodes)
+    return Shares(rows, start, UNWEIGHTED)
+
+
 def are_counts(weights: Floats) -> bool:
     """Return whether weights are whole numbers: each says how often its row occurs."""
     return bool(weights.sum() < 2**53) and np.array_equal(weights, np.round(weights))

@@ -15,7 +15,7 @@ from gadget_svm.algorithms.base import checked_count
 from gadget_svm.core.lookup import in_order
 from gadget_svm.core.rows import Objective, Rows, Shares
 from gadget_svm.core.types import Array, Floats, Indices, Ints
-from gadget_svm.data.partition import are_counts, partition_by_site, partition_evenly
+from gadget_svm.data.partition import are_counts, partition_by_position, partition_by_site, partition_evenly
 from gadget_svm.data.tables import dense_to_csr
 from gadget_svm.kernels import ThreadTeam
 from gadget_svm.kernels.rows import NO_PAIRS
@@ -192,11 +192,12 @@ def row_weights(class_weight: Any, classes: Array, label: Indices, times: Floats
 
 def share_rows(
     X: sp.csr_matrix, label: Indices, n_nodes: int | None, seed: int, times: Floats | None,
-    sites: ArrayLike | None, labels: list[Hashable] | None = None,
+    sites: ArrayLike | None, labels: list[Hashable] | None = None, by_position: bool = False,
 ) -> tuple[Shares, list[Hashable]]:  # fmt: skip
     """Assign rows to nodes: by ``sites``, else evenly over ``n_nodes``; every node gets at least one row.
 
-    Returns the shares and the nodes' labels. Where the graph's nodes have ``labels``, sites are matched to them.
+    ``by_position``: which node gets a row does not depend on what is in the rows. Returns the shares and the nodes'
+    labels. Where the graph's nodes have ``labels``, sites are matched to them.
     """
     if sites is not None:
         shares, names = partition_by_site(one_per_row(sites, label), times)
@@ -211,6 +212,8 @@ def share_rows(
     count = min(10, available) if n_nodes is None else checked_count(n_nodes, "n_nodes")
     if count > available:
         raise ValueError(f"n_nodes={count} is more than the {available} rows: every node needs at least one row")
+    if by_position:
+        return partition_by_position(len(label), count, seed), node_names(count, labels)
     return partition_evenly(X, label, count, seed, times), node_names(count, labels)
 
 

@@ -250,7 +250,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         attributes.reset(self)
         shares, self.sites_ = share_rows(
             rows.X, rows.label, attributes.requested_nodes(self), self._partition_seed, rows.times, sites,
-            topologies.labels_of(self.topology),
+            topologies.labels_of(self.topology), by_position=self.privacy is not None,
         )  # fmt: skip
         attributes.connect(self, algorithms.resolve(self.algorithm))
         problem = make_problem(self, rows, shares)

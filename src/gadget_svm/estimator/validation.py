@@ -98,6 +98,12 @@ def _check_privacy(model: Any) -> None:
         )
     if model.tol is not None:
         raise ValueError("tol is for rules that look at rows: a private training ends after its planned rounds")
+    repeats = [name for name in ("restart", "resume") if (model.engine_options or {}).get(name)]
+    if repeats:
+        raise ValueError(
+            f"engine option {repeats[0]!r} repeats iterations since a checkpoint, with new noise, which the budget "
+            "does not count: leave it out with privacy"
+        )
     if model.C is not None:
         raise ValueError(
             "C is the weight of a sum over rows: with privacy, give lam, which is 1 / (C * number of rows)"
