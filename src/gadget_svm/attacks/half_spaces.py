@@ -1,4 +1,4 @@
-"""From sums over half-spaces to single rows. Knows nothing of networks: `exact_sites` and `private_site` answer.
+"""From sums over half-spaces to single rows. Knows nothing of networks: `exact_sites` answers.
 
 A model w = c (u, -t) with a large c puts every row on one side: with the hinge, a row counts fully if
 y (u.x - t) < 0, and not at all otherwise. So a site that shows the sum of its rows that count shows
