@@ -50,9 +50,9 @@ def main(quick: bool = False) -> None:
             choice.add(*_choice(name, data, epsilon))
     notes = [
         "A random 4-regular graph (complete for three sites), the paper's lambda, an intercept, clip 1, delta 1e-6, "
-        "all other settings at their defaults. The worst node of three seeds, which draw graph, division of the rows and "
-        "noise. LIBLINEAR is scikit-learn's LinearSVC(loss='hinge') with the same lambda on the same rows of all "
-        "sites together. Where a site has fewer rows, rows are left out at random.",
+        "all other settings at their defaults. The worst node of three seeds, which draw graph, division of the "
+        "rows and noise. LIBLINEAR is scikit-learn's LinearSVC(loss='hinge') with the same lambda on the same rows "
+        "of all sites together. Where a site has fewer rows, rows are left out at random.",
         "Step size and rounds follow from public numbers. Their one constant was chosen on training rows: see the "
         "second table.",
     ]
