@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 LOWEST := .venv-lowest
 LOWEST_TESTS := tests/estimator/test_mistakes.py tests/estimator/test_model_file.py tests/core/test_network.py tests/data/test_formats.py \
-  tests/data/test_datasets.py tests/cli/test_cli.py tests/report/test_report_page.py tests/peers/wire tests/peers/process/test_config.py
+  tests/data/test_datasets.py tests/cli/test_cli.py tests/report/test_report_page.py tests/peers/wire tests/peers/process/test_config.py tests/privacy
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: help venv demo test test-docs test-lowest lint format figures reference bench bench-quick clean
