@@ -38,8 +38,9 @@ MOMENTUM = 0.9
 def mean_slopes(lo: int, hi: int, alive: Flags, w: Floats, rows: Rows, slopes: Floats) -> None:
     """Set slopes[i] to the mean slope of the loss over the rows of node i, at its model w[i] (outputs x features).
 
-    Every row adds at most its own norm: its slopes in all outputs, times its weight, are scaled down to norm 1. It is
-    the mean over the number of rows, which is public, not over their weights.
+    Every row adds at most its own norm: its slopes in all outputs, times its weight, are scaled down to norm 1. The
+    estimator has scaled the rows themselves down to the norm ``clip`` (`estimator.problem.clip_rows`). The mean is over
+    the number of rows, which is public, not over their weights.
     """
     outputs = w.shape[1]
     slope = np.empty(outputs)

@@ -2,6 +2,7 @@
 
 Active extraction of rows (`extract_rows` from `ExactSites`), a passive neighbour (`edge_estimate`, `replay`), an audit
 of the private algorithm (`audit`), and extraction from it (`closeness`). Everything here attacks rows of your own.
+`benchmarks/attacks.py` runs the attacks on data sets, and decides when an extracted row counts as recovered.
 """
 
 from gadget_svm.attacks.exact_sites import ExactSites

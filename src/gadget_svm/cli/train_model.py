@@ -82,7 +82,7 @@ def lam_or_default(given: float | None, own: float | None) -> float:
 
 
 def wants_intercept(request: TrainRequest) -> bool:
-    """Return the choice made; by default False for the paper's data sets, as the paper has no intercept."""
+    """Return the user's choice. The default is False for the paper's data sets, as the paper has no intercept."""
     if request.fit_intercept is not None:
         return request.fit_intercept
     entry = ENTRIES.get(request.name)
@@ -195,7 +195,7 @@ def check_request(request: TrainRequest) -> None:
 
 
 def _network(request: TrainRequest, n_nodes: int) -> Network:
-    """Return the network of this training; a complete one where the number of nodes is not known yet, or large."""
+    """Return the network of this training, or a complete graph if the number of nodes is large or not known yet."""
     with naming(f"--topology {request.topology}"):
         topologies.check_name(request.topology)
         if 0 < n_nodes <= MAX_NODES_BUILT:
@@ -205,7 +205,7 @@ def _network(request: TrainRequest, n_nodes: int) -> Network:
 
 
 def _bind(request: TrainRequest, network: Network) -> Any:
-    """Bind the algorithm, which checks its parameters; if one parameter alone causes the error, it names it."""
+    """Bind the algorithm, which checks its parameters. An error that a single parameter causes names its option."""
     algorithm = make_algorithm(request)
     try:
         return _bound(algorithm, network)

@@ -1,6 +1,7 @@
-"""Connection to a Ray cluster: joining one or starting a small one, creating actors, leaving.
+"""The connection to a Ray cluster: joins one or starts a small one, creates actors, and leaves.
 
-Owns every call to Ray that may block without limit. Only this module of the driver imports Ray, on use.
+Owns every call to Ray that may block without limit. In the driver only this module imports Ray, and
+only when it is used.
 """
 
 import atexit
@@ -39,7 +40,7 @@ QUIET = {"log_to_driver": False, "logging_level": "ERROR"}
 CONNECT_TIMEOUT_S = 60.0
 SHUTDOWN_TIMEOUT_S = 15.0
 CLIENT_PORT = 10001
-"""The port of a ray:// address that names none."""
+"""The port that is used if a ray:// address has none."""
 ABANDONED = "abandoned call to Ray"
 """The name of a thread whose call to Ray did not return in time."""
 TRIAL = f"import ray, sys; ray.init(address=sys.argv[1], **{QUIET!r})"
@@ -84,7 +85,8 @@ def has_abandoned_call() -> bool:
 def require_reachable(address: str, seconds: float) -> None:
     """Raise a ConnectionError unless a Ray cluster can be joined at the address.
 
-    A process of its own tries it: `ray.init` may wait without limit or end the process if something else listens there.
+    Another process tries to join: if something other than Ray listens at the address, `ray.init` may wait without
+    limit, or end the process.
     """
     try:
         if address != "auto":
@@ -104,7 +106,7 @@ def require_reachable(address: str, seconds: float) -> None:
 
 
 def last_line(text: str) -> str:
-    """Return the last line that is not blank: in Ray's errors it names the cause."""
+    """Return the last line of a text that is not blank. In an error of Ray this line names the cause."""
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
@@ -158,7 +160,7 @@ class Cluster:
             )
 
     def _connect(self, stack: ExitStack) -> None:
-        """Join the cluster at the address, or start a local Ray; the stack undoes it."""
+        """Join the cluster at the address, or start a local Ray. Closing the stack undoes this."""
         options, address, limit = self.options, self.options.address, self.options.start_timeout
         if address not in (None, "local"):
             require_reachable(address, min(limit, CONNECT_TIMEOUT_S))

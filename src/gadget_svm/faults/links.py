@@ -1,4 +1,7 @@
-"""Faults of links: messages that vanish, come back, come late, or cannot cross; and edges that are active at times."""
+"""Faults of links: messages are lost, come back to their senders, are late, or cannot cross between groups of nodes.
+
+`ActiveEdges` is for graphs that change with time: messages travel only on edges that are active.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +16,7 @@ from gadget_svm.kernels.counter_rng import BOUNCE, DELAY, LOSS
 
 @dataclass(frozen=True)
 class Loss(Fault):
-    """Each message is lost with probability p, with its content.
+    """Each message is lost with probability p. Its content is lost too: the sender does not get it back.
 
     Parameters
     ----------
@@ -51,7 +54,7 @@ class Bounce(Fault):
 
 @dataclass(frozen=True)
 class Delay(Fault):
-    """Each message takes between ``least`` and ``most`` exchanges longer, drawn uniformly.
+    """Each message is late by a number of exchanges that is drawn uniformly from ``least`` to ``most``.
 
     Parameters
     ----------
@@ -94,9 +97,9 @@ class Partition(Fault):
     at : int, default 1
         The first iteration.
     heal : int or None, default None
-        The iteration in which it ends; None: never.
+        The iteration in which the partition ends; None: never.
     groups : list of lists of int, or None, default None
-        The nodes of each group; those not listed are one more. None: two halves.
+        The nodes of each group. Nodes that are not listed form one more group. None: two halves of the nodes.
     lost : bool, default False
         True: messages that would cross are lost. False: they come back to their senders.
     """
@@ -149,7 +152,7 @@ class ActiveEdges:
         return self.schedule(self._clock(messages), messages.sender, messages.receiver)
 
     def readdress(self, messages: MessageBatch) -> MessageBatch:
-        """Return the messages of learners, those along inactive edges addressed to their senders."""
+        """Return the messages of learners. Those along inactive edges are addressed to their senders."""
         return bounced(messages, ~self._active(messages))
 
     def wrap(self, exchange: Exchange) -> Exchange:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
 DISABLED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
-"""Kernels are then plain Python functions, for a debugger."""
+"""If True, kernels are plain Python functions, which a debugger can step through."""
 
 
 class Kernel:
@@ -27,7 +27,7 @@ class Kernel:
 
     @functools.cached_property
     def inner(self) -> Any:
-        """The dispatcher for calls from kernels: without the wrapper for Python, it compiles faster."""
+        """The dispatcher for calls from kernels. It has no wrapper for Python, and so compiles faster."""
         return self._make(no_cpython_wrapper=True)
 
     @property
@@ -69,13 +69,17 @@ class LowLevel:
 
 
 def compiled(function: F) -> F:
-    """Compile with numba on the first call: cached on disk, without the interpreter's lock, strict IEEE arithmetic."""
+    """Return a kernel that numba compiles on the first call.
+
+    The compiled code is cached on disk, runs without the interpreter's lock, and keeps to strict IEEE arithmetic.
+    """
     return function if DISABLED else cast(F, Kernel(function))
 
 
 def allocation_free(function: F) -> F:
-    """`compiled`, for a function that neither creates an array nor calls one that returns an array.
+    """Do as `compiled` does, for a function that neither creates an array nor calls a function that returns one.
 
-    It counts no references to arrays: around the calls for each row, that takes as long as a short row.
+    The compiled code does not count references to arrays. In a function that is called for each row, the counting would
+    take as long as the work on a short row.
     """
     return function if DISABLED else cast(F, Kernel(function, counts_references=False))

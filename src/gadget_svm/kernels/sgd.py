@@ -1,6 +1,8 @@
-"""Parts of stochastic gradient descent: shuffled passes without memory, weighted averages, the authors' own step.
+"""Parts of stochastic gradient descent: the order of a pass, averages of step sizes, the steps of the authors' program.
 
-The step of averaged SGD is in `algorithms.averaged_sgd`."""
+The order of a pass is shuffled; it is computed place by place and never stored. The step of averaged SGD is in
+`algorithms.averaged_sgd`.
+"""
 
 import numpy as np
 
@@ -15,7 +17,7 @@ _ONE = np.uint64(1)
 
 @compiled
 def permutation_keys(seed: int, node: int, pass_number: int) -> Words:
-    """Return the keys of the order of one pass, which depend on (seed, node, pass_number) alone."""
+    """Return the keys of one pass's order. They depend on (seed, node, pass_number) alone."""
     key = np.uint64(draw(seed, node, pass_number, EXAMPLE) * 9007199254740992.0)
     keys = np.empty(2 * _ROUNDS, dtype=np.uint64)
     for k in range(2 * _ROUNDS):
@@ -26,10 +28,10 @@ def permutation_keys(seed: int, node: int, pass_number: int) -> Words:
 
 @compiled
 def permute(place: int, count: int, keys: Words) -> int:
-    """Return the image of ``place`` under a permutation of 0..count given by `permutation_keys`, which is never stored.
+    """Return where a permutation of the numbers below ``count`` puts ``place``. `permutation_keys` returns the keys.
 
     Each round is one-to-one on the numbers below a power of two, and a result of at least ``count`` is permuted again,
-    so all rounds together are one-to-one on 0..count.
+    so all rounds together are one-to-one on the numbers below ``count``. The permutation is never stored.
     """
     bits = 1
     while (1 << bits) < count:
@@ -46,10 +48,10 @@ def permute(place: int, count: int, keys: Words) -> int:
 
 @compiled
 def average_step_sizes(lo: int, hi: int, order: Ints, start: Ints, received: Floats, eta0: Floats) -> None:
-    """Replace every node's step size by the geometric mean with each one it receives; 0 means none yet.
+    """Replace every node's step size by the geometric mean of it and a received one, for each that arrives.
 
-    No sum has to be conserved: lost, late or repeated messages only change the common size, between the smallest and
-    the largest.
+    A step size of 0 means that a node has none yet. No sum has to be conserved: lost, late or repeated messages only
+    change the common step size, which stays between the smallest and the largest one.
     """
     for i in range(lo, hi):
         for p in range(start[i], start[i + 1]):
@@ -63,9 +65,10 @@ def published_steps(
     count: int, w: Floats, indptr: Indices, indices: Indices, data: Floats, y: Floats, lam: float, tol: float,
     quiet_steps: int, seed: int,
 ) -> tuple[int, int, float]:  # fmt: skip
-    """Up to ``count`` steps of the authors' program from w = 0; stop if its rule fires, ``quiet >= quiet_steps``.
+    """Do up to ``count`` steps of the authors' program from w = 0. Its stopping rule is ``quiet >= quiet_steps``.
 
-    Returns the number of steps, quiet, and the last change of the "objective". w is changed in place.
+    ``quiet`` counts the last steps in a row in which the program's "objective" changed by at most ``tol``. Returns the
+    number of steps, ``quiet``, and the last change of the "objective". w is changed in place.
     """
     t, quiet, before, change = 0, 0, 0.0, np.inf
     while t < count and quiet < quiet_steps:

@@ -1,7 +1,7 @@
 """Whether others can dial this node, and whether it can dial them. Owns what dials have shown; decides no edges.
 
-A node that is dialled by anybody is reachable. A node that was dialled by a peer dials that one back once, and tells it
-if this fails; who hears so, and was dialled by nobody, dials out only from then on.
+A node that any peer dials is reachable. If a peer has dialled a node, the node dials that peer back once, and tells it
+if this fails. A node that is told so, and that no peer has dialled, dials out only from then on.
 """
 
 from collections.abc import Collection
@@ -14,7 +14,7 @@ from gadget_svm.peers.settings import NodeSettings
 
 
 class Reachability:
-    """Of one node, and of the peers to which it has links."""
+    """What is known of the reachability of one node, and of the peers to which it has links."""
 
     def __init__(
         self, settings: NodeSettings, detector: FailureDetector, links: LinkTable, out: Outbox, issues: IssueTable
@@ -27,7 +27,7 @@ class Reachability:
         self._works[link.name] = link.dialled is not None or self._works.get(link.name, False)
 
     def dial_failed(self, names: Collection[str]) -> None:
-        """Note that the address of these peers did not answer; of peers without a link that says nothing."""
+        """Note that the address of these peers did not answer. For peers without a link this proves nothing."""
         self._works.update({name: False for name in names if self._links.ready(name) is not None})
 
     def cannot_dial(self, name: str) -> bool:
@@ -35,11 +35,11 @@ class Reachability:
         return self._works.get(name) is False
 
     def forget(self, name: str) -> None:
-        """A peer has restarted: test its address again."""
+        """Note that a peer has restarted: its address is tested again."""
         self._works.pop(name, None)
 
     def dial_back(self) -> None:
-        """Dial the peers that have dialled this node, each once: does the address work that they tell others?"""
+        """Dial each peer that has dialled this node once, to test the address that it tells others."""
         for link in self._links.all_ready():
             if link.dialled is None and link.name not in self._works:
                 line = self._detector.table.known(link.name)
@@ -48,13 +48,13 @@ class Reachability:
                     self._out.dial(line.address, link.name)
 
     def was_dialled(self) -> None:
-        """A peer has dialled this node."""
+        """Note that a peer has dialled this node."""
         if not self._detector.me.reachable and self._may_change:
             self._detector.beat(reachable=True)
             self._issues.resolve("reachability")
 
     def was_not_reached(self, by: str, now: float) -> None:
-        """A peer could not dial this node; if somebody else did, that one has the problem."""
+        """Note that a peer could not dial this node. If another peer could, the problem is at the first one."""
         if not self._detector.me.reachable or not self._may_change:
             return
         if any(link.dialled is None for link in self._links.all_ready()):

@@ -1,4 +1,4 @@
-"""What the training loop drives, `Runtime`, what measures models on all rows, `Evaluator`, and observers of a training.
+"""`Runtime`, which the training loop drives; `Evaluator`, which measures models on all rows; observers of a training.
 
 Observers watch a training at its records. They measure; the training does not depend on them.
 """
@@ -20,7 +20,7 @@ from gadget_svm.kernels.vectors import distances
 class Runtime(Protocol):
     """Nodes that learn in lock step: all in this process, or spread over a cluster.
 
-    What a subclass leaves out is for runtimes that compile when they start and never lose the state of a node.
+    The methods that have a body here suit a runtime that compiles when it starts and never loses the state of a node.
     """
 
     run: Run
@@ -55,30 +55,33 @@ class Runtime(Protocol):
         return self.gather("weights")
 
     def exchanges(self) -> int:
-        """How often every block has sent."""
+        """Return how often every block has sent."""
 
     def sizes(self) -> Floats:
-        """n_i of every node."""
+        """Return n_i of every node: its rows with their multiplicity."""
         return self.gather("n")
 
     def live_row_weights(self) -> Floats:
-        """n_i of the live nodes, 0 for those that are away: the weights of the network average."""
+        """Return the weights of the network average: n_i of every live node, and 0 for nodes that are away.
+
+        n_i counts a node's rows with their multiplicity. If no node is live, return n_i of all.
+        """
         live = self.live_mask()
         return self.sizes() * live if live.any() else self.sizes()
 
     def live_mask(self) -> Flags:
-        """Which nodes are live."""
+        """Return which nodes are live."""
 
     def lost_mask(self) -> Flags:
-        """Which nodes lost their state, because their process ended."""
+        """Return which nodes lost their state, because their process ended."""
         return np.zeros(len(self.sizes()), dtype=np.bool_)
 
     def unseen(self, name: str) -> Flags:  # noqa: ARG002
-        """Which nodes were lost before this array was ever gathered."""
+        """Return which nodes were lost before this array was ever gathered."""
         return self.lost_mask()
 
     def events(self) -> list[dict[str, Any]]:
-        """The events since the last call that a record lists, such as lost actors."""
+        """Return what happened since the last call, such as the loss of an actor; a record lists these events."""
         return []
 
     def close(self) -> None:
@@ -94,7 +97,7 @@ class Evaluator(Protocol):
     """Objective and error of models on all rows, in this process or elsewhere."""
 
     def __call__(self, models: Floats) -> Scores:
-        """Scores of models, m x outputs x features."""
+        """Return the scores of models, m x outputs x features."""
 
 
 Record = dict[str, Any]
@@ -121,7 +124,7 @@ class Layout:
     evaluate: Evaluator
 
     def widen(self, models: Floats) -> Floats:
-        """Models with all features."""
+        """Return the models with a weight for every feature."""
         if len(self.trained) == self.width:
             return models
         full = np.zeros((*models.shape[:-1], self.width))

@@ -104,7 +104,7 @@ class Study:
         Raises
         ------
         ValueError
-            The text is too long, or `text` of no study.
+            The text is too long, or is not one that `text` returns.
         """
         if len(text) > MAX_TEXT_BYTES:
             raise ValueError(f"the study has {len(text):,} characters, more than {MAX_TEXT_BYTES:,}")

@@ -16,13 +16,13 @@ Texts = Annotated[tuple[str, ...], Field(strict=False)]
 
 
 class Name(Section):
-    """[study]"""
+    """The section [study] of study.toml."""
 
     name: str = Field(description="the study's name; peers of different studies exchange nothing")
 
 
 class Data(Section):
-    """[data]"""
+    """The section [data] of study.toml."""
 
     columns: Texts | None = Field(default=None, description="the features' names, in order", examples=[["age", "size"]])
     features: Count | None = Field(
@@ -34,7 +34,7 @@ class Data(Section):
 
 
 class Learn(Section):
-    """[learn]"""
+    """The section [learn] of study.toml."""
 
     algorithm: Algorithm = Field(default="pdmm", description='"pdmm" or "gadget"')
     lam: Positive = Field(description="the weight of the regulariser")
@@ -43,7 +43,7 @@ class Learn(Section):
 
 
 class Scale(Section):
-    """[scaling]"""
+    """The section [scaling] of study.toml."""
 
     kind: Scaling = Field(default="none", description='"none", or by statistics of the sites: "max-abs", "deviation"')
     sites: Annotated[int, Field(ge=0)] = Field(
@@ -52,7 +52,7 @@ class Scale(Section):
 
 
 class End(Section):
-    """[end]"""
+    """The section [end] of study.toml."""
 
     gap: Positive = Field(
         default=0.01, description="the study ends when the relative gap is certified to be below this"

@@ -1,8 +1,8 @@
 """Which members are alive: a state machine over what peers say of themselves and of each other.
 
-Owns the rules below, on top of a `MemberTable`. Sends nothing; time is what ``tick`` is told. A sign of life is a beat
-that advanced, or a word from the member itself; opinions of others are none. Certificates prove who speaks
-(``direct``), nothing proves what is said of a third. So:
+Owns the rules below, on top of a `MemberTable`. Sends nothing, and reads no clock: ``tick`` is told the time. A member
+gives a sign of life if its beat advances, or if it sends a message itself. What others say of it is no sign of life.
+Certificates prove who sends an entry (``direct``). Nothing proves what an entry says of a third member. So:
 
 1. What a member says itself has priority: for ``suspect`` seconds after its own word, hearsay of another incarnation is
    ignored, and a later word of its own undoes hearsay. Only an incarnation that spoke itself makes older ones invalid
@@ -51,8 +51,8 @@ class SupersededError(RuntimeError):
 class Changes:
     """What happened since the last tick. Lists are sorted; handle ``left`` before ``joined``.
 
-    ``renewed``: members that spoke as a new incarnation. ``impostor``: what is said of this peer and is not from it.
-    ``raised``: the new incarnation of this peer, to be saved; to the others it is renewed.
+    ``renewed``: members that spoke as a new incarnation. ``impostor``: an entry of this peer that this peer did not
+    make. ``raised``: the new incarnation of this peer, which must be saved; the others will see this peer as renewed.
     """
 
     joined: list[str] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Changes:
 
 
 class FailureDetector:
-    """Keeps ``table`` by these rules. The node calls ``tick`` often, ``beat`` once a heartbeat, and sends views."""
+    """Updates ``table`` by these rules. The node calls ``tick`` often, ``beat`` once a heartbeat, and sends views."""
 
     def __init__(
         self, me: Member, *, suspect: float, dead: float, spread: float = 0.0, forget: float = 3600.0,
@@ -89,25 +89,27 @@ class FailureDetector:
 
     @property
     def has_news(self) -> bool:
-        """Whether views should be longer, as many members are to be spoken of."""
+        """Whether views should be longer, because there is news of many members."""
         return len(self._queue) > MANY_NEWS
 
     def fresh(self, age: float) -> list[Member]:
-        """Return the entries of the others of whom there was a sign of life within ``age`` seconds."""
+        """Return the entries of the other members that gave a sign of life within ``age`` seconds."""
         oldest = self._time - age
         return [record.entry for record in self.table.records.values() if record.present and record.since >= oldest]
 
     def accept(self, name: str, incarnation: int) -> bool:
-        """Whether to use a message of this incarnation: not if a later one spoke, nor after it left."""
+        """Return whether to use a message of this incarnation: it has not left, and no later one has spoken."""
         if name == self.me.name:
             return False
         record = self.table.find(name)
         return record is None or (incarnation >= record.proven and incarnation > record.left)
 
     def view(self, count: int, rng: Random) -> tuple[Member, ...]:
-        """Return at most ``count`` entries to send: this peer, news for up to half of them, present members, one gone.
+        """Return at most ``count`` entries to send.
 
-        At least an eighth, and half of the news, are of verified members; they come before the others.
+        The first entry is that of this peer. News takes up to half of the places. The rest goes to members that are
+        present and, if ``count`` is at least 4, to one member that is gone. At least an eighth of the entries and half
+        of the news are of verified members, as far as there are any. These entries come before those of other members.
         """
         if count == 1:
             return (self.me,)
@@ -125,7 +127,7 @@ class FailureDetector:
         return (self.me, *spoken, *gone)
 
     def remember(self, name: str, incarnation: int) -> None:
-        """Take a member from a snapshot: gone until it shows itself."""
+        """Add a member of a snapshot. It counts as gone until it gives a sign of life."""
         if name != self.me.name and self.table.find(name) is None:
             self._bury(name, Record(Member(name, "", incarnation, 0, State.DEAD, reachable=False), self._time))
 
@@ -135,7 +137,7 @@ class FailureDetector:
         self.table.me = replace(self.me, **fields, beat=self.me.beat + 1)
 
     def hear(self, member: Member, direct: bool) -> None:
-        """Take an entry of a view; ``direct`` if the member that it is about sent it, by its certificate."""
+        """Use an entry of a view. ``direct``: by its certificate, the sender is the member that the entry is about."""
         if member.name == self.me.name:
             if self._conflict.hear(member, direct, self.me, self._time):
                 self.beat()
@@ -145,7 +147,7 @@ class FailureDetector:
             self._hear_hearsay(member)
 
     def spoke(self, name: str, incarnation: int) -> None:
-        """Take a word from the member itself that has no entry and no beat: any message."""
+        """Note that the member itself has sent a message, of any kind, which holds no entry and no beat."""
         record = self.table.find(name)
         if record is not None and record.proven == incarnation and record.entry.state == State.ALIVE:
             record.since = record.spoke = self._time
@@ -156,7 +158,7 @@ class FailureDetector:
         self.hear(replace(known, incarnation=incarnation, beat=beat, state=State.ALIVE), direct=True)
 
     def leave(self, name: str, incarnation: int) -> None:
-        """The member itself leaves: gone at once, until a higher incarnation is heard of."""
+        """Note that the member itself leaves. It is gone at once, until a higher incarnation is heard of."""
         if not self.accept(name, incarnation):
             return
         record = self.table.find(name)
@@ -278,7 +280,10 @@ class FailureDetector:
             self._announce(record)
 
     def _admit(self, member: Member, direct: bool) -> Record | None:
-        """Return the record of a member that shows signs of life, made or from its tombstone; None without room."""
+        """Return the record of a member that gives a sign of life; None if the table has no room.
+
+        If the table has no record, its tombstone becomes one, or a new one is made.
+        """
         table = self.table
         if member.name in table.records:
             return table.records[member.name]

@@ -46,7 +46,7 @@ Level = Literal["debug", "info", "warning", "error"]
 
 
 class Peer(Section):
-    """[peer]"""
+    """The section [peer] of peer.toml."""
 
     name: Name = _key("this peer's name; its certificate must have the same")
     study: Where = _key("what all sites agree on; the same file everywhere", Path("study.toml"))
@@ -73,7 +73,7 @@ class Peer(Section):
 
 
 class Tls(Section):
-    """[tls]"""
+    """The section [tls] of peer.toml."""
 
     cert: Where = _key("this peer's certificate, from 'gadget certs issue'")
     key: Where = _key("its private key: mode 0600, never leaves this machine")
@@ -82,7 +82,7 @@ class Tls(Section):
 
 
 class Data(Section):
-    """[data]"""
+    """The section [data] of peer.toml."""
 
     train: Where = _key("the rows of this site; they never leave it")
     label: Annotated[int, Field(ge=0)] | str | None = _key(
@@ -93,7 +93,7 @@ class Data(Section):
 
 
 class Pace(Section):
-    """[pace], in seconds"""
+    """The section [pace] of peer.toml; times are in seconds."""
 
     tick: Positive = _key("least time between two ticks of the algorithm", 0.05)
     heartbeat: Positive = _key("time between two heartbeats", 1.0)
@@ -117,7 +117,7 @@ class Pace(Section):
 
 
 class Limits(Section):
-    """[limits]"""
+    """The section [limits] of peer.toml."""
 
     message_rate: Positive = _key("messages a second from one sender", 200.0)
     burst: Count = _key("messages at once from one sender", 400)
@@ -126,14 +126,14 @@ class Limits(Section):
 
 
 class Metrics(Section):
-    """[metrics]"""
+    """The section [metrics] of peer.toml."""
 
     port: Annotated[int, Field(ge=0, le=65535)] = _key("for /metrics, /healthz and /status.json; 0: none", 0)
     host: Annotated[str, Field(min_length=1)] = _key("they are plain HTTP: keep them local", "127.0.0.1")
 
 
 class Log(Section):
-    """[log]"""
+    """The section [log] of peer.toml."""
 
     level: Level = _key("debug, info, warning or error", "info")
     format: Literal["json", "text"] = _key('"json" or "text"', "json")

@@ -1,7 +1,9 @@
-"""Counts connections on which no peer proved its identity: other authorities, expired certificates, plaintext, silence.
+"""Counts connections on which no peer proved its identity.
 
-They end inside gRPC's TLS handshake, which does not report them. gRPC does ask for the certificate to present before
-each handshake, and a call shows from where it comes: connections that began, minus those with a call, have failed.
+The other end may have a certificate of another authority or an expired one, or may send plaintext or nothing. Such
+connections end inside gRPC's TLS handshake, and gRPC does not report them. But gRPC asks for this peer's certificate
+before each handshake, and each call shows the address of its sender. So the connections that have failed are those that
+began, minus those on which a call came.
 """
 
 import threading
@@ -13,7 +15,7 @@ GRACE_S = 10.0  # for the handshake and the first call
 
 
 class HandshakeCounter:
-    """Connections that began and connections with a call; the last ``max_addresses`` with a call are remembered."""
+    """Counts the connections that began, and the addresses that sent a call: the last ``max_addresses`` of them."""
 
     def __init__(self, max_addresses: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._max_addresses, self._clock = max_addresses, clock
@@ -23,12 +25,12 @@ class HandshakeCounter:
         self._addresses: dict[str, None] = {}  # the last one with a call is last
 
     def began(self) -> None:
-        """A TLS handshake begins. May be called from any thread."""
+        """Note that a TLS handshake begins. May be called from any thread."""
         with self._lock:
             self._began += 1
 
     def proved(self, address: str) -> None:
-        """A call came from this address: TLS has accepted a certificate."""
+        """Note that a call came from this address, so that TLS has accepted a certificate."""
         self._proved += address not in self._addresses
         self._addresses.pop(address, None)
         self._addresses[address] = None
@@ -36,7 +38,7 @@ class HandshakeCounter:
             del self._addresses[next(iter(self._addresses))]
 
     def take_failed(self) -> int:
-        """Return how many failed and were not returned before. Call it every few seconds."""
+        """Return how many connections failed that were not counted in an earlier result. Call it every few seconds."""
         now = self._clock()
         self._marks.append((now, self._began))
         while self._marks and self._marks[0][0] <= now - GRACE_S:

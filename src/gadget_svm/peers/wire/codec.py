@@ -1,8 +1,8 @@
-"""Frames as bytes, and back. The fields of a message have the names and types of its dataclass.
+"""Turns frames into bytes and back. The fields of a message have the names and types of its dataclass.
 
 `decode` returns a message that keeps every rule of `validation`, or raises `MalformedError`; `encode` refuses what the
-other end would. Sizes and numbers of fields are checked before protobuf sees the bytes (`fields`). The vector of a push
-never goes through protobuf: it is copied once, with the bytes before and after it.
+other end would refuse. Sizes and numbers of fields are checked before protobuf sees the bytes (`fields`). The vector
+of a push never goes through protobuf: it is copied once, with the bytes before and after it.
 """
 
 from collections.abc import Callable
@@ -53,7 +53,7 @@ def encode(message: FrameContent, limits: Limits) -> bytes:
 
 
 def decode(data: bytes, limits: Limits) -> FrameContent:
-    """Return the message in a frame; a hello as a `SignedHello`, for `decode_hello` when its signature was verified."""
+    """Return the message in a frame. A hello is a `SignedHello`: verify the signature, then call `decode_hello`."""
     _check_size("frame", len(data), limits.frame_bytes)
     content = walk(data, 0, len(data), 1)
     if len(content) != 1 or content[0].number not in _KINDS:
@@ -76,7 +76,7 @@ def decode_hello(data: bytes, limits: Limits) -> m.Hello:
 
 
 def encode_control(text: str, reply: bool = False) -> bytes:
-    """Return a request of the local command line, or the answer, which is at most `STATUS_BYTES` long."""
+    """Return the bytes of a request of the local command line or, with ``reply``, of the answer to one."""
     kind, most = _CONTROL[reply]
     data: bytes = kind(version=m.VERSION, text=text).SerializeToString()
     _check_size(kind.__name__, len(data), most)
@@ -84,7 +84,7 @@ def encode_control(text: str, reply: bool = False) -> bytes:
 
 
 def decode_control(data: bytes, reply: bool = False) -> str:
-    """Return the text of a request of the local command line, which is one printable line, or of the answer."""
+    """Return the text of a request of the local command line (one printable line) or, with ``reply``, of the answer."""
     kind, most = _CONTROL[reply]
     _check_size(kind.__name__, len(data), most)
     walk(data, 0, len(data))
@@ -108,7 +108,7 @@ def _push_parts(push: m.Push) -> list[Any]:
 
 
 def _decoded(kind: type[Any], data: bytes, start: int, end: int, limits: Limits) -> Any:
-    """Return the message of this kind between two places in the data, if it keeps all rules."""
+    """Return the message of this kind between two positions in the data. MalformedError: it breaks a rule."""
     _check_size(kind.__name__, end - start, limits.sizes[kind.__name__])
     if kind is m.Push:
         message: Any = _decoded_push(data, start, end)
@@ -156,7 +156,7 @@ def _check_size(what: str, size: int, most: int) -> None:
 
 
 def _filled(message: Any) -> Any:
-    """Return a message as one of protobuf: its fields have the same names."""
+    """Return a message as a protobuf message; the fields have the same names."""
     values = {name: _written(getattr(message, name)) for name in message.__slots__}
     return getattr(pb, type(message).__name__)(**values)
 
@@ -172,7 +172,7 @@ def _written(value: Any) -> Any:
 
 
 def _read(kind: Any, source: Any) -> Any:
-    """Return a message of protobuf as one of ours."""
+    """Return a protobuf message as an object of the dataclass ``kind``."""
     return kind(**{
         name: None if optional and not source.HasField(name) else read(getattr(source, name))
         for name, optional, read in _readers(kind)
@@ -208,7 +208,7 @@ def _one_of(kind: type[IntEnum], number: int) -> IntEnum:
 
 
 def _unpacked(content: bytes, code: str = "<f8") -> Floats:
-    """Return a read-only view of the content as float64; a copy only if it is not that already."""
+    """Return the content as a read-only float64 array. It is a view of the bytes if these are float64 already."""
     if len(content) % np.dtype(code).itemsize:
         raise MalformedError("dimension", f"a vector of {len(content)} bytes: not a whole number of {code}")
     vector = np.frombuffer(content, dtype=code).astype(np.float64, copy=False)
