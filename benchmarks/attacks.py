@@ -58,7 +58,7 @@ def main(quick: bool = False) -> None:
         _private(X, y, quick),
     ]
     notes = [
-        f"Rows are of {data}. Peers' learner, release filter and messages are those of `gadget peer`, without a wire. "
+        f"Rows are of {data}. Peers' learner and messages are those of `gadget peer`, without a wire. "
         "The attacker holds a certificate and sends nothing that a peer refuses.",
         *absent(missing),
     ]
@@ -70,7 +70,7 @@ def _extraction(X: sp.csr_matrix, y: np.ndarray, quick: bool) -> Table:
     table = Table(
         ["rows of the sites", "questions", "ticks", "seconds", "worst cosine", "rows recovered, %", "classes right, %"],
         name="extraction",
-        title="Active extraction from sites that learn exactly (PDMM, with the release filter)",
+        title="Active extraction from sites that learn exactly (PDMM)",
     )
     for sizes in SITES[:2] if quick else SITES:
         say(f"attacks: extraction from {sizes}")

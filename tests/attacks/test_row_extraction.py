@@ -35,14 +35,6 @@ def test_all_rows_of_a_site_are_recovered_with_their_classes(n):
     assert site.ticks == found.queries * site.hold
 
 
-def test_the_release_filter_of_peers_is_in_place_and_does_not_help():
-    X, label = some_rows(10, 0)
-    site = ExactSites([(sp.csr_matrix(X), label)])
-    extract_rows(site, X.shape[1], 10)
-    assert site.sites[1].filter.last_sent(0) is not None
-    assert site.sites[1].filter.suppressed == 0
-
-
 def test_a_third_site_only_makes_the_answers_sums_over_both():
     shards = [some_rows(10, seed) for seed in (1, 2)]
     sites = ExactSites([(sp.csr_matrix(X), label) for X, label in shards])

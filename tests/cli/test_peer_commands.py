@@ -264,7 +264,7 @@ STATUS = {
     "rows": 60, "network_rows": 180.0, "objective": 0.031, "gap_estimate": 0.004, "disagreement": None,
     "test_accuracy": 0.95, "messages_sent": {"push": 8, "heartbeat": 2}, "bytes_sent": 1000,
     "messages_received": 9, "bytes_received": 900,
-    "withheld": 3, "refused": {"rate": 2}, "last_refusals": ["study: west has [learn] lam = 0.1"],
+    "refused": {"rate": 2}, "last_refusals": ["study: west has [learn] lam = 0.1"],
     "members": {"alive": 3, "dead": 1}, "dead": ["east"], "certificate_days_left": 12.3,
     "issues": {"snapshot": "cannot save: the disk is full", "join": "cannot reach b:1"},
     "neighbours": [

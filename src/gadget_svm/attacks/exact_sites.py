@@ -1,7 +1,7 @@
 """Sites that learn as peers do, with exact rows (PDMM), and one neighbour that chooses what it pushes.
 
-Sites run `peers.training.trainer.Trainer`, with its filter of what leaves a site. The attacker is node 0. It holds a
-certificate, and sends nothing that a peer would refuse.
+Sites run `peers.training.trainer.Trainer`. The attacker is node 0. It holds a certificate, and sends nothing that a
+peer would refuse.
 """
 
 from collections.abc import Sequence
@@ -20,9 +20,6 @@ from gadget_svm.study.study import Study
 ATTACKER, FIRST = 0, 1
 SIZE = 1e6
 """c: how far a row next to the plane is from being undecided."""
-SWING = 0.01
-"""Successive pushes differ by this part, so that the site's answers differ mostly along u: its filter keeps back an
-answer whose change points along a row. Several sites would not come to agree."""
 HOLD_TICKS = 34
 """Ticks of one question. A site skips rows at a bound for at most 30 passes."""
 HOLD_TICKS_OF_SEVERAL = 240
@@ -51,7 +48,7 @@ class ExactSites:
         width = shards[0][0].shape[1]
         study, scale = Study("attack", lam, width, (-1.0, 1.0)), Scale(np.ones(width), np.zeros(width))
         self.sites = {
-            number: Trainer(study, Site(X, label, study.classes), number, number, number, scale, None, None)
+            number: Trainer(study, Site(X, label, study.classes), number, number, scale, None, None)
             for number, (X, label) in enumerate(shards, start=1)
         }
         first = {ATTACKER: "attacker"}
@@ -64,8 +61,7 @@ class ExactSites:
         n_rows = sum(X.shape[0] for X, _ in shards)
         self.rho = float(n_rows)
         self.kappa = n_rows * lam + self.rho
-        alone = len(shards) == 1
-        self.hold, self.swing = (HOLD_TICKS, SWING) if alone else (HOLD_TICKS_OF_SEVERAL, 0.0)
+        self.hold = HOLD_TICKS if len(shards) == 1 else HOLD_TICKS_OF_SEVERAL
         self.ticks = self._sent = 0
         self._z = np.zeros(width + 1)
 
@@ -77,12 +73,10 @@ class ExactSites:
         """
         target = self.kappa * SIZE * np.append(u, -t) - (0.0 if answer is None else answer)  # A = -1 at the site
         told = None
-        for tick in range(self.hold):
-            size = 1.0 + self.swing * (tick % 2)
-            found = self._exchange((size * target - (1.0 - THETA) * self._z) / THETA)  # so that z is the target at once
-            told = told if found is None else found
-        if told is None:
-            raise RuntimeError("the site sent nothing: its filter kept every push back")
+        for _ in range(self.hold):
+            found = self._exchange((target - (1.0 - THETA) * self._z) / THETA)  # so that z is the target at once
+            told = told if found is None else found  # a site pushes to one neighbour in a tick
+        assert told is not None, "a site that ticks so often has pushed to every neighbour"
         return told
 
     def _exchange(self, push: Floats) -> Floats | None:

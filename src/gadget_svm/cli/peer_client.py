@@ -226,7 +226,7 @@ def status_lines(found: dict[str, Any]) -> list[str]:
         *_models(found["certified"], found["partition"]),
         f"{_total(found, 'messages_sent')} messages sent ({_total(found, 'bytes_sent')} bytes), "
         f"{_total(found, 'messages_received')} received ({_total(found, 'bytes_received')} bytes), "
-        f"{found['withheld']:,} withheld, refused: {refused or 'none'}",
+        f"refused: {refused or 'none'}",
         *(f"no link to {name}: its certificate is {reason}" for name, reason in found["untrusted"].items()),
         *(f"refused: {text}" for text in dict.fromkeys(found["last_refusals"])),
         "" if days is None else f"certificate valid for {days:.0f} days",

@@ -58,7 +58,7 @@ class Node:
         me = Member(settings.name, settings.address, 1, 1, rows=float(site.X.shape[0]), slack=-1.0)
         self.neighbourhood = Neighbourhood(settings, study, me, rng, self.out, self.issues)
         self.links, self.edges = self.neighbourhood.links, self.neighbourhood.edges
-        self.training = TrainingLoop(settings, study, site, rng, self.links, self.edges, self.out, self.issues)
+        self.training = TrainingLoop(settings, study, site, self.links, self.edges, self.out, self.issues)
         self.session = self.training.session
         self.certification = Certification(settings, study, self.links, self.out)
         self.persistence = Persistence(

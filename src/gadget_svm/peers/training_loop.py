@@ -3,7 +3,6 @@
 Owns the pace of ticks and the step under way. One step runs at a time, in a thread of the host.
 """
 
-import random
 from collections.abc import Callable
 from math import inf
 from typing import Any
@@ -32,11 +31,11 @@ class TrainingLoop:
     """The training of one node."""
 
     def __init__(
-        self, settings: NodeSettings, study: Study, site: Site, rng: random.Random, links: LinkTable, edges: EdgeTable,
+        self, settings: NodeSettings, study: Study, site: Site, links: LinkTable, edges: EdgeTable,
         out: Outbox, issues: IssueTable,
     ) -> None:  # fmt: skip
         self.settings, self.links, self.edges, self.out, self.issues = settings, links, edges, out, issues
-        self.session = TrainingSession(study, site, settings.name, settings.seed, rng=rng)
+        self.session = TrainingSession(study, site, settings.name, settings.seed)
         self.narrow = settings.float32 and study.algorithm == "pdmm"  # running sums need all their digits
         self.step = ""  # the label of the step under way
         self.tick_at = inf
@@ -155,25 +154,15 @@ class TrainingLoop:
             self._told.clear()
             if self.session.waiting:
                 self._share_statistics()
-        clashes, blocked = self.session.name_clashes, self.session.blocked
-        if clashes:
+        if clashes := self.session.name_clashes:
             text = f"no edge to {', '.join(clashes)}: another peer has the same number; rename one"
             self.issues.report("names", text, now)
-        if blocked:
-            text = (
-                f"nothing was sent to {', '.join(blocked)}, because it would give a row away: are the rows nearly "
-                "alike? Take the mean off features that vary little beside it, or leave them out"
-            )
-            self.issues.report("release", text, now)
-        else:
-            self.issues.resolve("release")
 
     def status(self) -> dict[str, Any]:
         """Return rows, ticks and accuracy as plain values."""
         session, measures = self.session, self.session.measures
         return {
             "rows": int(session.rows), "ticks": session.ticks, "waiting": session.waiting,
-            "withheld": session.withheld,
             "test_accuracy": None if measures is None else measures.test_accuracy,
             "train_accuracy": None if measures is None else measures.accuracy,
             "local_objective": None if measures is None else measures.objective,

@@ -317,18 +317,6 @@ def test_of_two_names_with_one_number_one_is_left_out(monkeypatch):
     assert a.name_clashes == []
 
 
-def test_neighbours_that_nothing_may_be_sent_to_are_named():
-    """Rows that are nearly alike give vectors along them."""
-    when = np.random.default_rng(0).integers(2015, 2026, (60, 1)).astype(np.float64)
-    X = sp.csr_matrix(np.hstack([SITES["a"][0].toarray(), when]))
-    found = SessionNet([session(name, (X, SITES["a"][1])) for name in "ab"])
-    found.run(300, measure_every=10)
-    a = found.sessions["a"]
-    assert a.blocked == ["b"]
-    assert a.withheld >= 100
-    assert a.gap_share() == -1.0
-
-
 def test_accuracy_of_test_rows_is_measured_on_the_scale():
     X, y = rows(60)
     stretched = sp.csr_matrix(X.multiply(np.geomspace(0.01, 100.0, 12)))

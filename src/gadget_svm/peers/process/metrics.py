@@ -36,7 +36,6 @@ COUNTERS = {
     "bytes_sent": "Bytes of messages sent, as encoded.",
     "bytes_received": "Bytes of messages received, as encoded.",
     "dial_failures": "Attempts to open a link that failed.",
-    "withheld": "Pushes not sent because they might reveal too much about the rows.",
     "snapshots": "Snapshots and model files written.",
     "snapshot_failures": "Snapshots and model files that could not be written.",
     "step_seconds": "Time spent in training steps.",

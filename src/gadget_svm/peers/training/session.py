@@ -5,7 +5,6 @@ step. A step works on what `TrainingSession.next_step` collected, so messages an
 runs.
 """
 
-import random
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property, partial
 from math import inf
@@ -38,20 +37,16 @@ node whose mass is late drifts away. A push may be lost, so after so many ticks 
 class TrainingSession:
     """The learning of one node.
 
-    While a step runs, call neither `next_step` nor `snapshot`. ``rng`` seeds the noise of the release filter: others
-    must not be able to guess it.
+    While a step runs, call neither `next_step` nor `snapshot`.
     """
 
-    def __init__(
-        self, study: Study, site: Site, name: str, seed: int, *, rng: random.Random | None = None
-    ) -> None:  # fmt: skip
+    def __init__(self, study: Study, site: Site, name: str, seed: int) -> None:
         self.study, self.site, self.name, self.seed = study, site, name, seed
         self.rows = float(site.X.shape[0])
         self.ticks = 0
         self.edge_names: frozenset[str] = frozenset()  # in the learner
         self.name_clashes: list[str] = []  # neighbours without an edge, because another one has the same number
         self.measures: Measures | None = None
-        self._rng = rng or random.Random(seed)
         self._limits, self._scaling, self._inbox = Limits.of(study), ScaleAgreement(study, name, site.X), Inbox({})
         self._wanted: dict[int, str] = {}  # the edges that the learner shall have: numbers and names
         self._trainer: Trainer | None = None
@@ -129,7 +124,7 @@ class TrainingSession:
             return None
         if self._trainer is None:
             return partial(
-                Trainer, self.study, self.site, node_id(self.name), self.seed, self._rng.getrandbits(128), self.scale,
+                Trainer, self.study, self.site, node_id(self.name), self.seed, self.scale,
                 self._good, self._former,
             )  # fmt: skip
         wanted = dict(self._wanted)
@@ -191,17 +186,6 @@ class TrainingSession:
         """Whether there is a learner."""
         return self._trainer is not None
 
-    @property
-    def withheld(self) -> int:
-        """How many vectors the release filter kept back."""
-        return 0 if self._trainer is None else self._trainer.filter.suppressed
-
-    @property
-    def blocked(self) -> list[str]:
-        """Neighbours that nothing may be sent to, as it would give a row away."""
-        blocked = () if self._trainer is None else self._trainer.filter.blocked
-        return sorted(self._wanted[number] for number in blocked if number in self._wanted)
-
     def model(self) -> Floats | None:
         """Return a copy of the model, outputs x width.
 
@@ -215,8 +199,8 @@ class TrainingSession:
         """Return estimates of the neighbours' models, as far as their pushes tell."""
         if self._trainer is None:
             return []
-        learner, last_sent, heard = self._trainer.learner, self._trainer.filter.last_sent, self._inbox.heard
-        known = [(heard[number], last_sent(number)) for number in self._wanted if number in heard]
+        learner, last_sent, heard = self._trainer.learner, self._trainer.last_sent, self._inbox.heard
+        known = [(heard[number], last_sent.get(number)) for number in self._wanted if number in heard]
         found = (learner.estimate_neighbour_model(each.last, each.previous, sent) for each, sent in known)
         return [model for model in found if model is not None]
 
@@ -224,8 +208,8 @@ class TrainingSession:
         """Return this node's share of the duality gap; -1 if an edge was not used in both directions yet."""
         if self._trainer is None or self.measures is None or self._trainer.learner.isolated:
             return -1.0
-        last_sent, heard = self._trainer.filter.last_sent, self._inbox.heard
-        if all(number in heard and last_sent(number) is not None for number in self._wanted):
+        last_sent, heard = self._trainer.last_sent, self._inbox.heard
+        if all(number in heard and number in last_sent for number in self._wanted):
             return self.measures.slack
         return -1.0
 
@@ -238,7 +222,7 @@ class TrainingSession:
             statistics["statistics"] = np.frombuffer(codec.encode(self.statistics(), self._limits), dtype=np.uint8)
         if self._trainer is not None and self.ticks:
             state, learner = self._trainer.learner.state()
-            arrays = {name: np.array(array) for name, array in (state | self._trainer.filter.state()).items()}
+            arrays = {name: np.array(array) for name, array in state.items()}
             if not _not_finite(arrays):
                 known = self._inbox.incarnations
                 incarnations = {

@@ -1,16 +1,17 @@
 """The steps of a training session: build a `Trainer`, or do one of its ticks. A host may run them in a thread.
 
-Owns the order within a tick: change edges, solve, filter what is sent, apply what arrived, measure. A step gets
-everything as values, and changes only the learner and the filter.
+Owns the order within a tick: change edges, solve, apply what arrived, measure. A step gets everything as values, and
+changes only the learner.
 """
 
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+import numpy as np
+
 from gadget_svm.core.types import Floats
 from gadget_svm.peers.storage.snapshot import Part
 from gadget_svm.peers.training.learner import Learner, Measures, NodeMessage
-from gadget_svm.peers.training.release_filter import ReleaseFilter
 from gadget_svm.peers.training.scale import Scale
 from gadget_svm.peers.training.site import Site
 from gadget_svm.study.study import Study
@@ -42,27 +43,24 @@ class TickResult(NamedTuple):
 
 
 class Trainer:
-    """A learner, the filter of what it sends, and test rows, on one scale.
+    """A learner, what it sent last, and test rows, on one scale.
 
     Continues from a snapshot if there is one, and takes the place of a former trainer if there was one.
     """
 
     def __init__(
-        self, study: Study, site: Site, node: int, seed: int, noise_seed: int, scale: Scale, saved: Part | None,
+        self, study: Study, site: Site, node: int, seed: int, scale: Scale, saved: Part | None,
         former: "Trainer | None",
     ) -> None:  # fmt: skip
         self.scale, self.label_test = scale, site.label_test
         self.X_test = None if site.X_test is None else scale.apply(site.X_test)
         self.learner = Learner(scale.apply(site.X), site.label, study, node, seed=seed)
-        self.filter = ReleaseFilter(self.learner.X, study.outputs, noise_seed)
+        self.last_sent: dict[int, Floats] = {}  # by the number of the neighbour
         if saved is not None:
             arrays, about = saved
             self.learner.restore(arrays, about["learner"])
-            self.filter.restore(arrays)
         if former is not None:
             self.learner.succeed(former.learner)
-            if former.scale is scale:
-                self.filter = former.filter
 
     def tick(self, given: TickInput) -> TickResult:
         """Do one tick. FloatingPointError: the weights are not finite any more."""
@@ -71,16 +69,15 @@ class Trainer:
             learner.reset_edge(number)
         if wanted.keys() != set(learner.neighbours):
             learner.set_neighbours(wanted.keys())
-            self.filter.forget(wanted.keys())
+            self.last_sent = {number: sent for number, sent in self.last_sent.items() if number in wanted}
         if learner.t % REFRESH_TICKS == REFRESH_TICKS - 1:
             learner.refresh()
         learner.draw_from(given.open_to)
         sent = []
         for message in learner.solve():
             if message.other in given.open_to:
-                vector = self.filter.release(message.other, message.vector, learner.duals)
-                if vector is not None:
-                    sent.append((wanted[message.other], message.seq, vector, message.weight, message.note))
+                vector = self.last_sent[message.other] = np.array(message.vector)
+                sent.append((wanted[message.other], message.seq, vector, message.weight, message.note))
         learner.absorb(given.arrived)
         if not learner.finite():
             raise FloatingPointError("the weights are not finite")
