@@ -53,7 +53,7 @@ def test_equal_rows_are_recovered_together():
 
 def test_a_wrong_number_of_rows_is_refused():
     X, label = some_rows(10, 0)
-    with pytest.raises(ValueError, match="has the site so many"):
+    with pytest.raises(ValueError, match="check how many rows the site has"):
         extract_rows(ExactSites([(sp.csr_matrix(X), label)]), X.shape[1], 11)
 
 

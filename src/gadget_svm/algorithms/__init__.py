@@ -35,7 +35,7 @@ def resolve(algorithm: object) -> Algorithm:
 
 
 def no_parameters(name: str, parameter: str, value: Any) -> str:
-    """Return the error for a parameter of an algorithm that is given by name: which instances take it."""
+    """Return the error for a parameter set on an algorithm's name. It lists the instances that take the parameter."""
     made = [make() for make in ALGORITHMS.builtin.values()]
     takers = dict.fromkeys(type(each).__name__ for each in made if parameter in each.get_params())
     given = ", ".join(f"algorithm={taker}({parameter}={value!r})" for taker in takers)

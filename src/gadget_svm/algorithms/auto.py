@@ -1,4 +1,4 @@
-"""The default algorithm: the one that is best in benchmarks for the network."""
+"""The default algorithm. It chooses the algorithm that is best in benchmarks for the network."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,18 +15,19 @@ from gadget_svm.privacy import DifferentialPrivacy
 
 @dataclass(repr=False, eq=False)
 class Auto(BaseAlgorithm):
-    """PDMM, which brings every node to the pooled optimum; GADGET with implicit steps where PDMM does not apply.
+    """PDMM, which brings every node to the pooled optimum, or GADGET with implicit steps if PDMM does not apply.
 
-    Nodes push to all neighbours in every tick, which takes the least time. ``Pdmm()`` alone pushes to one, which takes
-    the fewest messages on a sparse graph, but many ticks on a dense one. PDMM does not apply to directed graphs, where
-    an edge carries messages one way; to a transition matrix B that the user gives, which it does not use; and to rows
-    that come in batches: it solves for the rows it has, and would forget those of earlier batches.
+    With PDMM, nodes push to all neighbours in every tick, which takes the least time. ``Pdmm()`` without parameters
+    pushes to one neighbour per tick. This takes the fewest messages on a sparse graph, but many ticks on a dense graph.
+    PDMM does not apply in three cases: on directed graphs, where an edge carries messages one way only; with a
+    transition matrix B that the user gives, because PDMM uses no B; and with rows that come in batches, because PDMM
+    solves for the rows it has and would forget earlier batches.
 
     Parameters
     ----------
     window : int or None
-        About how many of its latest examples a node learns from in `partial_fit`, where rows change over time; see
-        `Gadget`. None: all of them.
+        In `partial_fit`, a node learns from about this many of its latest examples, since rows may change over time;
+        see `Gadget`. None: it learns from all examples.
     """
 
     window: int | None = None
@@ -42,7 +43,7 @@ class Auto(BaseAlgorithm):
         return Pdmm(neighbours="all")
 
     def with_settings(self, names: Iterable[str]) -> Algorithm:
-        """Return the algorithm that has all these parameters, with the values of "auto" for the others."""
+        """Return the algorithm that has all these parameters; "auto" sets the others."""
         wanted, choice = set(names), (self.for_all_rows(), self.for_batches())
         for algorithm in choice:
             if wanted <= algorithm.get_params().keys():
@@ -65,7 +66,7 @@ class Auto(BaseAlgorithm):
         return PrivateGradient(privacy=privacy)
 
     def with_transition_of(self, network: Network) -> Network:
-        """Return the network as its algorithm needs it."""
+        """Return the network as the chosen algorithm needs it."""
         return self.for_network(network).with_transition_of(network)
 
     def bind(

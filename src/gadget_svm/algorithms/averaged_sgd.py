@@ -1,17 +1,17 @@
-"""Averaged SGD with GADGET's Push-Sum: a pass of small local steps between exchanges, whose average is sent.
+"""Averaged SGD with GADGET's Push-Sum: nodes make a pass of small local steps, then send the average of the iterates.
 
 Bottou's step size, eta_t = eta0 / (1 + lam eta0 t)^power. Owns the local pass, the choice of eta0 and the parameters;
 `gadget.GadgetRun` owns the averaging, with persistent mass.
 
-A step costs the non-zeros of its row. w = size * u, so that scaling w is one product; and as
-u_t = u_0 + sum_{s<=t} d_s x_s, the sum of the iterates of a pass is
+The cost of a step is proportional to the non-zeros of its row. w is stored as size * u, so that scaling w is one
+product. Since u_t = u_0 + sum_{s<=t} d_s x_s, the sum of the iterates of a pass is
 
     sum_t size_t u_t = C u - sum_s d_s C_{s-1} x_s,    C_s = size_1 + .. + size_s,
 
-of which only the second part is updated, again row by row (Bottou's method for sparse averages).
+A step updates only the second part, again row by row (Bottou's method for sparse averages).
 
-All nodes take the same number of steps: Push-Sum weighs a node's step by n_i already, and n_i steps would weigh it by
-n_i^2. For the same reason they agree on eta0, which is sent with the messages.
+All nodes take the same number of steps: Push-Sum already weighs a node's step by n_i, so n_i steps would weigh it by
+n_i^2. For the same reason nodes agree on eta0, which their messages carry.
 """
 
 from dataclasses import dataclass
@@ -32,11 +32,12 @@ from gadget_svm.kernels.sgd import average_step_sizes, permutation_keys, permute
 TUNING_ROWS = 5000
 """The most rows on which a node tries step sizes."""
 MAX_SIZE, HALVINGS = 2.0, 8
-"""The sizes tried: MAX_SIZE / mean |x|^2, where 1 takes a margin from 0 to 1, and the next HALVINGS halves of that."""
+"""A node tries the step size MAX_SIZE / mean |x|^2, and HALVINGS more sizes, each half of the one before. The size 1 /
+|x|^2 takes a margin from 0 to 1."""
 TUNING_PASS = 1 << 40
 """The number of the pass that tunes; passes of learning have lower numbers."""
 LAST_WEIGHTED_ITERATION = 1 << 20
-"""All later iterations count the same: the sum of their squares would not fit into an integer."""
+"""All later iterations have the same weight as this one. Otherwise the sum of squares would not fit into an integer."""
 
 
 @compiled
@@ -50,7 +51,7 @@ def pass_length(rows: Rows, i: int) -> int:
 
 @compiled
 def example(rows: Rows, i: int, node: int, t: int, length: int, keys: Words, seed: int) -> int:
-    """Return the row of step t, in the order of its pass. Fractions of weights are right on average."""
+    """Return the row of step t, in the order of its pass. Row weights with fractions are right on average."""
     u = 0.5 if len(rows.mass) == 0 else draw(seed, node, ~t, EXAMPLE)
     return pick(rows, i, (permute(t % length, length, keys) + u) / length)
 
@@ -60,7 +61,7 @@ def run_sgd(
     u: Floats, offset: Floats, target: int, rows: Rows, i: int, node: int, done: int, count: int, first_pass: int,
     eta0: float, power: float, lam: float, seed: int,
 ) -> tuple[float, float]:  # fmt: skip
-    """Take ``count`` steps from w = u. Return (size, total): w = size u, the iterates' sum is total u - offset.
+    """Take ``count`` steps from w = u. Return (size, total): w = size u, and the iterates sum to total u - offset.
 
     The regulariser's step is implicit, w / (1 + lam eta), so that no step size is too large for it.
     """
@@ -108,7 +109,7 @@ def local_pass(
 
 @compiled
 def objective(w: Floats, target: int, rows: Rows, i: int, node: int, count: int, lam: float, seed: int) -> float:
-    """lam/2 |w|^2 + mean hinge over the ``count`` rows that node i tries step sizes on."""
+    """Return lam/2 |w|^2 + mean hinge over the ``count`` rows on which node i tries step sizes."""
     loss, length, keys = 0.0, pass_length(rows, i), permutation_keys(seed, node, TUNING_PASS)
     for t in range(count):
         r = example(rows, i, node, t, length, keys, seed)
@@ -122,9 +123,9 @@ def objective(w: Floats, target: int, rows: Rows, i: int, node: int, count: int,
 def tune_eta0(
     lo: int, hi: int, first: int, n_outputs: int, n_features: int, rows: Rows, lam: float, seed: int, eta0: Floats
 ) -> None:
-    """Set eta0 of every node by Bottou's rule: the constant size with the lowest objective after the first pass.
+    """Set eta0 of every node by Bottou's rule: the constant step size with the lowest objective after the first pass.
 
-    Every node uses its own rows. Without rows, or with empty ones only, it is 0.
+    Every node uses its own rows. A node without rows, or with only empty rows, gets eta0 = 0.
     """
     u, offset = np.empty(n_features), np.empty(n_features)
     for i in range(lo, hi):
@@ -158,7 +159,7 @@ class AveragedSgdRun(GadgetRun):
     recency: int
 
     def iteration(self, block: Block, t: int) -> Round:
-        """A local pass from w to the average of its iterates, Push-Sum of that, and the average over iterations."""
+        """Do a local pass, run Push-Sum on the average of its iterates, and update the average over iterations."""
         if "eta0" not in block.edge:
             self._start(block)
         width = block.s.shape[1]
@@ -175,7 +176,7 @@ class AveragedSgdRun(GadgetRun):
         block.w_sum[block.alive] += weight * block.w[block.alive]
 
     def supports_fused(self, block: Block) -> bool:  # noqa: ARG002
-        """Return False: an iteration is so long that Python's time does not matter."""
+        """Return False: an iteration takes so long that Python's overhead does not matter."""
         return False
 
     def _mix(self, block: Block, t: int) -> Round:
@@ -210,13 +211,15 @@ class AveragedSgd(BaseAlgorithm):
     Parameters
     ----------
     eta0 : float or "auto"
-        The first step size. "auto": every node tries some on its own rows, as Bottou does, and neighbours move to the
-        geometric mean of theirs with each message.
+        The first step size. "auto": every node tries several on its own rows, as Bottou does. With each message, the
+        receiver moves to the geometric mean of its own and the sender's step size.
     power : float
-        How the step size falls: eta0 / (1 + lam eta0 t)^power. Bottou takes 1 for plain SGD and 3/4 for averaged. With
-        an average that favours late iterates 1 is better, and nodes of different eta0 then agree in the end.
+        How the step size falls: eta0 / (1 + lam eta0 t)^power. Bottou takes 1 for plain SGD and 3/4 for averaged SGD.
+        If the average favours late iterates, 1 is better, and then nodes with different eta0 have nearly the same step
+        size in the end.
     passes : float
-        Local steps between exchanges, as a part of the mean number of rows of a node. All nodes take equally many.
+        The number of local steps between exchanges, divided by the mean number of rows per node. All nodes take equally
+        many steps.
     recency : 0, 1 or 2
         The weight of iteration t in a node's average is t**recency: 0 is the plain mean.
     gossip : str or Gossip, default "auto"
@@ -226,7 +229,7 @@ class AveragedSgd(BaseAlgorithm):
     transition : "lazy", "random-walk", "metropolis", "max-degree"
         The matrix B on the graph, as in `Gadget`.
     average : bool
-        Whether models are the average of the iterates, or the last one.
+        True: a model is the average of the iterates. False: it is the last iterate.
 
     Examples
     --------

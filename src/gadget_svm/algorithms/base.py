@@ -1,6 +1,6 @@
 """The interface of algorithms: `BaseAlgorithm` holds the parameters, `BaseRun` is an algorithm bound to a network.
 
-Capabilities are declared here and never probed, with a default for everything optional.
+All capabilities of an algorithm are declared here; the optional ones have defaults. No code probes for them.
 """
 
 import numbers
@@ -28,24 +28,24 @@ def checked_count(value: Any, name: str, least: int = 1) -> int:
 
 
 def checked_positive(value: Any, name: str, alternative: str = "") -> float:
-    """Return a positive finite number, or raise ValueError, with what else the value may be or what it means."""
+    """Return a positive finite number, or raise ValueError; ``alternative`` says what else is allowed or meant."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) < float("inf"):
         raise ValueError(f"{name} must be a positive number{alternative}, got {value!r}")
     return float(value)
 
 
 def positive_or_auto(value: Any, name: str) -> float | None:
-    """Return a positive finite number, None for "auto", or raise ValueError."""
+    """Return a positive finite number, or None for "auto". Raise ValueError for anything else."""
     return None if isinstance(value, str) and value == "auto" else checked_positive(value, name, " or 'auto'")
 
 
 class BaseRun:
     """The base class of runs: no fused iterations, no certificates, and any fault is allowed.
 
-    A subclass declares ``average`` (whether models are averages of iterates) and writes `iteration`, a generator. It
-    changes ``block.w``, yields the messages of the block's nodes (`gossip.make_messages`, or a protocol's ``round``),
-    and receives a `Delivery` for each. It adds 1 to ``block.iterates``; with ``average``, it adds each iterate to
-    ``block.w_sum``. Other state of nodes and edges belongs in ``block.edge``, as arrays.
+    A subclass declares ``average`` (whether models are averages of iterates) and writes `iteration`, a generator. The
+    generator changes ``block.w``, yields the messages of the block's nodes (`gossip.make_messages`, or a protocol's
+    ``round``), and receives a `Delivery` for each. It adds 1 to ``block.iterates``; with ``average``, it adds each
+    iterate to ``block.w_sum``. Other state of nodes and edges belongs in ``block.edge``, as arrays.
     """
 
     average: bool
@@ -72,7 +72,7 @@ class BaseRun:
         return block.w
 
     def iteration(self, block: Block, t: int) -> Round:
-        """Do one iteration of a block's nodes: yield messages, receive deliveries. Every subclass has its own."""
+        """Do one iteration of a block's nodes: yield messages, receive deliveries. Every subclass overrides it."""
         raise NotImplementedError(f"{type(self).__name__} needs a method iteration(block, t), a generator")
 
     def supports_fused(self, block: Block) -> bool:  # noqa: ARG002
@@ -84,18 +84,18 @@ class BaseRun:
         raise NotImplementedError(f"{type(self).__name__} has no fused iterations: call `iteration`")
 
     def drop(self, block: Block, node: int, other: int) -> None:
-        """Drop the edge of ``node`` to ``other``, which is lost; nothing if edges have no state."""
+        """Drop the edge of ``node`` to the lost node ``other``. Do nothing if edges have no state."""
 
     def set_neighbours(self, block: Block, neighbours: Ints) -> None:
         """Replace the neighbours of a block of one node, made with `Links.alone`, between two iterations."""
-        raise NotImplementedError(f"{type(self).__name__} keeps its neighbours: use PDMM where they change")
+        raise NotImplementedError(f"{type(self).__name__} cannot change neighbours during a run: use PDMM")
 
     def reset_edge(self, block: Block, other: int) -> None:
         """Note that a neighbour restarted: it counts its messages from the beginning, and may have lost its state."""
-        raise NotImplementedError(f"{type(self).__name__} keeps its neighbours: use PDMM where they restart")
+        raise NotImplementedError(f"{type(self).__name__} cannot continue after a neighbour restarts: use PDMM")
 
     def counted(self, block: Block) -> Flags:
-        """Return, per end of an edge, whether its other end is a part of the network also when it is away."""
+        """Return, per end of an edge, whether the node there belongs to the network even while it is away."""
         raise NotImplementedError(f"{type(self).__name__} keeps no dual variables: set stopping to another rule")
 
     def duals(self, block: Block) -> Floats:
@@ -157,7 +157,7 @@ class BaseAlgorithm:
     transition: str | None = None
 
     def for_network(self, network: Network) -> "BaseAlgorithm":  # noqa: ARG002
-        """Return the algorithm to use on this network: itself, unless it chooses among others."""
+        """Return the algorithm to use on this network: itself, unless it chooses among other algorithms."""
         return self
 
     def with_privacy(self, privacy: DifferentialPrivacy) -> "BaseAlgorithm":  # noqa: ARG002
@@ -168,7 +168,7 @@ class BaseAlgorithm:
         )
 
     def for_batches(self) -> "BaseAlgorithm":
-        """Return the algorithm to use in `partial_fit`: itself, unless it chooses among others."""
+        """Return the algorithm to use in `partial_fit`: itself, unless it chooses among other algorithms."""
         return self
 
     def bind(
@@ -178,11 +178,11 @@ class BaseAlgorithm:
         raise NotImplementedError(f"{type(self).__name__} needs a method bind that returns a Run")
 
     def iterations_per_pass(self, rows: int) -> int:  # noqa: ARG002
-        """Return how many iterations see each of a node's ``rows`` about once."""
+        """Return after how many iterations a node has used each of its ``rows`` about once."""
         return 1
 
     def with_transition_of(self, network: Network) -> Network:
-        """Return the network under the matrix B of ``transition``; as it is, if the algorithm uses none."""
+        """Return the network with the matrix B of ``transition``. If the algorithm uses no B, return it unchanged."""
         return network if self.transition is None else network.with_transition(self.transition)
 
     @classmethod
@@ -202,7 +202,7 @@ class BaseAlgorithm:
         Raises
         ------
         ValueError
-            If there is no parameter of a name; then none is changed.
+            If a name is unknown. Then no parameter is changed.
         """
         known = self._defaults()
         for name in params:

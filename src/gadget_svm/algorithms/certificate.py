@@ -1,13 +1,13 @@
-"""A certificate without a server: every node ends with one model, and with a bound of its gap to the optimum.
+"""A certificate without a server: all nodes end with the same model, and with an upper bound of its gap to the optimum.
 
 Owns the result (`Certificate`) and the procedure (`CertificateSession`); `echo` owns the messages,
-`kernels.certificate` the arithmetic. Works with every algorithm that keeps dual variables 0 <= alpha_r <= c_r. Put
-together they are feasible for the dual of the pooled problem, so for any model w
+`kernels.certificate` the arithmetic. It works with every algorithm that keeps dual variables 0 <= alpha_r <= c_r.
+Together the variables of all nodes are feasible for the dual of the pooled problem, so for any model w
 
     F(w) - F* <= P - D,   P = lam/2 |w|^2 + (1/N) sum_i h_i(w),   D = (1/N) sum_r alpha_r - |sum_i v_i|^2 / (2 lam N^2)
 
-with h_i the summed hinges of node i and v_i = sum_r alpha_r y_r x_r. This needs a common w and four sums. They are
-gathered along a tree that lasts for one certificate:
+where h_i is the sum of the hinges of node i, and v_i = sum_r alpha_r y_r x_r. The bound needs a common w and four sums.
+Nodes gather them along a tree that exists for one certificate only:
 
     out    the owner, the lowest-numbered node that is present, sends hello to its neighbours. At its first message of
            the certificate, a node takes the sender as its parent and sends hello to all its neighbours
@@ -17,17 +17,19 @@ gathered along a tree that lasts for one certificate:
     down   the owner, when it has all sums, computes P - D and sends it the same way as its model
 
 Why it is right if messages are lost, late, repeated or out of order: a node chooses its parent once, and the parent was
-in the tree before, so the chosen edges form a tree. A node's sums are final when it sends them, and a parent adds each
-child's once. The owner is done only if all its neighbours are in the tree, and each subtree only if all neighbours of
-its nodes are: so every node with a path to the owner is counted, once. No node knows how many there are, nor the
-diameter. A node that lacks something asks for it again. If a node is cut off, the certificate fails and says so; its
-bound is never too low.
+in the tree before, so the chosen edges form a tree. A node's sums are final when it sends them, and a parent adds the
+sums of each child once. A subtree is complete only when all neighbours of its nodes are in the tree, and the owner
+finishes only when all subtrees are complete and all its neighbours are in the tree. So every node with a path to the
+owner is counted exactly once. No node needs the number of nodes or the diameter. A node that lacks something asks for
+it again. If a node is cut off, the certificate fails and reports why. A bound is never too low.
 
 A certificate is about the rows of the nodes that take part, and lists these nodes. Nodes that are declared dead are
-left out. A node that is away for a moment takes part: its messages are lost, and it is asked again when it returns.
+left out. A node that is away for a short time takes part: the messages sent to it are lost, and its neighbours ask it
+again when it returns.
 
-It costs one vector down and one up for every node but the owner. Push-Sum of the sums, and the largest bound at any
-node (the bound is convex), would do as well, at a vector per edge and round, and give a larger bound.
+It costs one vector down and one vector up for every node but the owner. An alternative is to average the sums by
+Push-Sum and to take the largest bound of any node (the bound is convex). It would cost a vector per edge and round, and
+give a larger bound.
 """
 
 from collections.abc import Iterator, Sequence
@@ -45,14 +47,14 @@ from gadget_svm.kernels import certificate as kernels
 from gadget_svm.kernels.dual import dual_rows, multiplicity
 
 Cost = tuple[int, int, int, int]
-"""Exchanges, messages, bytes, and messages with a vector."""
+"""The cost of a certificate: the numbers of exchanges, messages, bytes, and messages with a vector."""
 FREE = (0, 0, 0, 0)
 MAX_IDLE_EXCHANGES = 200
 """A certificate fails after this many exchanges in a row in which no node learned anything new."""
 
 
 class Echo(NamedTuple):
-    """The course of a certificate: which sums were added to which, in this order, and the cost.
+    """The course of a certificate: which sums were added to which, in what order, and the cost.
 
     If no message is lost or late, all certificates of the same nodes by the same owner have the same course.
     """
@@ -146,7 +148,7 @@ class Certificate:
 
     @classmethod
     def failed(cls, shape: tuple[int, int], failure: str, owner: int = -1, cost: Cost = FREE) -> "Certificate":
-        """Return a certificate without a bound, and why."""
+        """Return a certificate that has no bound, with the reason in ``failure``."""
         K, _ = shape
         nothing = np.full(shape, np.nan), owner, np.full(K, np.inf), np.full(K, -np.inf)
         return cls(*nothing, 0.0, 0, *cost, failure)
@@ -216,11 +218,11 @@ class CertificateSession:
             self._added.extend(self.nodes.receive(delivery.messages))
 
     def course(self) -> Echo:
-        """Return the course so far, of a block that holds all nodes."""
+        """Return the course so far. The block must hold all nodes."""
         return Echo(self._added, self.cost)
 
     def replay(self, echo: Echo) -> None:
-        """Compute the result of a session with this course without messages, bit for bit the same."""
+        """Compute the result of a session with this course, without messages. The result is the same bit for bit."""
         self._compute()
         for parent, child in echo.added:
             self.nodes.total[parent] += self.nodes.total[child]
@@ -248,7 +250,7 @@ class CertificateSession:
 def own_sums(run: Run, block: Block, w: Floats) -> Floats:
     """Return the sums of every node of a block for the model w, outputs x features. See `kernels.certificate`.
 
-    Sums of several nodes are added to get those of their rows together, see `bound_of`.
+    To get the sums of several nodes together, add their sums; see `bound_of`.
     """
     K, F = block.w.shape[1:]
     total = np.zeros((block.k, kernels.widths(F, K)[2]))
@@ -259,7 +261,7 @@ def own_sums(run: Run, block: Block, w: Floats) -> Floats:
 def bound_of(model: Floats, total: Floats, lam: float, outputs: int, features: int) -> tuple[Floats, Floats, float]:
     """Return, from a model and the sums of all nodes, the bounds and the dual values per output, and the rows' weight.
 
-    See `Certificate`. What is not finite is not a bound.
+    See `Certificate`. A value that is not finite is not a bound.
     """
     found = kernels.bound(model.ravel(), total, lam, outputs, features)
     return found[:outputs], found[outputs : 2 * outputs], float(found[2 * outputs])

@@ -1,7 +1,7 @@
 """The messages of a certificate: an echo (Chang, 1982) along a tree that lasts for one certificate.
 
 Owns what the nodes of a block know, send and receive; it does not know what the sums mean. Each node sends only what is
-new or asked for. Everything may arrive late, twice or not at all: a node that lacks something asks for it again.
+new or requested. Messages may arrive late, twice or not at all: a node that lacks something asks for it again.
 """
 
 from collections.abc import Iterator
@@ -14,14 +14,14 @@ from gadget_svm.core.types import Flags, Ints
 from gadget_svm.kernels.pdmm import segments
 
 HELLO, MODEL, SUM, BOUND = range(4)
-"""The content of a message: only its header, the candidate model, the sums of a subtree, the bound."""
+"""The kinds of messages by content: only the header, the candidate model, the sums of a subtree, the bound."""
 KINDS = 4
 ASK_AFTER, ASK_FRACTION = 4, 32
 """A node waits ASK_AFTER exchanges, plus one per ASK_FRACTION exchanges so far, and then asks for what it lacks. Deep
 trees need the longer wait."""
 FIRST_SEQ, SEQ_SPAN = -(2**62), 2**31
-"""Sequence numbers are negative, in a span per certificate: the algorithms see these as old messages and ignore
-them."""
+"""Sequence numbers are negative, and each certificate has its own span of them. The algorithms treat messages with
+these numbers as old and ignore them."""
 
 
 class EchoNodes:
@@ -62,7 +62,7 @@ class EchoNodes:
         self.ask_at = np.full(ends, 2**62)
 
     def complete(self) -> Flags:
-        """Which nodes hold the sums of their whole subtree: they know all neighbours' parents and children's sums."""
+        """Return which nodes hold their subtree's sums: they know all neighbours' parents and all children's sums."""
         waiting = self.live & (~self.heard | (self.child & ~self.added))
         return np.asarray(self.has[:, MODEL] & (np.bincount(self.owner, waiting, len(self.parent)) == 0))
 
@@ -97,7 +97,7 @@ class EchoNodes:
         return len(kinds) * (HEADER_BYTES + 16) + 8 * int(self.widths[kinds].sum())
 
     def receive(self, messages: MessageBatch) -> Iterator[tuple[int, int]]:
-        """Read what arrived; messages of another certificate, of learning, returned or from absent nodes are ignored.
+        """Read what arrived. Ignore messages of other certificates or of learning, from absent nodes, or returned.
 
         Messages are read by receiver and sender, so if the first messages of several neighbours arrive at once, the
         lowest sender becomes the parent. Each fact counts once; repeating it changes nothing. Yields parent and child,

@@ -1,14 +1,15 @@
-"""A failure detector for PDMM's edges, on ticks: which neighbours that are away count as dead, and what follows.
+"""A failure detector for PDMM's edges, with ticks as its clock. It decides which absent neighbours count as dead.
 
 Owns the decision, from what a `Delivery` says; `kernels.pdmm` owns the arithmetic of an edge.
 
-An edge whose other end is away still carries its last z, and with it the pull of that node's rows, so the others stay
-at the optimum of all rows. Dropping it moves the optimum and disturbs both ends. So an edge is dropped late, by an
-accrual rule (Hayashibara et al., 2004): every end keeps the number and the mean of its neighbour's silences that ended,
-and drops the edge when the current silence is far outside that distribution. Each drop that turns out wrong, because
-the neighbour returns, doubles the timeout of that end. A neighbour that never returns is dropped after
+While a neighbour is away, the edge to it keeps its last z, and with z the pull of that neighbour's rows. So the other
+nodes stay at the optimum of all rows. Dropping the edge moves the optimum and disturbs both ends. So an edge is dropped
+late, by an accrual rule (Hayashibara et al., 2004): every end keeps the number and the mean length of its neighbour's
+past silences, and drops the edge when the current silence is far outside that distribution. Each drop that turns out
+wrong, because the neighbour returns, doubles the timeout of that end. A neighbour that never returns is dropped after
 MIN_TIMEOUT_TICKS if it was never away before, and after MAX_TIMEOUT_TICKS at most. Only ticks in which the node itself
-is live count. Then the pull fades for FADE_TICKS before the edge is closed: a sudden drop moves the node far away.
+is live count. After the timeout the pull fades for FADE_TICKS before the edge is closed: a sudden drop would move the
+node far away.
 
 A node that returns has all its edges as it left them. It learns of drops from the higher epochs of its neighbours; then
 both ends approach each other in small steps (``damping``).
@@ -25,9 +26,9 @@ MIN_TIMEOUT_TICKS, MAX_TIMEOUT_TICKS = 100, 1000
 """The least and the most ticks of silence after which a neighbour counts as dead."""
 TIMEOUT_PER_MEAN = 12.0
 """The timeout, as a multiple of the mean silence. If a silence ends with the same probability in every tick, it is
-longer than that with a probability of exp(-12)."""
+longer than the timeout with a probability of exp(-12)."""
 PRIOR_SILENCE_TICKS = 8.0
-"""The mean silence of a new edge: as after one silence of this length."""
+"""A new edge starts with the mean of one silence of this length."""
 FADE_TICKS, FADE_RATE = 100, 0.05
 """For FADE_TICKS ticks, each tick reduces the pull of a dead neighbour's edge by the share FADE_RATE."""
 
@@ -91,7 +92,7 @@ def _end_silences(
 
 
 def reopen(nodes: kernels.Nodes, edges: kernels.Edges, i: int, e: int) -> None:
-    """Open an edge at z = -rho A w of its own end, as if both ends agreed, and raise its epoch."""
+    """Open an edge with z = -rho A w, where w is node i's, as if both ends agreed, and raise its epoch."""
     A, rho = kernels.edge_sign(nodes.first + i, edges.target[e]), edges.rho[e]
     kernels.open_edge(nodes, edges, i, e, -rho * A * nodes.w[i], rho)
     edges.epoch[e] += 1

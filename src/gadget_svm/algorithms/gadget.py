@@ -74,7 +74,7 @@ def local_steps(
 ) -> None:
     """Run `descend` on every live node that owns rows, for every output; all outputs use the same rows.
 
-    An output that does not see the row drawn (y = 0, one against one) only shrinks.
+    If an output does not see the drawn row (y = 0, one against one), its weights only shrink.
     """
     for i in range(lo, hi):
         if alive[i] and rows.start[i + 1] > rows.start[i]:
@@ -191,7 +191,7 @@ class GadgetRun(BaseRun):
         return self.protocol.conserves_mass
 
     def iteration(self, block: Block, t: int) -> Round:
-        """Iteration t of Algorithm 2 on every node of the block; yields messages, is sent deliveries."""
+        """Do iteration t of Algorithm 2 on every node of the block: yield messages, receive deliveries."""
         block.team.run(
             local_steps, block.k, block.s.shape[1], block.alive, block.first, block.w, block.rows, block.steps,
             self._local(block),
@@ -202,7 +202,7 @@ class GadgetRun(BaseRun):
         self._project_and_average(block)  # (h)
 
     def advance_fused(self, block: Block, count: int) -> tuple[int, int]:
-        """Run ``count`` iterations of a block of all nodes, to the same bits; return the messages and bytes sent."""
+        """Run ``count`` iterations of a block of all nodes, with the same bits; return the messages and bytes sent."""
         links = block.links
         sent = fused_iterations(
             count, block.exchanges, self.rounds, self.persist, self._local(block), self.outer_radius, self.average,
@@ -224,7 +224,7 @@ class GadgetRun(BaseRun):
         )  # fmt: skip
 
     def supports_fused(self, block: Block) -> bool:
-        """Whether `advance_fused` can do this protocol's rounds, and the block is too small to share among threads."""
+        """Return True if `advance_fused` can do the protocol's rounds, and the block is too small for threads."""
         small = block.team.size == 1 or block.s.size < block.team.worth_sharing
         return small and self.protocol.fused_in_gadget and self.until_converged is None
 

@@ -13,9 +13,9 @@ from gadget_svm.core.types import Floats
 from gadget_svm.gossip import Gossip
 
 SOLVERS = {"pegasos": False, "implicit": True}
-"""Whether the step of (e) is bounded."""
+"""The local steps, and whether the step (e) is bounded."""
 MASS = {"auto": None, "persistent": True, "restarted": False}
-"""Whether Push-Sum's mass persists from one iteration to the next."""
+"""The values of ``mass``, and whether Push-Sum's mass persists from one iteration to the next."""
 SPARSE_DEGREE = 6
 """Up to this mean degree, a message to every neighbour is cheap."""
 PROJECTIONS = {"both": (True, True), "local": (True, False), "mixed": (False, True), "none": (False, False)}
@@ -28,43 +28,46 @@ class Gadget(BaseAlgorithm):
     Parameters
     ----------
     solver : "pegasos" or "implicit"
-        The local step, (a)-(f): as printed, or implicit (Kulis and Bartlett 2010), which ends where y<w,x> = 1. With a
-        small lam the printed step moves the first iterates across the whole ball.
+        The local step, (a)-(f). "pegasos": as printed. "implicit" (Kulis and Bartlett 2010): the step ends where y<w,x>
+        = 1. With a small lam the printed step moves the first iterates across the whole ball.
     gossip : str or Gossip, default "auto"
         How the vectors are averaged (g): "push-sum", "diffusion", "pairwise", "running-sum", or a protocol of your own
         (`gadget_svm.gossip.Gossip`). "auto" is Push-Sum in its randomised form, one neighbour per round. If the run has
         faults that lose messages, it is running sums. On sparse graphs where the randomised form starves some nodes
         (the leaves of a star or a tree send in every round and rarely receive) it is diffusion.
     gossip_rounds : int, "mix" or "diameter"
-        Rounds of gossip in an iteration: a number; as many as bring Push-Sum within ``gamma``, computed from B;
-        or, in the diffusion form, until no estimate moves by more than ``gamma`` in as many rounds as the diameter.
+        Rounds of gossip in an iteration. "mix": as many as bring the error of Push-Sum down to ``gamma``, computed from
+        B. "diameter", in the diffusion form: until no estimate moves by more than ``gamma`` in as many rounds as the
+        diameter.
     mass : "auto", "persistent" or "restarted", default "auto"
         The two readings of Algorithm 2. "restarted" is the one that is printed: in each iteration Push-Sum starts from
         s = n w, phi = n. It needs many rounds; `gadget_as_printed` has them. "persistent" is ours: s and phi continue
         from the iteration before, the local step is added to s, and a node with little mass delays a part of its step.
-        It keeps the n_i weights exactly with one round per iteration. "auto" is "persistent" for a fixed number of
-        rounds, and "restarted" for "mix" and "diameter".
+        It weighs nodes by n_i exactly, although it has only one round per iteration. "auto" is "persistent" for a fixed
+        number of rounds, and "restarted" for "mix" and "diameter".
     gamma : float
         The relative error that Push-Sum must reach.
     transition : "lazy", "random-walk", "metropolis", "max-degree"
         The matrix B on the graph, unless ``topology`` is itself such a matrix.
     batch_size, local_steps : int
-        Examples in a step, and steps between gossips.
+        The number of examples in a step, and the number of steps between exchanges.
     project : bool, "local" or "mixed"
-        Which of the optional projections into the ball are done: (f) and (h), (f) only, (h) only, or neither.
+        Which of the optional projections into the ball are done. True: (f) and (h). "local": only (f). "mixed": only
+        (h). False: neither.
     average : bool
-        Whether models are the average of the iterates, which the theorem is about, or the last one.
+        True: a model is the average of the iterates, as in the theorem. False: it is the last iterate.
     window : int or None
-        About how many of its latest examples a node learns from, for rows that change over time (concept drift) and
-        `partial_fit`. The step size 1/(lam t) falls no further than at t = window / batch_size, and the average of the
-        iterates becomes an exponential moving average of that length. A few thousand examples, or a few passes over the
-        rows of a node, are a good start: a short window follows changes faster, a long one is more accurate between
-        changes. None, as in the paper: all examples count.
+        A node learns from about this many of its latest examples. This is for rows that change over time (concept
+        drift) and for `partial_fit`. The step size 1/(lam t) stops falling at t = window / batch_size, and the average
+        of the iterates becomes an exponential moving average of that length. A few thousand examples, or a few passes
+        over the rows of a node, are a good start: a short window follows changes faster, a long one is more accurate
+        between changes. None, as in the paper: all examples count.
     robust : "clip", "trim" or None, default None
         Robust mixing, for networks in which some nodes lie: vectors are averaged so that the influence of neighbours is
         bounded, see `gadget_svm.gossip.RobustMixing`. It takes the place of ``gossip`` and does not use ``transition``.
     liars : int, default 1
-        With ``robust``: how many neighbours of a node may lie. Every node needs more than twice as many neighbours.
+        With ``robust``: how many neighbours of a node may lie. Every node needs more than twice this number of
+        neighbours.
 
     Examples
     --------
@@ -113,7 +116,7 @@ class Gadget(BaseAlgorithm):
         )
 
     def iterations_per_pass(self, rows: int) -> int:
-        """Return how many iterations draw that many examples."""
+        """Return how many iterations draw as many examples as there are rows."""
         return max(1, -(-rows // (self.batch_size * self.local_steps)))
 
     def _protocol(self, network: Network, lossy: bool) -> Gossip:
@@ -127,7 +130,7 @@ class Gadget(BaseAlgorithm):
         return gossip.resolve("running-sum" if lossy else "diffusion" if starved else "push-sum")
 
     def _rounds(self, network: Network, protocol: Gossip) -> tuple[int, tuple[int, float] | None]:
-        """The number of rounds, and the arguments of `until_converged` if it decides."""
+        """Return the number of rounds, and the arguments of `until_converged` if that function decides when to stop."""
         if not isinstance(self.gossip_rounds, str):
             return checked_count(self.gossip_rounds, "gossip_rounds"), None
         if self.gossip_rounds not in ("mix", "diameter"):

@@ -5,7 +5,8 @@ arithmetic. Not in the paper: eta="auto" adapts during the run; this does not ch
 The method is synchronous. It tolerates lost messages. It does not tolerate a neighbour that never returns: the last v
 of that neighbour continues to bind the others. If messages are regularly late by two exchanges, it may diverge.
 
-Why it converges to the pooled optimum. The consensus problem, with C = 1 / (lam N),
+Why it converges to the pooled optimum. The consensus problem of J nodes, with C = 1 / (lam N) and B_j the neighbours of
+node j,
 
     min sum_j 1/2 |v_j|^2 + J C sum_{n at j} hinge_n(v_j)    s.t.  v_j = omega_ji,  omega_ji = v_i  for i in B_j
 
@@ -35,7 +36,7 @@ from gadget_svm.kernels import mom_dsvm as kernels
 from gadget_svm.kernels.dual import DualRows, dual_rows, multiplicity, primal
 
 INITIAL_CURVATURE = 10.0
-"""eta="auto" starts with 2 eta |B_j|, what U_j adds to the curvature 1, at this multiple of the mean |x_r|^2."""
+"""eta="auto" starts so that 2 eta |B_j|, which U_j adds to the curvature 1, is this multiple of the mean |x_r|^2."""
 ADAPT_INTERVAL, LAST_ADAPTATION = 4, 1024
 """Iterations between adaptations of eta, and the iteration of the last one. After that the method is plain ADMM, which
 converges."""
@@ -54,7 +55,7 @@ class MomDsvmRun(BaseRun):
     certifiable: ClassVar[bool] = True
 
     def iteration(self, block: Block, t: int) -> Round:
-        """Iteration t on every node of the block: solve, broadcast, receive.
+        """Do iteration t on every node of the block: solve, broadcast, receive.
 
         Nodes send the running sum of eta v_j, from which v_j follows. (In the paper they send v_j.) The sum is as long
         as v_j, and the next message replaces a lost one. If nodes sent v_j, then after a loss the sum of all alphas
@@ -117,7 +118,7 @@ class MomDsvmRun(BaseRun):
         return np.zeros(len(block.links.target), dtype=np.bool_)
 
     def duals(self, block: Block) -> Floats:
-        """alpha = lambda / (J C) of every output and row, with 0 <= alpha_r <= c_r."""
+        """Return alpha = lambda / (J C) of every output and row, with 0 <= alpha_r <= c_r."""
         dual = block.edge.get("dual")
         return np.zeros((block.w.shape[1], len(block.rows.order))) if dual is None else dual / self.upper
 
@@ -156,13 +157,13 @@ class MomDsvm(BaseAlgorithm):
     eta : float or "auto", default "auto"
         The penalty of disagreement between neighbours. "auto": the mean of what the two ends of an edge propose, at
         first from their own rows, then from the pull of these rows (`adapt_eta`). Any positive number leads to the
-        optimum, at very different speed; shards of very different content need a larger one, nearly separable rows a
-        smaller one.
+        optimum, but the speed depends much on it. Shards of very different content need a larger number, nearly
+        separable rows need a smaller one.
     passes : int, default 50
-        The most passes of dual coordinate ascent over a node's rows in an iteration.
+        The largest number of passes of dual coordinate ascent over a node's rows in an iteration.
     tol : float, default 0.1
-        A node's own problem counts as solved if no margin is off by more than this. The paper solves it exactly. As
-        the next iteration starts where this one ended, a rough solution leads to the same optimum, and sooner.
+        A node's own problem counts as solved if no margin is off by more than this. The paper solves it exactly. As the
+        next iteration starts where this one ended, a rough solution leads to the same optimum in less time.
 
     Examples
     --------

@@ -1,10 +1,10 @@
-"""PDMM by gossip push: the primal-dual method of multipliers, one vector one way to a random neighbour per tick.
+"""PDMM, the primal-dual method of multipliers, by gossip: in each tick a node pushes a vector to a random neighbour.
 
 Linear, without bias, on undirected graphs. Owns the algorithm and its parameters; `kernels.pdmm` owns the arithmetic.
 
-Node i's objective is f_i(w) = n_i lam/2 |w|^2 + sum over its rows of c_r hinge, so that the optimum of any connected
-set of nodes is the SVM of its rows: neither the number of rows nor of nodes is needed. With A_ij = +1 if i < j else -1,
-one rho_ij per edge, R_i = sum_j rho_ij, S_i = sum_j A_ij z_ij and v_i = sum_r alpha_r y_r x_r, a tick is
+Node i's objective is f_i(w) = n_i lam/2 |w|^2 + sum over its rows of c_r hinge. So the optimum of any connected set of
+nodes is the SVM of its rows, and no node needs the number of all rows or nodes. With A_ij = +1 if i < j else -1, one
+rho_ij per edge, R_i = sum_j rho_ij, S_i = sum_j A_ij z_ij and v_i = sum_r alpha_r y_r x_r, a tick is
 
     w_i     = (v_i - S_i) / (n_i lam + R_i)                                          (a)
     alpha_r <- clip[0, c_r](alpha_r + (1 - y_r x_r.w_i) (n_i lam + R_i) / |x_r|^2)   (b)  one pass, w_i moves along
@@ -17,9 +17,9 @@ for any z at the start. So a lost message does no harm: the next one holds the s
 
 **An edge is open at both ends or at neither.** An edge that is open at only one end would keep the network away from
 the optimum. So the high bits of a message's number are its edge's epoch. The node that drops or reopens an edge raises
-the epoch. The other end adopts the higher epoch, and both ends then approach each other in small steps. Messages of a
-lower epoch are ignored, and answered if the edge is closed here. So an edge dropped by one end alone is repaired when
-the other end sends. A Delivery says which nodes are away; `edge_liveness` decides which of them count as dead.
+the epoch. The other end adopts the higher epoch, and both ends then approach each other in small steps. A message of a
+lower epoch is ignored; if the edge is closed here, it is also answered. So an edge dropped by one end alone is repaired
+when the other end sends. A Delivery says which nodes are away; `edge_liveness` decides which of them count as dead.
 """
 
 from collections.abc import Callable
@@ -41,8 +41,9 @@ from gadget_svm.kernels.dual import SKIP_ALWAYS, DualRows, dual_rows, multiplici
 from gadget_svm.kernels.gossip import EPOCH_SHIFT
 
 REPEAT_THETA = 0.8
-"""theta if a neighbour pushes in two successive ticks, and so has hardly received an answer in between. If every tick
-brings messages from all sides, as at the hub of a star, a single pass is too inexact for theta = 1: w oscillates."""
+"""theta if a neighbour pushes in two successive ticks: it has hardly received an answer in between. If every tick
+brings messages from all neighbours, as at the hub of a star, a single pass is too inexact for theta = 1: w
+oscillates."""
 ALL_THETA, ALL_PASSES = 0.85, 2
 """theta and passes if a node pushes to all neighbours in every tick. One pass is too inexact for a theta near 1, and a
 third pass gains nothing."""
@@ -60,8 +61,8 @@ INITIAL_VIOLATION = 0.25
 LONE_PASSES = 16
 """Passes of a node without neighbours. Its iterations cost no messages, so it can make more passes in each."""
 PROXIMAL_FACTOR = 0.1
-"""The largest penalty of a single node's proximal term, as a multiple of the mean |x_r|^2: a step of an alpha then
-moves it by about a tenth of its box, for every lam and number of rows."""
+"""The largest penalty of a single node's proximal term, as a multiple of the mean |x_r|^2: with it, a step moves an
+alpha by about a tenth of its box, for every lam and number of rows."""
 SAME_DIRECTION, PROXIMAL_DECAY, LEAST_PROXIMAL = 0.5, 0.7, 0.01
 """If the cosine of two successive steps of w is above SAME_DIRECTION, the penalty holds w back, and is multiplied by
 PROXIMAL_DECAY. If the steps are opposed, the passes are too inexact for this penalty, and it is doubled. It never falls
@@ -92,7 +93,7 @@ class PdmmRun(base.BaseRun):
         return "broadcast" if self.to_all else "push"
 
     def weights(self, block: Block) -> Floats:
-        """Every node's last iterate, nodes x outputs x features."""
+        """Return every node's last iterate, nodes x outputs x features."""
         if block.rows.intercept_unit in (0.0, 1.0) or "dual" not in block.edge:
             return block.w
         w = block.w.copy()
@@ -100,7 +101,7 @@ class PdmmRun(base.BaseRun):
         return w
 
     def iteration(self, block: Block, t: int) -> Round:
-        """Tick t on every node of the block: solve (a, b), push (c), receive (d)."""
+        """Do tick t on every node of the block: solve (a, b), push (c), receive (d)."""
         self._start(block)
         self._solve(block)  # (a, b)
         delivery = yield self._push(block, t)  # (c)
@@ -147,7 +148,7 @@ class PdmmRun(base.BaseRun):
         self._receive(block, messages, self._steps._replace(theta=1.0, theta_repeat=1.0))
 
     def supports_fused(self, block: Block) -> bool:
-        """Whether no node is away or idle and no edge was ever dropped."""
+        """Return True if no node is away or idle, and no edge was ever dropped."""
         return bool(block.alive.all()) and not block.edge.get("epoch", np.zeros(0)).any()
 
     def advance_fused(self, block: Block, count: int) -> tuple[int, int]:
@@ -174,7 +175,7 @@ class PdmmRun(base.BaseRun):
         return sent, sent * message_bytes(block.s.shape[1], 2)
 
     def _is_shared(self, block: Block) -> bool:
-        """Whether a tick is large enough to share among threads."""
+        """Return whether a tick is large enough to share among threads."""
         vectors = block.s.shape[1] * (1 + (len(block.links.target) if self.to_all else block.k) / max(block.k, 1))
         rows = len(block.rows.data) / max(block.k, 1) / ROWS_PER_ACTIVE_ROW
         return block.k >= MIN_SHARED_NODES or block.k * max(vectors, rows) >= MIN_SHARED_NUMBERS
@@ -186,7 +187,7 @@ class PdmmRun(base.BaseRun):
         )
 
     def _start(self, block: Block) -> None:
-        """Create the state, once: alpha = 0, and every edge at its end's initial penalty and the node's w."""
+        """Create the state once: alpha = 0, and every end of an edge with its own initial penalty and the node's w."""
         if "dual" in block.edge:
             return
         links, rows, ends, per_output = block.links, _rows(block), len(block.links.target), block.w.shape[:2]
@@ -218,14 +219,14 @@ class PdmmRun(base.BaseRun):
             block.flat[:] = before * (R / (n_lam + R))[:, None] if R.any() else 0.0
 
     def drop(self, block: Block, node: int, other: int) -> None:
-        """Treat ``other`` as dead at ``node``, whether or not it is."""
+        """Make ``node`` treat ``other`` as dead, even if it is not."""
         i, edges = node - block.first, _edges(block)
         mine = np.arange(edges.ptr[i], edges.ptr[i + 1])
         for e in mine[(edges.target[mine] == other) & edges.open[mine]].tolist():
             edge_liveness.drop(_nodes(block), edges, i, e)
 
     def set_neighbours(self, block: Block, neighbours: Ints) -> None:
-        """Replace the neighbours of a block of one node. Edges to former ones are dropped, and their epochs kept."""
+        """Replace the neighbours of a block of one node. Edges to former ones are dropped, but their epochs kept."""
         before = block.links.target
         if "dual" not in block.edge:
             block.links = Links.alone(neighbours.astype(np.int32))
@@ -259,13 +260,13 @@ class PdmmRun(base.BaseRun):
         return float(proposed[0]) if self.rho is None else self.rho
 
     def reset_edge(self, block: Block, other: int) -> None:
-        """A neighbour restarted and counts its messages from zero: accept any number of its epoch."""
+        """Note that a neighbour restarted and counts its messages from zero: accept any number of its epoch."""
         if "dual" in block.edge:
             same = block.links.target == other
             block.edge["last_seq"][same] = (block.edge["epoch"][same] << EPOCH_SHIFT) - 2
 
     def _forget_closed_edges(self, block: Block) -> None:
-        """Delete edges that were dropped long ago. If the other end ever sends again, its message has the epoch."""
+        """Delete edges that were dropped long ago. If the other end ever sends again, its message carries the epoch."""
         closed = np.flatnonzero(~block.edge["open"])
         order = np.argsort(block.edge["dropped_at"][closed], kind="stable")
         oldest = closed[order][: max(0, len(closed) - MAX_CLOSED_EDGES)]
@@ -275,17 +276,17 @@ class PdmmRun(base.BaseRun):
             block.links = Links.alone(np.delete(block.links.target, oldest))
 
     def counted(self, block: Block) -> Flags:
-        """Which ends are open: the rows of the neighbours behind them influence the models."""
+        """Return which ends are open. The rows of the neighbours at open edges influence the models."""
         return block.edge.get("open", np.ones(len(block.links.target), dtype=np.bool_))
 
     def duals(self, block: Block) -> Floats:
-        """alpha of every output and row, with 0 <= alpha_r <= c_r."""
+        """Return alpha of every output and row, with 0 <= alpha_r <= c_r."""
         dual = block.edge.get("dual")
         return np.zeros((block.w.shape[1], len(block.rows.order))) if dual is None else dual
 
 
 def _work(block: Block) -> int:
-    """The numbers a node touches in a tick."""
+    """Return how many numbers a node touches in a tick."""
     return int(max(block.s.shape[1], len(block.rows.data) // max(block.k, 1)))
 
 
@@ -298,7 +299,7 @@ def _nodes(block: Block) -> kernels.Nodes:
 
 
 def _rows(block: Block) -> DualRows:
-    """The block's rows, grouped by node, with their bounds; made once, as a restored block has no scratch arrays."""
+    """Return the block's rows, grouped by node, with their bounds; make them if the block has none yet."""
     unit = block.rows.intercept_unit
     return block.once("rows", lambda: (dual_rows(block).with_constant(unit) if unit else dual_rows(block)).grouped())
 
@@ -306,8 +307,8 @@ def _rows(block: Block) -> DualRows:
 def _move_proximal_centre(block: Block, nodes: kernels.Nodes) -> None:
     """Move the centre of the proximal point method to w: a single node solves f(w) + R/2 |w - centre|^2.
 
-    This is what edges do for other nodes: without it dual coordinate ascent is slow on features of unequal size.
-    w = (v + R centre) / (n lam + R) holds before and after.
+    For nodes with neighbours, the edges do this. Without it, dual coordinate ascent is slow on features of unequal
+    size. w = (v + R centre) / (n lam + R) holds before and after.
     """
     centre, last, R = block.edge["proximal_centre"], block.edge["proximal_step"], nodes.R.copy()
     step = nodes.w - centre
@@ -329,13 +330,14 @@ class Pdmm(base.BaseAlgorithm):
         rho, the penalty of disagreement on every edge. "auto": each end proposes one from its own rows, the edge starts
         at their mean, and the end with the lower number doubles or halves it as the tension between the ends requires.
     passes : int or None, default None
-        Passes of dual coordinate ascent over a node's rows in a tick. None: one with one neighbour, two with all, 16
-        without any.
+        Passes of dual coordinate ascent over a node's rows in a tick. None: 1 if the node pushes to one neighbour, 2 if
+        it pushes to all, 16 if it has none.
     neighbours : 1 or "all", default 1
-        Push to one neighbour per tick, in a random order that visits each in turn, or to every one.
+        1: push to one neighbour per tick, in a random order that visits each in turn. "all": push to all neighbours in
+        every tick.
     theta : float or None, default None
-        The step towards what a neighbour pushed, above 0 and at most 1. None: with one neighbour 1, or 0.8 if the same
-        one pushed in the tick before; with all neighbours 0.85.
+        The step towards what a neighbour pushed, above 0 and at most 1. None: 1 if nodes push to one neighbour (0.8 if
+        the same neighbour also pushed in the tick before), 0.85 if they push to all.
 
     Examples
     --------

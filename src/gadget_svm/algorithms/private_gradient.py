@@ -1,4 +1,4 @@
-"""Private gradient descent: noisy slopes of all rows of a node, and gossip. Differentially private per row.
+"""Private gradient descent by gossip, with noisy slopes over all rows of a node. It is differentially private per row.
 
 In every round a node computes the mean slope of its rows at its model, adds Gaussian noise (`privacy.budget`), takes a
 step, and gossips its model as GADGET does. Everything it sends is a function of noisy slopes, row counts and what it
@@ -11,8 +11,9 @@ between -1 and 0, and its curvature at most 1.
     v = w(t) - w(t-1)                                 how far the node moved, gossip included
     w <- w + momentum v - eta_t (slope + noise + lam w)
 
-The velocity is that of gossiped models (quasi-global momentum; Lin et al. 2021): nodes whose rows differ do not run
-apart. eta_t falls to 0 as half a cosine. The model of a node is the mean of its iterates in the second half.
+v is the velocity of the gossiped models (quasi-global momentum; Lin et al. 2021), so that nodes with different rows do
+not move apart. eta_t falls to 0 along half a period of a cosine. The model of a node is the mean of its iterates in the
+second half of the rounds.
 """
 
 from dataclasses import dataclass, replace
@@ -38,9 +39,9 @@ MOMENTUM = 0.9
 def mean_slopes(lo: int, hi: int, alive: Flags, w: Floats, rows: Rows, slopes: Floats) -> None:
     """Set slopes[i] to the mean slope of the loss over the rows of node i, at its model w[i] (outputs x features).
 
-    Every row adds at most its own norm: its slopes in all outputs, times its weight, are scaled down to norm 1. The
-    estimator has scaled the rows themselves down to the norm ``clip`` (`estimator.problem.clip_rows`). The mean is over
-    the number of rows, which is public, not over their weights.
+    The slopes of a row in all outputs, times its weight, are scaled down to norm 1 at most. So every row adds at most
+    its own norm. The estimator has scaled the rows themselves down to the norm ``clip``
+    (`estimator.problem.clip_rows`). The mean is over the number of rows, which is public, not over their weights.
     """
     outputs = w.shape[1]
     slope = np.empty(outputs)
@@ -89,7 +90,7 @@ class PrivateGradientRun(GadgetRun):
     n_rows: float
 
     def plan(self, dimension: int) -> Plan:
-        """Return how the budget is spent on models of so many weights."""
+        """Return how the budget is spent on models with ``dimension`` weights."""
         return self.privacy.plan(self.n_nodes, self.n_rows, dimension)
 
     def iteration(self, block: Block, t: int) -> Round:
@@ -107,7 +108,7 @@ class PrivateGradientRun(GadgetRun):
         return 2.0 * self.privacy.clip / np.maximum(block.n, 1.0)
 
     def supports_fused(self, block: Block) -> bool:  # noqa: ARG002
-        """Return False: an iteration reads all rows, so that Python's time does not matter."""
+        """Return False: an iteration reads all rows, so Python's overhead does not matter."""
         return False
 
     def _step(self, block: Block, previous: Floats) -> None:
@@ -135,7 +136,7 @@ class PrivateGradientRun(GadgetRun):
         return block.once("privacy plan", lambda: self.plan(block.s.shape[1]))
 
     def _average(self, block: Block) -> None:
-        """Keep the last iterate in the first half of the rounds, then sum."""
+        """Keep only the last iterate in the first half of the rounds, and sum the iterates in the second half."""
         last_only = block.alive & (block.steps <= self._plan(block).rounds // 2)
         summed = block.alive & ~last_only
         block.w_sum[last_only], block.iterates[last_only] = block.w[last_only], 1
@@ -145,7 +146,7 @@ class PrivateGradientRun(GadgetRun):
 
 @dataclass(repr=False, eq=False)
 class PrivateGradient(BaseAlgorithm):
-    """Gradient descent by gossip with differential privacy per row; what "auto" is if ``privacy`` is given.
+    """Gradient descent by gossip with differential privacy per row. "auto" chooses it if ``privacy`` is given.
 
     Parameters
     ----------
@@ -156,7 +157,7 @@ class PrivateGradient(BaseAlgorithm):
         neighbours' models, and a lost message does no harm. On directed graphs, and with a transition matrix that the
         user gives, it is diffusion, or running sums if messages may be lost.
     gossip_rounds : int
-        Rounds of gossip after every step. One is not stable on every graph: the velocity amplifies what oscillates
+        Rounds of gossip after every step. One round is not stable on every graph: the velocity amplifies oscillations
         between neighbours.
     transition : "lazy", "random-walk", "metropolis", "max-degree"
         The matrix B on the graph, as in `Gadget`.

@@ -23,7 +23,7 @@ from gadget_svm.kernels import EXAMPLE, add_row, compiled, dot_row, draw, side
 def loss_vectors(
     lo: int, hi: int, alive: Flags, first: int, w: Floats, L: Floats, rows: Rows, steps: Ints, batch: int, seed: int
 ) -> None:
-    """L_i = y x of an example drawn at node i if y<w_i, x> < 1, else 0 (the mean over a batch), for every output."""
+    """Set L_i = y x of an example of node i if y<w_i, x> < 1, else 0 (the mean over a batch), for every output."""
     for i in range(lo, hi):
         L[i, :, :] = 0.0
         if not alive[i] or rows.start[i + 1] == rows.start[i]:
@@ -46,7 +46,7 @@ class TwoPushSumRun(GadgetRun):
     """
 
     def iteration(self, block: Block, t: int) -> Round:
-        """w_i(t+1) = projection of (1 - lam alpha) PS(n_i w_i) + alpha PS(n_i L_i)."""
+        """Compute w_i(t+1) = projection of (1 - lam alpha) PS(n_i w_i) + alpha PS(n_i L_i)."""
         width, flat, other = block.s.shape[1], block.flat, block.held
         block.team.run(
             loss_vectors, block.k, width, block.alive, block.first, block.w, other.reshape(block.w.shape), block.rows,
@@ -93,7 +93,7 @@ class TwoPushSum(BaseAlgorithm):
     project : bool
         Whether the new vector is projected into the ball.
     average : bool
-        Whether models are the average of the iterates, or the last one.
+        True: a model is the average of the iterates. False: it is the last iterate.
 
     Examples
     --------

@@ -1,8 +1,9 @@
-"""Attacks on the privacy of sites, for audits and research: what exact learning reveals, and that a budget holds.
+"""Attacks on the privacy of sites. They measure what exact learning reveals, and test whether a budget holds.
 
-Active extraction of rows (`extract_rows` from `ExactSites`), a passive neighbour (`edge_estimate`, `replay`), an audit
-of the private algorithm (`audit`), and extraction from it (`closeness`). Everything here attacks rows of your own.
-`benchmarks/attacks.py` runs the attacks on data sets, and decides when an extracted row counts as recovered.
+They are for audits and research: active extraction of rows (`extract_rows` from `ExactSites`), a passive neighbour
+(`edge_estimate`, `replay`), an audit of the private algorithm (`audit`), and extraction from it (`closeness`). All
+attacks run on rows of your own. `benchmarks/attacks.py` runs the attacks on data sets, and decides when an extracted
+row counts as recovered.
 """
 
 from gadget_svm.attacks.exact_sites import ExactSites

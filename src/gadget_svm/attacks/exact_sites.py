@@ -19,11 +19,11 @@ from gadget_svm.study.study import Study
 
 ATTACKER, FIRST = 0, 1
 SIZE = 1e6
-"""c: how far a row next to the plane is from being undecided."""
+"""c, the length of the model c (u, -t). It is so large that even a row next to the plane has a large margin."""
 HOLD_TICKS = 34
-"""Ticks of one question. A site skips rows at a bound for at most 30 passes."""
+"""Ticks per question. A site skips a row at its bound for at most 30 passes, so it uses every row in this time."""
 HOLD_TICKS_OF_SEVERAL = 240
-"""Ticks of one question if other sites answer too: they must come to agree."""
+"""Ticks per question if other sites answer too: all sites must reach agreement."""
 
 
 class ExactSites:
@@ -66,10 +66,10 @@ class ExactSites:
         self._z = np.zeros(width + 1)
 
     def ask(self, u: Floats, t: float, answer: Floats | None = None) -> Floats:
-        """Push until the model is c (u, -t), and return v, the sum of alpha y x, that the site's next push tells.
+        """Push until the model is c (u, -t), and return v, the sum of alpha y x, computed from the site's next push.
 
-        kappa w = v - A z holds at the site, with kappa = n lam + rho. Of several sites it holds for the sums of v and
-        of n, once they agree on w.
+        kappa w = v - A z holds at the site, with kappa = n lam + rho. With several sites it holds for the sums of v and
+        of n, once the sites agree on w.
         """
         target = self.kappa * SIZE * np.append(u, -t) - (0.0 if answer is None else answer)  # A = -1 at the site
         told = None
@@ -80,7 +80,7 @@ class ExactSites:
         return told
 
     def _exchange(self, push: Floats) -> Floats | None:
-        """Send a push, and return what the site's push of the same tick tells of v."""
+        """Send a push, and return v as computed from the site's push in the same tick."""
         if not self.sites[FIRST].learner.is_plausible(self.rho) or np.abs(push).max() > LARGEST:
             raise RuntimeError("a peer refuses this push: ask with another size, or another penalty")
         z = self._z

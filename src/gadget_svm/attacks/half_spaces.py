@@ -1,12 +1,13 @@
-"""From sums over half-spaces to single rows. Knows nothing of networks: `exact_sites` answers.
+"""Recover single rows from sums over half-spaces. This file knows nothing of networks: `exact_sites` answers.
 
-A model w = c (u, -t) with a large c puts every row on one side: with the hinge, a row counts fully if
-y (u.x - t) < 0, and not at all otherwise. So a site that shows the sum of its rows that count shows
+A model w = c (u, -t) with a large c puts every row on one side: with the hinge, a row counts fully if y (u.x - t) < 0,
+and not at all otherwise. So a site that reveals the sum of its counted rows reveals
 
     v(t) = sum of x over rows of class +1 with u.x < t, minus the sum of x over rows of class -1 with u.x > t.
 
-v(b) - v(a) is the sum of all rows with a < u.x < b, of both classes. The constant feature of the intercept counts them.
-Each slab is split at the mean of u.x over its rows, which the sum tells, so n rows that differ take about n questions.
+v(b) - v(a) is the sum of all rows with a < u.x < b, of both classes. The constant feature of the intercept counts these
+rows. Each slab is split at the mean of u.x over its rows, which follows from the sum. So n different rows take about n
+questions.
 """
 
 from collections.abc import Iterator
@@ -18,15 +19,16 @@ import numpy as np
 from gadget_svm.core.types import Floats, Ints
 
 WHOLE = 0.05
-"""A count this far from a whole number: a row lies on the plane."""
+"""If a count differs from a whole number by this much or more, a row lies on the plane."""
 STEPS = 60
-"""The first plane is at most 2^STEPS times as far out as the second."""
+"""How often the outermost planes are moved outward, each time to 4 times the distance."""
 ON_PLANE_TRIES, SHIFT = 4, 0.01
-"""If a row lies on the plane, it is moved by this part of the slab, so many times."""
+"""While a row lies on the plane, the plane is moved up by the fraction SHIFT of the slab above it, at most
+ON_PLANE_TRIES times."""
 
 
 class HalfSpaceSums(Protocol):
-    """Answers with sums over half-spaces; the last entry belongs to the constant feature, and counts rows."""
+    """A site that answers with sums over half-spaces; the last entry, of the constant feature, counts rows."""
 
     def ask(self, u: Floats, t: float, answer: Floats | None = None) -> Floats:
         """Return v(t) along u. ``answer`` is what the attacker expects, within one row."""
@@ -38,7 +40,7 @@ class Extraction(NamedTuple):
     Attributes
     ----------
     rows : array, rows x features
-        Rows that are equal, or too close to be told apart, appear as often as they are.
+        Equal rows, or rows too close to be told apart, appear as often as the site has them.
     y : array of int
         Their classes, +1 and -1; 0 for rows that could not be told apart.
     queries : int
@@ -52,7 +54,7 @@ class Extraction(NamedTuple):
 
 @dataclass(frozen=True)
 class Slab:
-    """The rows with low < u.x < high, from what the site answered at both."""
+    """The rows with low < u.x < high, from the site's answers at both planes."""
 
     low: float
     high: float
@@ -78,11 +80,11 @@ def extract_rows(site: HalfSpaceSums, n_features: int, n_rows: int, seed: int = 
     site : HalfSpaceSums
         Answers for rows with the constant feature of an intercept.
     n_features : int
-        Without the constant feature.
+        The number of features, without the constant feature.
     n_rows : int
-        How many rows the site has, which sites tell each other.
+        How many rows the site has. Sites tell each other this number.
     seed : int, default 0
-        Of the direction u.
+        The seed of the direction u.
 
     Returns
     -------
@@ -121,11 +123,11 @@ class _Search:
                 return slab
             t *= 4.0
         raise ValueError(
-            f"the counts of the outermost half-spaces are not those of {n_rows} rows: has the site so many?"
+            f"the counts of the outermost half-spaces are not those of {n_rows} rows: check how many rows the site has"
         )
 
     def single_rows(self, whole: Slab) -> Iterator[Slab]:
-        """Split slabs until each holds one row, or rows that cannot be told apart; from the lowest."""
+        """Split slabs until each holds one row, or rows that cannot be told apart. Yield them from the lowest."""
         waiting = [whole]
         while waiting:
             slab = waiting.pop()
@@ -152,8 +154,8 @@ class _Search:
     def label_of(self, slab: Slab, row: Floats) -> int:
         """Return the class of a slab's single row.
 
-        A row on the plane has margin 0 < 1 and counts, whatever its class; below the plane (``answer_low``) one of
-        class -1 counts already.
+        A row on the plane has margin 0 < 1 and counts, whatever its class. At a plane below it (``answer_low``) a row
+        of class -1 counts already, and a row of class +1 does not.
         """
         if slab.count > 1:
             return 0

@@ -1,10 +1,11 @@
 """An audit of the private algorithm: how well can an attacker tell which of two rows a site has?
 
-The attacker is as strong as the accounting assumes: it knows every other row, it chooses at which model every slope is
-asked, and it sees every message. The two rows differ as much as two rows can: the same row of norm ``clip``, in class
-+1 and in class -1. At the model 0 their slopes are x/n apart from -x/n. An attacker keeps the site there, and adds up
-what the site releases along x. No attack does better against Gaussian noise, so the bound below is close to the claim
-if the claim is exact, and above it if the site releases more than it claims.
+The attacker is as strong as the accounting assumes: it knows every other row, it chooses the models at which the site
+computes slopes, and it sees every message. The two rows differ as much as two rows can: the same row of norm ``clip``,
+in class +1 and in class -1. At the model 0 the row in class +1 adds -x/n to the mean slope, and the row in class -1
+adds x/n. The attacker keeps the site at the model 0, and adds up what the site releases along x. No attack does better
+against Gaussian noise, so the attack's lower bound is close to the claim if the claim is exact, and above the claim if
+the site releases more than it claims.
 """
 
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from gadget_svm.core.types import Floats, Indices
 from gadget_svm.privacy import DifferentialPrivacy, epsilon_of
 
 PILOT = 10
-"""One in so many runs serves to choose the threshold, and for nothing else."""
+"""One run in this many is used to choose the threshold, and for nothing else."""
 
 
 class Audit(NamedTuple):
@@ -44,7 +45,7 @@ def audit(
     X: Floats, label: Indices, privacy: DifferentialPrivacy, *, runs: int = 20_000, seed: int = 0,
     confidence: float = 0.99,
 ) -> Audit:  # fmt: skip
-    """Attack a site that has the first row in class +1, or in class -1, and bound what it releases from below.
+    """Attack a site whose first row is in class +1 or in class -1, and return a lower bound of what it reveals.
 
     Parameters
     ----------
@@ -55,9 +56,9 @@ def audit(
     runs : int, default 20000
         Repetitions with each of the two rows.
     seed : int, default 0
-        Of the row, and of seeded noise.
+        The seed of the first row, and of seeded noise.
     confidence : float, default 0.99
-        Of the bound.
+        The confidence of the lower bound.
 
     Returns
     -------
@@ -84,14 +85,14 @@ def _scores(sites: PrivateSites, direction: Floats) -> Floats:
 
 
 def best_guess(privacy: DifferentialPrivacy, rows: int = 1) -> float:
-    """Return how often the best attack guesses right which of two records a site has; a coin does in 0.5 of all cases.
+    """Return the probability that the best attack guesses which of two records a site has; by chance it is 0.5.
 
     Parameters
     ----------
     privacy : DifferentialPrivacy
         The budget.
     rows : int, default 1
-        The rows of a record. Gaussian differential privacy of k rows is k times that of one.
+        The rows of a record. In Gaussian differential privacy, mu of k rows is k times mu of one.
 
     Examples
     --------
@@ -102,7 +103,7 @@ def best_guess(privacy: DifferentialPrivacy, rows: int = 1) -> float:
 
 
 def mu_lower_bound(low: Floats, high: Floats, confidence: float = 0.99) -> float:
-    """Return a lower bound of mu, of Gaussian differential privacy, from scores under two hypotheses.
+    """Return a lower bound of mu (Gaussian differential privacy) from the scores under two hypotheses.
 
     A test of mu-GDP scores with error rates a and b has mu >= q(1 - a) + q(1 - b), with q the normal quantile. Both
     rates are bounded from above (Clopper and Pearson 1934), on runs that did not choose the threshold.
@@ -110,7 +111,7 @@ def mu_lower_bound(low: Floats, high: Floats, confidence: float = 0.99) -> float
     Parameters
     ----------
     low, high : arrays
-        Scores of independent runs; those of the second are expected to be higher.
+        The scores of independent runs; those in ``high`` are expected to be higher.
     confidence : float, default 0.99
 
     Examples

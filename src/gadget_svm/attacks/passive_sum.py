@@ -1,7 +1,7 @@
 """What a neighbour that follows the protocol learns of a site's own sum v_i = sum alpha y x, from PDMM's messages.
 
-Two estimates. `edge_estimate` needs the last message of one edge, and how many neighbours the site has. `replay` needs
-all messages to a node that is a neighbour of all others: it repeats what the others do to their edges.
+There are two estimates. `edge_estimate` needs the last message of one edge, and how many neighbours the site has.
+`replay` needs all messages to a node that is a neighbour of all others: it repeats what the others do to their edges.
 
 `start_at_random` begins the edge variables at random vectors instead of 0 (subspace perturbation), which changes
 neither the optimum nor the algorithm. It is an experiment: see benchmarks/results/attacks.md for what it hides.
@@ -31,8 +31,8 @@ def true_sums(run: PdmmRun, block: Block) -> Floats:
 def edge_estimate(block: Block, node: int, neighbour: int) -> Floats:
     """Estimate v of a node from what its neighbour knows: the edge between them, the model, and the node's degree.
 
-    When nodes agree on w, n lam w - v is what the edges pull, and the neighbour knows one of them. Edges that began
-    at 0 pull about the same way.
+    When nodes agree on w, n lam w - v is the sum of the pulls of all edges, and the neighbour knows the pull of one.
+    Edges that began at 0 pull in about the same direction.
     """
     links, edge = block.links, block.edge
     ends = slice(links.indptr[node], links.indptr[node + 1])
@@ -47,8 +47,8 @@ def replay(batches: Sequence[MessageBatch], attacker: int, rho: float, theta: fl
 
     The network is a complete graph with a fixed penalty, and nodes push to all neighbours in every tick. The attacker
     works out every node's w from the node's push, and with it repeats how all edges change. It assumes that they began
-    at 0; if they did not, its estimates are wrong by a vector that soon is constant, and differences between ticks
-    are right.
+    at 0; if they did not, its estimates are wrong by a vector that soon becomes constant, and only their differences
+    between ticks are right.
 
     Parameters
     ----------
@@ -84,12 +84,12 @@ def replay(batches: Sequence[MessageBatch], attacker: int, rho: float, theta: fl
 
 
 def start_at_random(runtime: LocalRuntime, size: float, seed: int = 0) -> None:
-    """Begin all edge variables at random vectors: before the first tick of a run in one block.
+    """Set all edge variables to random vectors, before the first tick of a run in one block.
 
     Parameters
     ----------
     runtime : LocalRuntime
-        Nodes at their start, with PDMM.
+        A runtime with PDMM that has not done a tick.
     size : float
         The length of the vectors, as a multiple of the site's number of rows.
     seed : int, default 0

@@ -1,8 +1,8 @@
 """Extraction of rows from a site with a privacy budget, by the questions that recover every row of a site without one.
 
-The attacker chooses planes across u so that hardly more than one row lies between two of them, and takes the
-differences of what the site releases for rows. It knows the distribution of the rows, and so
-where to put the planes.
+The attacker chooses planes across u so that rarely more than one row lies between two of them, and takes the
+differences of the site's answers as guesses of rows. It knows the distribution of the rows, and so where to put the
+planes.
 """
 
 from itertools import pairwise
@@ -16,22 +16,23 @@ from gadget_svm.core.types import Floats, Indices
 from gadget_svm.privacy import DifferentialPrivacy
 
 SIZE = 1e4
-"""c: how far a row next to the plane is from being undecided."""
+"""c, the length of the model c (u, -t). It is so large that even a row next to the plane has a large margin."""
 EMPTY = 0.01
-"""A guess shorter than this part of a row is a slab without rows and without noise."""
+"""A guess is left out if its length is below this fraction of a row's mean length: without noise, a slab without rows
+gives such a guess."""
 ROWS_PER_SLAB = 0.5
-"""How many rows are expected between two planes. With more, more slabs hold several rows."""
+"""How many rows are expected between two planes. With a larger number, more slabs hold several rows."""
 
 
 class Closeness(NamedTuple):
-    """How close an attack's guesses come to a site's rows, and to fresh rows, as many and of the same distribution.
+    """How close an attack's guesses come to a site's rows, and to as many fresh rows of the same distribution.
 
     Attributes
     ----------
     site, fresh : float
         The mean over guesses of the largest cosine with any row of the site, and with any fresh row.
     share : float
-        The share of guesses whose nearest row, of both kinds together, is the site's. One half is chance.
+        The share of guesses whose nearest row, of both kinds together, is the site's. One half is expected by chance.
     permitted : float
         The largest share that the budget permits.
     guesses : int
@@ -55,7 +56,7 @@ def guess_rows(sites: PrivateSites, known: Floats, seed: int = 0) -> Floats:
     known : array, rows x features
         Rows of the same distribution, without the constant feature.
     seed : int, default 0
-        Of the direction u.
+        The seed of the direction u.
     """
     u = np.random.default_rng(seed).normal(size=sites.width - 1)
     u /= np.linalg.norm(u)
@@ -86,7 +87,7 @@ def closeness(
     copies : int, default 100
         Repetitions.
     seed : int, default 0
-        Of noise and direction.
+        The seed of the noise and of the direction.
     """
     sites = PrivateSites(X, label, privacy, copies=copies, seed=seed)
     guesses = guess_rows(sites, known, seed).reshape(-1, sites.width)[:, :-1]
@@ -106,9 +107,9 @@ def closeness(
 def permitted_share(mu: float, n_rows: int) -> float:
     """Return the largest share of guesses whose nearest row may be the site's, under mu-GDP.
 
-    A site row and a fresh row of one distribution change roles if one replaces the other. So the probabilities p and q
-    that one given row of either kind is the nearest have q(p) <= q(q) + mu, with q the normal quantile, and p + q is
-    1 / rows.
+    A site's row and a fresh row have the same distribution, so they change roles if one replaces the other. Let a and b
+    be the probabilities that a given row of the site, or a given fresh row, is the nearest. Then q(a) <= q(b) + mu,
+    with q the normal quantile, and a + b = 1 / rows.
     """
     p = np.linspace(0.5, 1.0, 100_001)[:-1] / n_rows
     allowed = norm.ppf(p) <= norm.ppf(1.0 / n_rows - p) + mu

@@ -1,7 +1,7 @@
 """Sites that learn with a privacy budget, each with a neighbour that chooses at which models they release slopes.
 
-Owns the sites' block and what the attacker works out from their messages. All sites have the same rows and noise of
-their own: they are repetitions of one experiment.
+Owns the sites' block and what the attacker computes from their messages. All sites have the same rows, but each has its
+own noise: they are repetitions of one experiment.
 """
 
 import numpy as np
@@ -31,20 +31,20 @@ class PrivateSites:
     X : array or sparse matrix
         The rows, without the constant feature, which is added.
     label : array of int
-        0 and 1.
+        The classes of the rows, 0 and 1.
     privacy : DifferentialPrivacy
         The budget; its noise may be secret or seeded.
     copies : int, default 1
-        Repetitions, with noise of their own.
+        How many repetitions; each has its own noise.
     seed : int, default 0
-        Of seeded noise.
+        The seed of seeded noise.
     lam : float, default 1e-3
         The regulariser.
 
     Attributes
     ----------
     slopes : array, copies x features
-        The noisy mean slopes at the present models, as the sites' messages tell them.
+        The noisy mean slopes at the present models, computed from the sites' messages.
     rounds : int
         How many slopes a site releases.
     claimed_mu, claimed_epsilon : float

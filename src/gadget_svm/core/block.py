@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Links(NamedTuple):
-    """The edges of a block's nodes: out-edges with their share of B, and in-edges by sorted source."""
+    """The edges of a block's nodes: out-edges with their share of B, and in-edges sorted by source."""
 
     indptr: Ints
     target: Array  # 32 bits each
@@ -41,7 +41,7 @@ class Links(NamedTuple):
 
     @classmethod
     def alone(cls, neighbours: Indices) -> "Links":
-        """Return the edges of a block of one node, a peer: both ways, with equal shares, by ascending number."""
+        """Return the edges of a peer, a block of one node: both directions, equal shares, ascending numbers."""
         count = len(neighbours)
         ptr, share = np.array([0, count]), np.full(count, 0.5 / max(count, 1))
         return cls(ptr, neighbours, share, np.full(1, 0.5), np.empty(0), ptr, neighbours)
@@ -57,7 +57,7 @@ class Block:
     rows : Rows
         Their rows.
     n : array of float
-        n_i, the rows of every node with their multiplicity.
+        n_i, the number of rows of every node, counted with their multiplicity.
     n_outputs, n_features : int
         The shape of a model.
     first : int, default 0
@@ -100,11 +100,11 @@ class Block:
 
     @property
     def flat(self) -> Floats:
-        """The weights as one vector per node, as they travel: a view of w, also in a copy of the block."""
+        """The weights as one vector per node, as messages carry them: a view of w, also in a copy."""
         return self.w.reshape(self.s.shape)
 
     def once(self, name: str, make: Callable[[], T]) -> T:
-        """Return what ``make`` makes, which the block keeps under ``name``: it can be made again from the rest."""
+        """Return what the block keeps under ``name``. If it has nothing there, keep what ``make`` returns."""
         if name not in self.scratch:
             self.scratch[name] = make()
         made: T = self.scratch[name]

@@ -1,4 +1,4 @@
-"""A lock file that one process holds at a time. The kernel releases it when the holder dies."""
+"""A lock file that one process holds at a time. The operating system releases it when the holder dies."""
 
 from pathlib import Path
 

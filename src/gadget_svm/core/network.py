@@ -22,7 +22,8 @@ Sparse = Any  # any scipy sparse matrix or array: they share no typed base
 class Network:
     """A graph of ``n`` nodes: node i may send to ``indices[indptr[i]:indptr[i+1]]``.
 
-    Arrays with an entry per edge, other than ``indices``, are made on first use: a walk on a large graph needs none.
+    Arrays with an entry per edge, other than ``indices``, are made on first use: a random walk on a large graph needs
+    none of them.
 
     Attributes
     ----------
@@ -79,9 +80,10 @@ class Network:
         Parameters
         ----------
         B : sparse or dense square matrix
-            Row i is what node i does with its mass: the share b_ij goes to node j, b_ii stays. No entry is negative and
-            every row sums to one. Columns need not: Push-Sum averages correctly under any such matrix. The randomised
-            Push-Sum sends half of its mass, to node j with probability b_ij and to none with probability b_ii.
+            Row i says what node i does with its mass: it sends the share b_ij to node j and keeps the share b_ii. No
+            entry may be negative, and every row must sum to one. Columns need not sum to one: Push-Sum averages
+            correctly under any such matrix. In randomised Push-Sum a node sends half of its mass to node j with
+            probability b_ij, and sends nothing with probability b_ii.
         name : str, default "custom"
             For messages and reports.
         labels : sequence or None, default None
@@ -151,7 +153,7 @@ class Network:
 
     @cached_property
     def even_share(self) -> Floats:
-        """The share that every neighbour of node i gets, in a walk."""
+        """The share that every neighbour of node i gets, if B is a walk."""
         return (1.0 - WALKS[self.transition]) / np.maximum(self.degree, 1)
 
     @cached_property
@@ -184,10 +186,10 @@ class Network:
     def chances(self) -> Floats:
         """The probability, per edge, that its sender draws it in randomised Push-Sum.
 
-        A node keeps half and sends half to a neighbour drawn by b_ij. In a walk it always sends: b_ii is left out and
-        the rest of the row scaled to one, since for the lazy walk the kept half is b_ii and the expected step is B.
-        Under any other B it draws by b_ij unscaled, and sends nothing with probability b_ii: if B is doubly stochastic,
-        every node is then drawn as often as it draws, on any graph.
+        A node keeps half and sends half to a neighbour drawn by b_ij. In a walk a node always sends: b_ii is left out,
+        and the rest of the row is scaled to one. For the lazy walk the kept half is b_ii, so the expected step is B.
+        Under any other B a node draws by b_ij unscaled, and sends nothing with probability b_ii. If that B is doubly
+        stochastic, every node is drawn as often as it draws, on any graph.
         """
         return np.repeat(1.0 / np.maximum(self.degree, 1), self.degree) if self.is_walk else self.share
 
@@ -215,7 +217,7 @@ class Network:
         return bool(np.all(drawn >= 0.5 * draws - 1e-9))
 
     def refuse_matrix(self, algorithm: str) -> None:
-        """Raise if the user gave a B, for an algorithm that uses none."""
+        """Raise ValueError if the user gave a B, because ``algorithm`` uses none."""
         if self.weights is not None:
             raise ValueError(
                 f"{algorithm} uses the edges of the graph and no transition matrix, so the given B would be ignored: "
@@ -233,7 +235,7 @@ class Network:
 
     @cached_property
     def components(self) -> tuple[int, Ints]:
-        """The number of components, and the component of each node; strong components if the graph is directed."""
+        """Return the number of components, and each node's component; strong components if the graph is directed."""
         ones = np.broadcast_to(1.0, self.n_edges)  # only their positions matter
         count, labels = sp.csgraph.connected_components(_csr(ones, self.indptr, self.indices), self.directed, "strong")
         return int(count), np.asarray(labels, np.int64)
@@ -299,7 +301,7 @@ def _check_csr(indptr: Ints, indices: NodeIds) -> None:
 
 
 def _portions(indptr: Ints, most: int = 2**20) -> Iterator[slice]:
-    """Yield all nodes, some at a time with about ``most`` edges, so that arrays per edge stay small."""
+    """Yield slices that cover all nodes, with about ``most`` edges each, so that arrays per edge stay small."""
     first, n = 0, len(indptr) - 1
     while first < n:
         last = max(first + 1, int(np.searchsorted(indptr, indptr[first] + most, side="right")) - 1)

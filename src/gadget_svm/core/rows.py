@@ -29,7 +29,7 @@ class Shares(NamedTuple):
 
     @property
     def sizes(self) -> Floats:
-        """n_i, the rows of every node with their multiplicity; each sum is over the node's own rows only."""
+        """Return n_i, every node's number of rows with their multiplicity; each sum is over its own rows only."""
         if not len(self.times):
             return np.diff(self.start).astype(np.float64)
         pairs = zip(self.start[:-1], self.start[1:], strict=True)
@@ -91,7 +91,7 @@ class Scores(NamedTuple):
 
 @dataclass(frozen=True)
 class Objective:
-    """The problem of all rows together, which observers evaluate. Nodes never see it."""
+    """The objective over the rows of all nodes. Observers evaluate it; nodes never see it."""
 
     X: sp.csr_matrix
     label: Indices

@@ -1,7 +1,7 @@
 """State on disk: named arrays and a JSON description in one safetensors file with a digest.
 
 Model files and checkpoints are written and read here. Nothing in a file is executed. A file that is damaged, or of
-another kind or version, is refused before any of it is used, and is never overwritten by reading it.
+another kind or version, is refused before any of it is used. Reading never overwrites a file.
 """
 
 import json
@@ -34,7 +34,7 @@ class UnsupportedStateError(StateFileError):
 
 
 def encode_state(kind: str, version: int, arrays: Mapping[str, Array], about: Mapping[str, Any]) -> bytes:
-    """The bytes of a state file.
+    """Return the bytes of a state file.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def encode_state(kind: str, version: int, arrays: Mapping[str, Array], about: Ma
 
 
 def read_state(path: Path, kind: str, version: int) -> tuple[Arrays, dict[str, Any]]:
-    """The arrays and the description in a state file.
+    """Return the arrays and the description in a state file.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def write_atomically(target: Path, content: bytes, mode: int = 0o666) -> None:
 
 
 def _digest(text: str, arrays: Mapping[str, Array]) -> str:
-    """A digest of the description and of every array's name, type, shape and bytes."""
+    """Return a digest of the description and of every array's name, type, shape and bytes."""
     digest = blake2b(text.encode(), digest_size=DIGEST_BYTES)
     for name in sorted(arrays):
         array = arrays[name]

@@ -1,7 +1,7 @@
 """Temporary folders that are removed at the next start if the process that made them was killed.
 
-A folder holds a lock file which its owner keeps locked. The kernel releases the lock when the owner dies, so a free
-lock proves that the owner is dead; a process number could be in use again.
+A folder holds a lock file which its owner keeps locked. The operating system releases the lock when the owner dies, so
+a free lock proves that the owner is dead. A process number would prove less, since another process may have it by now.
 """
 
 import os
@@ -14,12 +14,12 @@ from pathlib import Path
 from gadget_svm.core.file_lock import lock_file
 
 PREFIX, LOCK = "gadget", "owner.lock"
-"""The prefix of a folder's name, short because Ray creates sockets in it; the name of its lock file."""
+"""The prefix of a folder's name, short because Ray creates sockets in it, and the name of its lock file."""
 
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A temporary folder that is removed in the end. First removes folders whose owners were killed."""
+    """Yield a temporary folder, and remove it in the end. First remove the folders whose owners were killed."""
     sweep()
     fresh = Path(tempfile.mkdtemp(prefix=f".{PREFIX}"))  # hidden from `sweep` until it is locked
     lock = lock_file(fresh / LOCK)

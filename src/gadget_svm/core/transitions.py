@@ -1,4 +1,4 @@
-"""The transition matrix B of a graph: four ways to compute it from the edges, and the check of one the user gives."""
+"""The transition matrix B of a graph: four ways to compute it from the edges, and the check of a B from the user."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,13 +12,13 @@ from gadget_svm.core.types import Floats, Ints, NodeIds
 EdgeWeights = tuple[Floats, Floats]  # b_ij of every edge, b_ii of every node
 
 GIVEN = "given"
-"""The transition of a network whose B the user gave."""
+"""The value of ``Network.transition`` if the user gave B."""
 ROW_SUM_TOLERANCE = 1e-5
 """How much the row sums of a given B may differ from one; the rows are then scaled to sum to one exactly."""
 
 
 def given_weights(B: sp.csr_array) -> EdgeWeights:
-    """Return the weights of a B that the user gives, checked, edge by edge in the order of sorted columns."""
+    """Check a B that the user gives, and return its weights, edge by edge in the order of sorted columns."""
     total = np.asarray(B.sum(axis=1), dtype=np.float64).ravel()
     wrong = ~(np.abs(total - 1) <= ROW_SUM_TOLERANCE)
     if wrong.any():

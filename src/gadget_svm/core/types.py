@@ -13,4 +13,4 @@ Flags = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
 Words = NDArray[np.uint64]
 NodeIds = Array
-"""Numbers of nodes, 32 bits each in large graphs, where they are most of the memory."""
+"""Node numbers. In large graphs, where they take most of the memory, they have 32 bits each."""

@@ -1,4 +1,4 @@
-"""What can go wrong between nodes: composable wrappers of an exchange, by name or as objects."""
+"""Faults between nodes, by name or as objects: wrappers of an exchange, which can be combined."""
 
 from gadget_svm.faults.base import Fault, FaultContext
 from gadget_svm.faults.links import ActiveEdges, Bounce, Delay, Loss, Partition

@@ -15,7 +15,7 @@ Clock = Callable[[MessageBatch], int]
 
 @dataclass(frozen=True)
 class FaultContext:
-    """What a fault knows of the run.
+    """What a fault knows about the run.
 
     Attributes
     ----------
@@ -98,14 +98,15 @@ def node_mask(nodes: Sequence[int] | float, context: FaultContext) -> Flags:
 
 
 def bounced(messages: MessageBatch, which: Flags) -> MessageBatch:
-    """Return the messages, those in ``which`` returned to their senders, which keep the content."""
+    """Return the messages; those in ``which`` are addressed to their senders, which keep the content."""
     return messages._replace(receiver=np.where(which, messages.sender, messages.receiver)) if which.any() else messages
 
 
 def clock() -> Clock:
     """Return a function that tells the time of a batch: iterations, plus exchanges of certificates.
 
-    Certificates number their messages below zero. Their exchanges count, so that time does not stand still for them.
+    Messages of certificates have negative numbers. Their exchanges count as time, so that faults also change during a
+    certificate.
     """
     certifying = 0
 

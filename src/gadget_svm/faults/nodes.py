@@ -1,4 +1,4 @@
-"""Faults of nodes: those that crash, leave for a while or come and go, and those that skip iterations.
+"""Faults of nodes: nodes crash, leave for a while, leave and return again and again, or skip iterations.
 
 A node that is away neither sends nor receives: messages from and to it come back to their senders. It keeps its rows
 and its state, and continues with them when it returns. Messages to a node that is idle wait for it. Time counts
@@ -81,7 +81,7 @@ class Flapping(Fault):
     nodes : int or list of int, default (0,)
         The nodes.
     period : int, default 5
-        Iterations of each absence, and between absences.
+        How many iterations each absence lasts, and how many are between two absences.
     """
 
     nodes: Sequence[int] = (0,)
@@ -122,7 +122,7 @@ class Slow(Fault):
 
 @dataclass(frozen=True)
 class Asynchronous(Fault):
-    """Each node takes part in an iteration with probability ``p``. Messages wait for the others.
+    """Each node takes part in an iteration with probability ``p``. Messages to the other nodes wait for them.
 
     Parameters
     ----------

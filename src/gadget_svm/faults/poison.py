@@ -1,7 +1,7 @@
 """Poisoning: nodes that lie. Their messages are changed on the way, and `flip_labels` changes their rows.
 
-A lying node learns like the others and is told the truth; only what it sends is false. Owns the lies; which nodes lie
-is a parameter of each. Messages of certificates are not changed.
+A lying node learns like the others and receives true messages; only what it sends is false. Owns the lies; each has a
+parameter that says which nodes lie. Messages of certificates are not changed.
 """
 
 from abc import abstractmethod
@@ -37,7 +37,7 @@ class Poison(Fault):
 
     @abstractmethod
     def lie(self, false: MessageBatch, honest: MessageBatch, context: FaultContext) -> MessageBatch:
-        """Return what arrives in place of the messages of lying nodes, ``false``.
+        """Return the messages that arrive in place of ``false``, the messages of lying nodes.
 
         ``honest`` are the messages of the other nodes in the same exchange, sorted by sender, receiver and number.
         """
@@ -142,7 +142,7 @@ class LittleIsEnough(Poison):
     z: float | None = None
 
     def lie(self, false: MessageBatch, honest: MessageBatch, context: FaultContext) -> MessageBatch:
-        """Return the messages with the shifted mean; as they are, if no honest node sends."""
+        """Return the messages with the shifted mean. If no honest node sends, return them unchanged."""
         if honest.n_messages == 0:
             return false
         first = np.unique(honest.sender, return_index=True)[1]  # every node counts once
@@ -152,7 +152,7 @@ class LittleIsEnough(Poison):
         return false._replace(vector=np.tile(shifted, (false.n_messages, 1)))
 
     def _hidden_shift(self, context: FaultContext) -> float:
-        """Return the largest z at which so many honest nodes are further off that they make a majority with the liars.
+        """Return the largest z at which liars and the honest nodes that are further from the mean form a majority.
 
         It is the quantile (n - m - s) / (n - m) of the normal distribution, s = floor(n/2 + 1) - m, for m liars of n.
         """
@@ -182,10 +182,10 @@ class FalseCounts(Poison):
 
 
 def flip_labels(y: ArrayLike, sites: ArrayLike, liars: Sequence[Hashable]) -> Array:
-    """Return labels in which those of some sites are false.
+    """Return the labels, with false labels at some sites.
 
-    Every class gets the name of the next one, and the last that of the first: two classes are swapped. This attacks
-    rows and not messages, so it is no fault; use it before `fit`.
+    At these sites every class is renamed to the next class, and the last to the first, so two classes are swapped. This
+    attacks rows and not messages, so it is not a fault; call it before `fit`.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ def flip_labels(y: ArrayLike, sites: ArrayLike, liars: Sequence[Hashable]) -> Ar
     Raises
     ------
     ValueError
-        If a liar is no site.
+        If a liar is not a site.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""The gossip protocols by name, and averaging without any learning, of plain numbers or vectors in this process.
+"""The gossip protocols by name, and `average`, which averages numbers or vectors in this process without learning.
 
-To add a protocol, write a file in this folder and a line in the table.
+To add a protocol, add a file to this folder and a line to the table.
 """
 
 from collections.abc import Callable, Iterator
@@ -47,7 +47,7 @@ def averaging_block(
 
 
 def rounds(gossip: Gossip, block: Block, exchange: Exchange = Delivery) -> Iterator[Block]:
-    """Yield the block with its vectors loaded, then after each round of gossip; it never ends."""
+    """Yield the block once its vectors are loaded, and again after each round of gossip, without end."""
     gossip.load_vectors(block, persist=True)
     yield block
     for time in count(1):
@@ -73,7 +73,7 @@ def average(
     gossip : Gossip or str
         The protocol, or its name.
     n_rounds : int or "mix"
-        How many rounds. "mix": as many as bring Push-Sum within one per cent, computed from B.
+        How many rounds. "mix": as many as bring the error of Push-Sum down to one per cent, computed from B.
     weights : array-like or None, default None
         The weight of each node; None weighs all the same.
     seed : int, default 0

@@ -18,7 +18,7 @@ from gadget_svm.kernels import ThreadTeam
 from gadget_svm.kernels import gossip as kernels
 
 Round = Generator[MessageBatch, Delivery, None]
-"""One round of gossip, as a generator: yields the messages of a block and receives its delivery, once or several
+"""One round of gossip, as a generator: it yields the messages of a block and receives a delivery, once or several
 times."""
 
 
@@ -132,11 +132,11 @@ class Gossip(Protocol):
 
     def set_neighbours(self, block: Block, neighbours: Ints) -> None:  # noqa: ARG002
         """Change the neighbours of a block of one node, between two rounds."""
-        raise ValueError(f"gossip={self.name!r} keeps its neighbours: use gossip='running-sum' where they change")
+        raise ValueError(f"gossip={self.name!r} cannot change neighbours during a run: use gossip='running-sum'")
 
     def reset_edge(self, block: Block, other: int) -> None:  # noqa: ARG002
         """Note that a neighbour restarted and lost its state."""
-        raise ValueError(f"gossip={self.name!r} keeps its neighbours: use gossip='running-sum' where they restart")
+        raise ValueError(f"gossip={self.name!r} cannot continue after a neighbour restarts: use gossip='running-sum'")
 
 
 def estimate(block: Block) -> None:
@@ -198,10 +198,10 @@ def absorb(block: Block, messages: MessageBatch, since: int) -> None:
 def until_converged(gossip: Gossip, block: Block, time: int, diameter: int, gamma: float, max_rounds: int) -> Round:
     """Run rounds until no node's estimate changed by more than a relative ``gamma`` in ``diameter`` rounds.
 
-    The technique of Kempe, Dobra and Gehrke (2003) that the paper mentions: no node needs to know tau_mix.
-    In every ``diameter`` rounds the nodes flood the largest change, known to them, of the rounds before. At the end of
-    these rounds all nodes know the largest change of all nodes, so they stop in the same round. There are at most
-    ``max_rounds`` rounds.
+    The technique of Kempe, Dobra and Gehrke (2003) that the paper mentions: no node needs to know tau_mix. During every
+    ``diameter`` rounds each node sends on the largest change that it knows of, from the ``diameter`` rounds before. At
+    the end of these rounds all nodes know the largest change of all nodes, so they stop in the same round. There are at
+    most ``max_rounds`` rounds.
     """
     length, since = max(1, diameter), block.exchanges
     change = np.full(block.k, np.inf)

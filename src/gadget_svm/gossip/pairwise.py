@@ -69,13 +69,13 @@ def _choose_message(block: Block, messages: MessageBatch, since: int, nodes: Fla
 
 
 def _undo_returned(block: Block, messages: MessageBatch) -> None:
-    """If an answer came back, restore the vector in it: the one its sender had before averaging."""
+    """If an answer came back, restore the vector in it, which its sender had before averaging."""
     own = (messages.sender >= block.first) & (messages.sender < block.first + block.k)
     returned = own & (messages.sender == messages.receiver) & (messages.seq == block.exchanges - 1)
     block.s[messages.sender[returned] - block.first] = messages.vector[returned]
 
 
 def _average_with(block: Block, partner: Ints, messages: MessageBatch) -> None:
-    """Move every node to the mean with the message ``partner`` it has chosen; -1: none."""
+    """Set every node's vector to the mean of it and the chosen message ``partner``; -1: no message."""
     paired = partner >= 0
     block.s[paired] = 0.5 * (block.s[paired] + messages.vector[partner[paired]])

@@ -53,7 +53,7 @@ class PushSum(Gossip):
 
 @dataclass(frozen=True)
 class Diffusion(Gossip):
-    """The diffusion form: a share b_ij to every neighbour, "deterministically simulates a random walk"."""
+    """The diffusion form: send a share b_ij to every neighbour. It "deterministically simulates a random walk"."""
 
     name = "diffusion"
     floods_flag = fused_in_average = True
@@ -73,7 +73,7 @@ class Diffusion(Gossip):
         spectral.check_diffusion(network)
 
     def rounds_to_mix(self, network: Network, gamma: float = 0.01) -> int:
-        """Return how many rounds bring the relative error down to ``gamma``, by proof."""
+        """Return how many rounds provably bring the relative error down to ``gamma``."""
         return spectral.rounds_to(network, gamma)
 
     def average_fused(self, network: Network, state: Floats, n_rounds: int, seed: int, team: ThreadTeam) -> Floats:  # noqa: ARG002

@@ -1,7 +1,7 @@
 """Robust mixing: nodes average vectors although some of their neighbours lie.
 
-Push-Sum carries mass, and a node that lies about its share moves the average of all nodes as far as it likes. Here
-every node sends its vector itself to all neighbours, and moves towards theirs by a bounded step. Owns the protocol; its
+Push-Sum carries mass, so a node that lies about its share can move the average of all nodes arbitrarily far. Here every
+node sends its whole vector to all neighbours, and moves towards their vectors by a bounded step. Owns the protocol; its
 arithmetic is `kernels.gossip.mix_robustly`.
 """
 
@@ -18,32 +18,34 @@ from gadget_svm.gossip.base import Gossip, Round, make_messages, message_order
 from gadget_svm.kernels import gossip as kernels
 
 TRIMS = {"clip": False, "trim": True}
-"""The kinds of robust mixing: whether the farthest neighbours are dropped, instead of clipped."""
+"""The kinds of robust mixing, and whether they drop the farthest neighbours (True) or clip differences (False)."""
 
 
 @dataclass(frozen=True)
 class RobustMixing(Gossip):
     """Mix bounded differences: w_i <- w_i + sum_j b_ij T(w_j - w_i), over the neighbours j heard in this round.
 
-    A message has the sender's vector w_j, and a_j = n_j / (d_j + 1): its rows over its degree plus one. With
-    c_ij = min(a_i, a_j), the same at both ends, b_ij = c_ij / n_i. So n_i b_ij = n_j b_ji, nodes count by their rows,
-    and the b_ij of a node sum to less than one. A node needs one number of its neighbour, and trusts it only
-    downwards: b_ij is at most 1 / (d_i + 1), whatever number of rows a neighbour claims.
+    A message holds the sender's vector w_j and the number a_j = n_j / (d_j + 1), where n_j counts its rows and d_j is
+    its degree. With c_ij = min(a_i, a_j), the same at both ends, b_ij = c_ij / n_i. So n_i b_ij = n_j b_ji, nodes count
+    by their rows, and the b_ij of a node sum to less than one. A node needs only the number a_j from its neighbour, and
+    a false one can never make b_ij larger than 1 / (d_i + 1), whatever number of rows the neighbour claims.
 
-    T bounds what liars can do. "clip" shortens every difference to the (m - 2 liars)-th smallest distance of the m
-    neighbours heard: at least ``liars`` + 1 honest ones are as far or farther. "trim" drops the ``liars`` farthest: a
-    liar stays only if an honest one is farther. Vectors that are not finite count as the farthest, and are never mixed.
+    T bounds what liars can do. "clip" shortens every difference to at most the (m - 2 liars)-th smallest distance among
+    the m neighbours heard: at least ``liars`` + 1 honest neighbours are as far or farther. "trim" drops the ``liars``
+    farthest neighbours: a liar stays only if an honest neighbour is farther. Vectors that are not finite count as the
+    farthest, and are never mixed.
 
-    The sum of n_i w_i is conserved while no difference is clipped or dropped, always so with ``liars=0``. Else the two
-    ends of an edge may move by different amounts, and the average moves. Without learning between rounds "clip" may
-    stop short of agreement: a node does not move once m - 2 liars neighbours have its own vector.
+    The sum of n_i w_i is conserved while no difference is clipped or dropped, which is always so with ``liars=0``.
+    Otherwise the two ends of an edge may move by different amounts, and the average moves. Without learning between
+    rounds, "clip" may stop before all nodes agree: a node does not move once m - 2 liars neighbours have its own
+    vector.
 
     Parameters
     ----------
     kind : "clip" or "trim", default "clip"
         How differences are bounded.
     liars : int, default 1
-        How many neighbours of a node may lie. Every node needs more than twice as many neighbours.
+        How many neighbours of a node may lie. Every node needs more than twice this number of neighbours.
 
     Examples
     --------

@@ -1,6 +1,7 @@
 """Push-Sum over links that lose messages: the sender keeps a running sum per edge and sends that, not a difference.
 
-The next message on an edge makes up for a lost one; a repeated or older one is ignored. Costs two vectors per edge.
+The next message on an edge makes up for a lost one; a repeated or older one is ignored. The state of an edge is two
+vectors.
 
 **Epochs.** The mass of a lost node cannot be recovered. A node that loses a neighbour starts a new epoch,
 and every node that receives a message of this epoch joins: it sets its mass back to n_i at its current vector, and its
@@ -52,7 +53,7 @@ class RunningSum(Gossip):
         )  # fmt: skip
 
     def set_neighbours(self, block: Block, neighbours: Ints) -> None:
-        """Change the neighbours of a block of one node. If one is missing, start a new epoch."""
+        """Change the neighbours of a block of one node. If a former neighbour is missing, start a new epoch."""
         before, kept = block.links.target, np.isin(block.links.target, neighbours)
         block.links = Links.alone(neighbours.astype(np.int32))
         if "sigma" not in block.edge:

@@ -1,8 +1,9 @@
 """The cache of compiled kernels on disk, and the message when something has to be compiled.
 
-One directory for all processes of a user. Its name holds a hash of the sources of all kernels: numba itself checks
-only the file of the function, not of those it calls, and would run an old inner loop in a new outer one. It is a hash
-of contents, not of times: a copy or a new installation of the same version uses the same directory.
+All processes of a user share one directory. Its name holds a hash of the sources of all kernels, because numba itself
+checks only the file of a function, not the files of the functions that it calls: it would run an old inner loop in a
+new outer loop. The hash is of contents, not of times, so a copy or a new installation of the same version uses the same
+directory.
 
 If no directory can be written, kernels are compiled in memory, in every process.
 """
@@ -57,7 +58,7 @@ def _prune(base: Path) -> None:
 
 
 def _base() -> Path:
-    """NUMBA_CACHE_DIR if it is set, else the user's cache directory."""
+    """Return NUMBA_CACHE_DIR if it is set, else the user's cache directory."""
     if given := os.environ.get("NUMBA_CACHE_DIR"):
         return Path(given)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gadget-svm"
@@ -115,7 +116,7 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Store a compiled function. One process at a time: two could give the same number to two functions' files."""
+        """Store a compiled function. One process at a time: two could give two files the same number."""
         try:
             with (Path(self.cache_path) / "lock").open("a") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
@@ -130,7 +131,7 @@ class _InMemory(NullCache):  # type: ignore[misc]
 
 
 def attach_cache(dispatcher: Any, kind: str) -> None:
-    """Make a dispatcher use the directory, if there is one. Dispatchers of one function differ in ``kind``."""
+    """Make a dispatcher use the cache directory, if there is one. Dispatchers of one function differ in ``kind``."""
     dispatcher._cache = _InMemory() if directory() is None else KernelCache(dispatcher.py_func, kind)
 
 

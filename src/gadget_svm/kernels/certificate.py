@@ -14,9 +14,9 @@ EPS = 2.0**-52
 def widths(n_features: int, n_outputs: int) -> tuple[int, int, int, int]:
     """Return how many numbers each kind of message holds: hello, model, sums, bound.
 
-    Sums: v = sum alpha y x of every output; for each output the hinges h, sum alpha, and the sums of the absolute terms
-    of h and v; then the rows' weight, the number of operations and of nodes. Bound: gap and dual value of each output,
-    the rows' weight and the number of nodes.
+    The sums are v = sum alpha y x of every output; then, for each output, the hinges h, sum alpha, and the sums of the
+    absolute terms of h and of v; then the weight of the rows, the number of operations and the number of nodes. The
+    bound holds the gap and the dual value of each output, the weight of the rows and the number of nodes.
     """
     D = n_features * n_outputs
     return 0, D, D + 4 * n_outputs + 3, 2 * n_outputs + 2
@@ -35,9 +35,10 @@ def add_rows(
     rows: DualRows, ascending: Ints, times: Floats, w: Floats, lengths: Floats, alpha: Floats, margins: Floats,
     total: Floats,
 ) -> None:  # fmt: skip
-    """`own_sums`; ``lengths`` are |w| of every output. A node's sums do not depend on the other nodes.
+    """Do the work of `own_sums`; ``lengths`` are |w| of every output. A node's sums do not depend on the other nodes.
 
-    All margins come first: reading rows as they lie in memory takes half the time. Then only support vectors are read.
+    All margins are computed first: reading rows in the order of memory takes half the time. Then only support vectors
+    are read.
     """
     (K, F), at = w.shape, w.size
     for p in ascending:
@@ -76,8 +77,8 @@ def add_rows(
 def bound(w: Floats, total: Floats, lam: float, K: int, F: int) -> Floats:
     """Return, from the sums of all nodes, the gap P(w) - D(alpha) and the dual value of every output, rounded safely.
 
-    A sum of k terms is off by at most k eps times the sum of their magnitudes, in any order; so P is taken that much
-    higher, and D that much lower.
+    A sum of k terms is off by at most k eps times the sum of their magnitudes, in any order; so P is raised by that
+    amount, and D is lowered by it.
     """
     v, (h, a, size, length), (N, count, n_nodes) = total[: K * F], total[K * F : -3].reshape(4, K), total[-3:]
     off = (count + F + 64.0) * EPS

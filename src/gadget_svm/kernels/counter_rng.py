@@ -27,7 +27,7 @@ def mix_bits(z: np.uint64) -> np.uint64:
 
 
 def mix_all(z: Words) -> Words:
-    """`mix_bits` of every entry, in place: numpy's time for it is that for fresh memory."""
+    """Apply `mix_bits` to every entry, in place: otherwise numpy spends most of the time on new memory."""
     room = np.empty_like(z)
     for shift, factor in ((_S30, _M1), (_S27, _M2)):
         z ^= np.right_shift(z, shift, out=room)

@@ -16,9 +16,9 @@ from gadget_svm.kernels.rows import NO_PAIRS, side
 from gadget_svm.kernels.vectors import add_row, add_sorted_row, dot_row, dot_sorted_row, prefetch_sparse_row
 
 LONG_ROW_ENTRIES = 32
-"""Mean entries of a row from which on grouping a node's rows does not pay."""
+"""If rows have at least this many entries on average, grouping a node's rows saves no time."""
 PREFETCH_ROWS = 2
-"""Rows between the prefetch of a row and its use."""
+"""How many rows before its use a row is prefetched."""
 SKIP_ALWAYS = 255
 """The skip count of a row that the output does not see: it is not counted down."""
 
@@ -43,7 +43,7 @@ class DualRows(NamedTuple):
 
     @classmethod
     def of(cls, rows: Any, top: float) -> "DualRows":
-        """The rows of a block (see `gadget_svm.core.rows.Rows`), each bounded by top * its cost * its multiplicity."""
+        """Return the rows of a block (`core.rows.Rows`), each bounded by top * its cost * its multiplicity."""
         norm2 = sq_norms(rows)[rows.order] if len(rows.order) else np.empty(0)
         upper = top * rows.cost[rows.order] * multiplicity(rows.mass, rows.start)
         return cls(rows.indptr, rows.indices, rows.data, rows.label, rows.order, rows.start, upper, norm2, rows.pairs)
@@ -53,7 +53,7 @@ class DualRows(NamedTuple):
         return self._replace(norm2=np.maximum(self.norm2 - 1.0, 0.0) + constant**2, constant=constant)
 
     def unseen(self) -> Flags:
-        """Return, outputs x places, the rows that an output does not see: they are in neither of its classes."""
+        """Return, outputs x places, which rows an output does not see because they are in neither of its classes."""
         label = self.label[self.order]
         return np.asarray((self.pairs[:, :1] != label) & (self.pairs[:, 1:] != label))
 
@@ -76,13 +76,13 @@ class DualRows(NamedTuple):
 
 
 def dual_rows(block: Any) -> DualRows:
-    """Return a block's rows, each bounded by its cost and multiplicity; made once."""
+    """Return a block's rows, each bounded by its cost and multiplicity. The block keeps them for the next call."""
     made: DualRows = block.once("dual_rows", lambda: DualRows.of(block.rows, 1.0))
     return made
 
 
 def multiplicity(mass: Floats, start: Ints) -> Floats:
-    """Return how often each place counts, from the mass, which is cumulative within a node; empty: once each."""
+    """Return how often each place counts, from ``mass``, which is cumulative within a node; if it is empty, once."""
     if not len(mass):
         return np.ones(start[-1])
     times = np.diff(mass, prepend=0.0)
@@ -105,7 +105,7 @@ def as_matrix(rows: Any, data: Floats) -> sp.csr_matrix:
 
 @allocation_free
 def primal(w: Floats, alpha: Floats, rows: DualRows, i: int, target: int, S: Floats, kappa: float) -> None:
-    """w = (sum_r alpha_r y_r x_r - S) / kappa over the rows of node i."""
+    """Set w = (sum_r alpha_r y_r x_r - S) / kappa, over the rows of node i."""
     for j in range(len(w)):
         w[j] = -S[j] / kappa
     for p in range(rows.start[i], rows.start[i + 1]):
@@ -127,7 +127,7 @@ def shuffle(perm: Ints, lo: int, hi: int, seed: int, node: int, clock: int) -> N
 def dual_pass(
     w: Floats, alpha: Floats, perm: Ints, rows: DualRows, lo: int, hi: int, target: int, kappa: float
 ) -> float:
-    """alpha_r <- clip[0, c_r](alpha_r + (1 - y_r x_r.w) kappa / |x_r|^2) in the order of ``perm``; w moves along.
+    """alpha_r <- clip[0, c_r](alpha_r + (1 - y_r x_r.w) kappa / |x_r|^2) in the order of ``perm``; update w.
 
     Returns the largest violation: how far a margin is on the wrong side of 1 for its alpha, 0 at the optimum.
     """
@@ -140,11 +140,11 @@ def path_pass(
     w: Floats, alpha: Floats, perm: Ints, path_limit: Floats, path: float, rows: DualRows, lo: int, hi: int,
     target: int, kappa: float,
 ) -> tuple[float, float]:  # fmt: skip
-    """`dual_pass` without rows that cannot move; returns the largest violation met, and ``path``.
+    """Do a `dual_pass` without the rows whose alpha cannot change; return the largest violation found, and ``path``.
 
-    ``path`` is the length of the path of w. A row whose alpha is at its bound with a margin off 1 by m stays there
-    until w has moved m / |x_r| further: ``path_limit``. With 1 in 50 rows a support vector that is most rows. With an
-    infinite path no row is left out.
+    ``path`` is the length of the path of w so far. If an alpha is at its bound and the margin of its row differs from 1
+    by m, alpha stays there until w has moved m / |x_r| further, to the length ``path_limit``. If 1 row in 50 is a
+    support vector, most rows are left out. With an infinite ``path`` no row is left out.
     """
     worst = 0.0
     for place in range(lo, hi):
@@ -171,7 +171,7 @@ def path_pass(
 
 @allocation_free
 def active_rows(perm: Ints, skip: Bytes, lo: int, hi: int, seed: int, node: int, clock: int) -> int:
-    """Write the places of lo:hi that are not skipped to perm[lo:end], shuffled; count down the others; return end."""
+    """Write the places of lo:hi that are not skipped to perm[lo:end], shuffled; count down the rest; return end."""
     end = lo
     for p in range(lo, hi):
         if skip[p] == 0:
@@ -190,12 +190,13 @@ def shrinking_pass(
     w: Floats, alpha: Floats, skip: Bytes, perm: Ints, rows: DualRows, lo: int, hi: int, target: int, kappa: float,
     ratio: float, unit: float, most: float,
 ) -> float:  # fmt: skip
-    """`dual_pass` with shrinking: a row at its bound, with a margin far on the right side, is skipped for some passes.
+    """Do a `dual_pass` with shrinking: skip a row for some passes if it is at its bound with a margin far on the right
+    side.
 
-    It is skipped for one pass per ``unit`` that its margin is on the right side of 1, ``most`` at most. So every row
-    returns, any alpha stays feasible, and the optimum is the same; most rows of real data are skipped most of the time.
-    With a constant, kappa / ``ratio`` replaces kappa for its weight.
-    Returns the mean |1 - margin| where an alpha moved; 0 if none moved.
+    It is skipped for one pass per ``unit`` that its margin is on the right side of 1, for at most ``most`` passes. So
+    every row returns, alpha stays feasible, and the optimum is the same. Most rows of real data are skipped most of the
+    time. If rows have a constant feature, kappa / ``ratio`` replaces kappa for its weight. Returns the mean |1 -
+    margin| where an alpha moved; 0 if none moved.
     """
     total, count, unit, constant, end = 0.0, 0, max(unit, 1e-12), rows.constant, len(w) - 1
     without, more = 1 if constant > 0.0 else 0, constant * constant * (ratio - 1.0)

@@ -1,8 +1,8 @@
 """Complete rounds of averaging, for networks on which no message is lost or late and all nodes are live.
 
 A node is a row of ``state``: its sum s, and its weight phi in the last column, so that both are in one cache line. A
-round reads one such array and writes another. It adds a node's own part first, then what was sent to it by ascending
-sender, as `kernels.gossip` does: the results are the same bit for bit.
+round reads one such array and writes another. It adds a node's own part first, then what other nodes sent, in ascending
+order of senders. `kernels.gossip` does the same, so the results agree bit for bit.
 """
 
 from gadget_svm.core.types import Floats, Indices, Ints
@@ -32,7 +32,7 @@ def draw_receivers(
 def pull_halves(lo: int, hi: int, receiver: Nodes, sender: Nodes, start: Nodes, before: Floats, after: Floats) -> None:
     """Sum half of each node's own state (all of it, if it sends nothing) and the halves that were sent to it.
 
-    Those who send to node i are sender[start[i]:start[i+1]].
+    The nodes that send to node i are sender[start[i]:start[i+1]].
     """
     width, last = before.shape[1], start[hi] - 1
     for i in range(lo, hi):
@@ -48,7 +48,7 @@ def pull_halves(lo: int, hi: int, receiver: Nodes, sender: Nodes, start: Nodes, 
 
 @compiled
 def push_halves(receiver: Nodes, before: Floats, after: Floats) -> None:
-    """Do the same for one number per node, sender by sender: adding so short a row takes less time than sorting."""
+    """Do as `pull_halves`, sender by sender, for one number per node: adding then takes less time than sorting."""
     last = len(receiver) - 1
     for i in range(len(receiver)):
         part = 0.5 if receiver[i] >= 0 else 1.0
@@ -84,7 +84,7 @@ def pull_shares(
     lo: int, hi: int, in_ptr: Ints, source: Nodes, even: bool, share: Floats, keep: Floats, before: Floats,
     after: Floats,
 ) -> None:  # fmt: skip
-    """Sum b_ii of each node's state and b_ij of its neighbours'. ``share`` is per in-edge, per sender if ``even``."""
+    """Sum the shares that every node keeps and receives; ``share`` has an entry per in-edge, per sender if ``even``."""
     width, last, phi = before.shape[1], len(source) - 1, before.shape[1] - 1
     for i in range(lo, hi):
         part = keep[i] if before[i, phi] >= MIN_MASS else 1.0

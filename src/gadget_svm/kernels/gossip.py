@@ -25,8 +25,8 @@ def load_vectors(
     """Enter every node's new vector w into its sum.
 
     Without ``persist``, or at a node without mass: s = n w, phi = n. Otherwise the step n (w - s/phi) is added to
-    ``held``, and the part min(1, phi/n) of that moves to s; the rest is held back until the next call. Without that
-    bound the estimate of a node whose mass is low would move n/phi times too far.
+    ``held``, and the part min(1, phi/n) of that moves to s; the rest is held back until the next call. Without this
+    limit, the estimate of a node with little mass would move n/phi times too far.
     """
     for i in range(lo, hi):
         if not alive[i]:
@@ -249,7 +249,8 @@ def latest_messages(
 ) -> Ints:  # fmt: skip
     """Return the newest message of every other sender among order[begin:end], which is sorted by sender and number.
 
-    Messages numbered below ``since`` are out of date. A message of the receiver itself is one that came back.
+    Messages numbered below ``since`` are out of date. A message from the receiver itself came back to it, and does not
+    count.
     """
     chosen, count = np.empty(end - begin, dtype=np.int64), 0
     for p in range(begin, end):

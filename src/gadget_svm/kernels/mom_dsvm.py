@@ -16,11 +16,11 @@ from gadget_svm.kernels.vectors import sq_norm
 PULL_RATIO, TOLERATED_FACTOR = 2.0, 1.5
 """A node proposes PULL_RATIO times the ratio in `adapt_eta`, if its eta is off by more than TOLERATED_FACTOR."""
 FORWARDED_ETA = 0.25
-"""A node proposes at least this part of its neighbours' largest eta: with few rows it may still connect others."""
+"""A node proposes at least this part of its neighbours' largest eta: one with few rows may still connect others."""
 
 
 class Ends(NamedTuple):
-    """Node j's ends of its edges are ptr[j]:ptr[j+1], by ascending neighbour; everything else is per end.
+    """Node j's ends of its edges are ptr[j]:ptr[j+1], by ascending neighbour; the other arrays have an entry per end.
 
     2 alpha_ji is sent - received. The other end knows it with the opposite sign. Each iteration adds
     eta (v_j - v_i). All alphas add up to zero, even if the two ends used different eta, or changed it.
@@ -41,9 +41,9 @@ class Ends(NamedTuple):
 def linear_terms(
     lo: int, hi: int, alive: Flags, now: int, ends: Ends, proposal: Floats, v: Floats, f: Floats, U: Floats
 ) -> None:
-    """U_j = 1 + 2 sum_i eta_ij and f_j = 2 alpha_j - sum_i eta_ij (v_j + v_i), over the neighbours i of node j.
+    """Set U_j = 1 + 2 sum_i eta_ij and f_j = 2 alpha_j - sum_i eta_ij (v_j + v_i), over the neighbours i of node j.
 
-    If messages of a neighbour are missing, its last v counts for each missing exchange. eta_ij is the mean of both
+    If messages of a neighbour are missing, its last v is used for each missing exchange. eta_ij is the mean of both
     ends' proposals.
     """
     for j in range(lo, hi):
@@ -66,7 +66,7 @@ def solve(
     lo: int, hi: int, alive: Flags, first: int, v: Floats, f: Floats, U: Floats, dual: Floats, perm: Ints,
     path_limit: Floats, path: Floats, rows: DualRows, passes: int, tol: float, seed: int, t: int,
 ) -> None:  # fmt: skip
-    """lambda_j by warm-started dual coordinate ascent, and v_j = (sum lambda y x - f_j) / U_j, for every output."""
+    """Set lambda_j by warm-started dual coordinate ascent, and v_j = (sum lambda y x - f_j) / U_j, per output."""
     for j in range(lo, hi):
         if not alive[j]:
             continue
@@ -89,10 +89,10 @@ def solve(
 
 @compiled
 def adapt_eta(lo: int, hi: int, alive: Flags, ends: Ends, v: Floats, f: Floats, U: Floats, proposal: Floats) -> None:
-    """2 eta |B_j| = PULL_RATIO |sum lambda y x - v_j| / |v_j|: the penalty pulls about as strongly as the node's rows.
+    """Propose 2 eta |B_j| = PULL_RATIO |sum lambda y x - v_j| / |v_j|, which pulls about as strongly as the rows.
 
-    2 alpha_j has to balance that pull where all nodes agree. It is small if few rows are support vectors, and large if
-    the node's rows are unlike the others'. sum lambda y x - v_j is (U_j - 1) v_j + f_j.
+    2 alpha_j has to balance that pull where all nodes agree. The pull is small if few rows are support vectors, and
+    large if the node's rows are unlike the other nodes' rows. sum lambda y x - v_j is (U_j - 1) v_j + f_j.
     """
     for j in range(lo, hi):
         if not alive[j]:
@@ -111,7 +111,7 @@ def receive(
     lo: int, hi: int, order: Ints, start: Ints, sender: Ints, seq: Ints, vector: Floats, eta: Floats,
     proposal: Floats, ends: Ends,
 ) -> None:  # fmt: skip
-    """Read a neighbour's v from what its running sum gained; old, repeated and foreign messages are ignored."""
+    """Compute each neighbour's v from the increase of its running sum. Ignore old, repeated or foreign messages."""
     for j in range(lo, hi):
         for place in range(start[j], start[j + 1]):
             m = order[place]

@@ -1,15 +1,15 @@
 """The kernels of PDMM on a block's edges: local solve, push, receive, penalties, opening and closing of an edge.
 Many ticks in one call are in `pdmm_fused`.
 
-Every kernel keeps two vectors consistent: z of the open edges, and w_i = (v_i - S_i) / (n_i lam + R_i), where
-S_i = sum_j A_ij z_ij and v_i = sum_r alpha_r y_r x_r. Neither S nor v is formed. A kernel reads only what it changes:
-on wide data these vectors take the time, not the rows.
+Every kernel keeps two vectors consistent: z of the open edges, and w_i = (v_i - S_i) / (n_i lam + R_i), where S_i =
+sum_j A_ij z_ij and v_i = sum_r alpha_r y_r x_r. Neither S nor v is formed. A kernel reads only what it changes: on wide
+data, these vectors take more time than the rows.
 
 The intercept is the weight of a constant feature that every row has. All rows pull it the same way, so it needs a
-larger penalty than features that few rows have. It is held in units in which that feature is not 1 but u, which is
-`Rows.intercept_unit`, so edges hold it 1 / u^2 times as tightly. Its regulariser is n_i lam u^2 in these units, and
-`solve` uses that. Between two solves all kernels use n_i lam, as for the other weights. The next solve corrects this,
-from the intercept after the last solve.
+larger penalty than features that few rows have. It is stored in units in which that feature has the value u
+(`Rows.intercept_unit`) and not 1, so the penalty of an edge is 1 / u^2 times as strong for it. Its regulariser is n_i
+lam u^2 in these units, and `solve` uses that. Between two solves all kernels use n_i lam, as for the other weights. The
+next solve corrects this, with the intercept that it kept from the last solve.
 """
 
 import math
@@ -26,28 +26,31 @@ from gadget_svm.kernels.gossip import EPOCH_SHIFT, find
 INITIAL_PENALTY = 14.0
 """The initial penalties of a node's edges add up to this multiple of lam sum |x_r|^2."""
 RAISE_RATIO, LOWER_RATIO = 2.0, 2.0
-"""The owner doubles rho if the larger tau is above RAISE_RATIO rho, and halves it if it is below rho / LOWER_RATIO."""
+"""The owner doubles rho if the larger tau is above RAISE_RATIO rho, and halves rho if that tau is below rho /
+LOWER_RATIO."""
 MAX_PER_SQUARE, MAX_PER_N_LAM, MIN_PER_N_LAM = 1.0, 1e4, 0.05
 """The initial sum is at most INITIAL_PENALTY times the larger of MAX_PER_SQUARE sum |x_r|^2 and MAX_PER_N_LAM n_i lam,
 and at least MIN_PER_N_LAM n_i lam. Only lam > 1 with rows longer than 100, or rows shorter than 0.06, reach a bound."""
 FORWARDED_TAU = 0.1
 """A node announces at least this part of its neighbours' largest tau. Without it the penalty of edges between nodes
-with few rows goes to zero, and a line of such nodes separates those at its ends."""
+with few rows goes to zero, and a line of such nodes separates the nodes at its ends."""
 MAX_SKIPPED_PASSES = 30.0
-"""A row is skipped for one pass per ``violation`` that its margin has to spare, and for this many at most."""
+"""A row is skipped for one pass per ``violation`` that its margin is on the right side of 1, and for at most this many
+passes."""
 TAU_INTERVAL_TICKS = 4
-"""How often a node computes tau: that reads all its edges, and a change takes a few ticks to have an effect."""
+"""A node computes tau once in this many ticks: it has to read all its edges, and a change has an effect after a few
+ticks."""
 TAU_CHUNK = 4096
 """Numbers of w per chunk in `tension`, so that the chunk stays in a near cache while all edges are added."""
 MAX_PENALTY_CHANGES = 20
-"""Changes of an edge's penalty. After that it is plain PDMM, which converges."""
+"""The largest number of changes of an edge's penalty. After them the method is plain PDMM, which converges."""
 REOPENED_DAMPING, DAMPING_GROWTH = 0.05, 1.1
 """The factor of theta on an edge that was reopened, and its growth with each message, up to 1. The pull of the other
 end then returns in small parts, so that the nodes around it can follow."""
 
 
 class Edges(NamedTuple):
-    """Node i's ends of its edges are ptr[i]:ptr[i+1], by ascending target; everything else is per end."""
+    """Node i's ends of its edges are ptr[i]:ptr[i+1], by ascending target; the other arrays have an entry per end."""
 
     ptr: Ints
     target: Ints
@@ -77,7 +80,7 @@ class Nodes(NamedTuple):
 
 
 class LocalProblems(NamedTuple):
-    """The local problem of every node: its w and alpha for every output, its rows, and how they are passed over."""
+    """The local problem of every node: its w and alpha for every output, its rows, and how it passes over them."""
 
     w: Floats  # nodes x outputs x features
     dual: Floats  # outputs x rows
@@ -126,7 +129,7 @@ def open_edges(edges: Edges, i: int) -> tuple[float, int]:
 def updated(
     z: float, w: float, y: float, rise: float, mismatch: float, theta: float, per_kappa: float
 ) -> tuple[float, float]:
-    """One feature's z and w after `update_edge`."""
+    """Return one feature's z and w after `update_edge`."""
     before = z - rise * w
     after = (1.0 - theta) * before + theta * (y + mismatch * w)
     return after, w - (after - before) * per_kappa
@@ -137,9 +140,10 @@ def update_edge(
     w: Floats, z: Floats, y: Floats, adopted: float, mismatch: float, theta: float, A: float, kappa: float,
     adapted: float,
 ) -> None:  # fmt: skip
-    """z <- (1 - theta) z + theta (y + mismatch w), and w along with it.
+    """Set z <- (1 - theta) z + theta (y + mismatch w), and change w with it.
 
-    rho has risen by ``adopted`` before that and rises by ``adapted`` after it; then z <- z - (rise) A w, and w stays.
+    rho rises by ``adopted`` before this step, and by ``adapted`` after it. Each rise subtracts (rise) A w from z, and
+    leaves w unchanged.
     """
     rise, per_kappa = adopted * A, A / kappa
     for q in range(len(w)):
@@ -167,7 +171,7 @@ def set_penalty(nodes: Nodes, edges: Edges, i: int, e: int, rho: float) -> float
 
 @allocation_free
 def solve(lo: int, hi: int, nodes: Nodes, edges: Edges, local: LocalProblems, clock: int) -> None:
-    """Warm-started passes of dual coordinate ascent on every node; w moves along with alpha."""
+    """Do warm-started passes of dual coordinate ascent on every node; update w with alpha."""
     w, dual, skip, perm, rows, passes, seed = local
     for i in range(lo, hi):
         if not nodes.alive[i]:
@@ -194,14 +198,14 @@ def solve(lo: int, hi: int, nodes: Nodes, edges: Edges, local: LocalProblems, cl
 
 @compiled
 def intercept_ratio(n_lam: float, R: float, unit: float) -> float:
-    """n_i lam + R_i, divided by the same for the intercept: how much more easily the intercept moves."""
+    """Return n_i lam + R_i, divided by the same sum for the intercept: how much more easily the intercept moves."""
     own = n_lam * unit * unit + R
     return (n_lam + R) / own if own > 0.0 else 1.0
 
 
 @compiled
 def tension(nodes: Nodes, edges: Edges, i: int) -> float:
-    """tau_i = 2 |v_i - n_i lam w_i| / (|w_i| d_i): the penalty at which the edges pull as hard as the rows.
+    """Return tau_i = 2 |v_i - n_i lam w_i| / (|w_i| d_i), the penalty at which the edges pull as hard as the rows.
 
     v_i - n_i lam w_i is R_i w_i + S_i. A node whose rows pull weakly may lie between two whose rows pull strongly, so
     it announces at least a part of its neighbours' largest tau.
@@ -231,10 +235,10 @@ def tension(nodes: Nodes, edges: Edges, i: int) -> float:
 
 @allocation_free
 def next_edge(first: int, degree: int, seed: int, node: int, clock: int) -> int:
-    """One of a node's edges, in a random order that visits each of them once in ``degree`` ticks.
+    """Return one of a node's edges, in a random order that visits each of them once in ``degree`` ticks.
 
-    Independent draws would leave out some neighbours for a long time, and the slowest node determines the speed. The
-    order of a round is start + place * stride, both drawn.
+    Independent draws would leave out some neighbours for a long time, and the slowest node determines the speed. In a
+    round of ``degree`` ticks, the order is start + place * stride, with a random start and a random stride.
     """
     lap, place = clock // degree, clock % degree
     start = int(draw(seed, node, 2 * lap, NEIGHBOUR) * degree)
@@ -246,7 +250,7 @@ def next_edge(first: int, degree: int, seed: int, node: int, clock: int) -> int:
 
 @allocation_free
 def choose_edge(nodes: Nodes, edges: Edges, i: int, seed: int, clock: int) -> int:
-    """The edge node i pushes along: one with a reply due, else the next open one, else none (-1)."""
+    """Return the edge along which node i pushes: one with a reply due, else the next open one, else -1 (none)."""
     first, degree = int(edges.ptr[i]), int(edges.ptr[i + 1] - edges.ptr[i])
     if degree == 0 or not nodes.alive[i]:
         return -1
@@ -283,7 +287,7 @@ def write_message(nodes: Nodes, edges: Edges, i: int, e: int, m: int, messages: 
 def push(
     lo: int, hi: int, nodes: Nodes, edges: Edges, to_all: bool, seed: int, clock: int, messages: PushMessages
 ) -> None:
-    """Write what every node sends: message i is node i's, or, to all neighbours, message e is that of edge e."""
+    """Write what every node sends: message i is that of node i; with ``to_all``, message e is that of edge e."""
     for i in range(lo, hi):
         if not to_all:
             write_message(nodes, edges, i, choose_edge(nodes, edges, i, seed, clock), i, messages)
@@ -298,7 +302,7 @@ def receive(
     lo: int, hi: int, nodes: Nodes, edges: Edges, order: Ints, start: Ints, sender: Ints, seq: Ints, vector: Floats,
     rho: Floats, tau: Floats, steps: Steps,
 ) -> None:  # fmt: skip
-    """Apply what the neighbours push; old, repeated, returned and foreign messages are ignored."""
+    """Apply what the neighbours push. Ignore old, repeated and returned messages, and those of other nodes."""
     for i in range(lo, hi):
         for place in range(start[i], start[i + 1]):
             m = order[place]
@@ -343,10 +347,10 @@ def update_penalty(
 ) -> tuple[float, float, float, float]:
     """Update the edge's penalty after a message; return what `update_edge` needs: adopted, mismatch, kappa, adapted.
 
-    The end with the lower number owns the penalty. It starts at the mean of both ends' initial ones, and adapts. It
-    adopts one that is more than one change above its own: the other end restarted, or was restored from a checkpoint.
-    Otherwise each message would move z by (theirs - mine) w, and w by more than itself, until the other end knows the
-    new penalty.
+    The end with the lower number owns the penalty. The penalty starts at the mean of both ends' initial penalties, and
+    adapts. If the other end's penalty is more than one change above the owner's, the other end restarted or was
+    restored from a checkpoint, and the owner adopts its penalty. Otherwise each message would move z by (theirs - mine)
+    w, and w by more than its own length, until the other end knows the new penalty.
     """
     owns, mine, adopted, adapted = nodes.first + i < edges.target[e], edges.rho[e], 0.0, 0.0
     if not owns:
@@ -371,10 +375,10 @@ def update_penalty(
 
 @compiled
 def open_edge(nodes: Nodes, edges: Edges, i: int, e: int, y: Floats, rho: float) -> None:
-    """Open an edge with z = y, which is -rho A w_survivor: the content of the survivor's first message.
+    """Open an edge with z = y, the content of the first message of the end that stayed: y = -rho A w, with its w.
 
-    A node without any open edge takes over that w instead, and the z that belongs to it: while it had no open edge it
-    moved far away, and would move the others as far.
+    A node without any open edge adopts that w instead, and the z that belongs to it. While it had no open edge its own
+    w moved far away, and would pull the other nodes as far.
     """
     A, before = edge_sign(nodes.first + i, edges.target[e]), nodes.n_lam[i] + nodes.R[i]
     _, degree = open_edges(edges, i)
@@ -394,9 +398,9 @@ def open_edge(nodes: Nodes, edges: Edges, i: int, e: int, y: Floats, rho: float)
 
 @compiled
 def close_edge(nodes: Nodes, edges: Edges, i: int, e: int) -> None:
-    """Close an edge. v_i and w_i stay: the pull along e is spread over the edges left.
+    """Close an edge. v_i and w_i stay the same: the pull along e is spread over the remaining edges.
 
-    Any z is a valid start, and this one makes no jump. Without an edge left, w_i = v_i / (n_i lam).
+    Any z is a valid start, and this z causes no jump. If no edge remains, w_i = v_i / (n_i lam).
     """
     A, before, rho = edge_sign(nodes.first + i, edges.target[e]), nodes.n_lam[i] + nodes.R[i], edges.rho[e]
     edges.open[e] = False
@@ -426,8 +430,8 @@ def fade_edge(nodes: Nodes, edges: Edges, i: int, e: int, part: float) -> None:
 def initialise(nodes: Nodes, edges: Edges) -> None:
     """Start every edge at z = -rho A w_own, as if both ends had the same w; from w = 0 that is z = 0.
 
-    Not compiled, and neither are `initial_penalties` and `pdmm_fused.reverse_edges`: they run once, and numpy gives the
-    same bits.
+    This function, `initial_penalties` and `pdmm_fused.reverse_edges` are not compiled: they run once, and numpy gives
+    the same bits.
     """
     k, owner = len(nodes.R), segments(edges.ptr)
     nodes.R[:] = np.bincount(owner, np.where(edges.open, edges.rho, 0.0), k)  # adds in the order of the edges
@@ -440,16 +444,17 @@ def initialise(nodes: Nodes, edges: Edges) -> None:
 
 
 def segments(ptr: Ints) -> Ints:
-    """The number i of the segment ptr[i]:ptr[i+1] that each place is in."""
+    """Return, for each place, the number i of its segment ptr[i]:ptr[i+1]."""
     return np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
 
 
 def initial_penalties(rows: DualRows, times: Floats, ptr: Ints, lam: float) -> tuple[Floats, Floats]:
-    """Per edge the rho of a node's own rows and degree, INITIAL_PENALTY lam sum |x_r|^2 / d_i; and n_i lam per node.
+    """Return the initial rho of every edge, INITIAL_PENALTY lam sum |x_r|^2 / d_i, and n_i lam of every node.
 
-    Each message carries its sender's rho; the two ends differ only until the first message each way. The bounds grow
-    with the square of the rows' scale: rows s x with s^2 lam are the same problem as rows x with lam, and need s^2
-    times the penalty. lam sum |x_r|^2 grows with s^4, which is too far off for very long or short rows.
+    A node computes rho from its own rows and degree. Each message carries its sender's rho, so the two ends differ only
+    until each has received a message. The bounds grow with the square of the rows' scale: rows s x with s^2 lam are the
+    same problem as rows x with lam, and need s^2 times the penalty. lam sum |x_r|^2 grows with s^4, which is far too
+    much or too little for very long or short rows.
     """
     k, owner, degree = len(ptr) - 1, segments(rows.start), np.diff(ptr)
     length2 = np.maximum(np.bincount(owner, times * rows.norm2, k), 1e-300)

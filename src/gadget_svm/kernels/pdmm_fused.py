@@ -1,8 +1,9 @@
 """Many ticks of PDMM in one compiled call, for blocks that hold all nodes, with all edges open and no lost messages.
 
 Owns the order in which several threads work; `pdmm` does the arithmetic. The bits are the same as with messages.
-Threads share the nodes to solve. If every node pushes to all neighbours they share the features to receive: the update
-of one feature does not depend on the others, so both ends of an edge are updated in one reading, without any message.
+Threads share the nodes to solve. If every node pushes to all neighbours, threads share the features to receive: the
+update of one feature does not depend on the others, so a thread updates both ends of an edge at once, without any
+message.
 """
 
 import numpy as np
@@ -14,15 +15,17 @@ from gadget_svm.kernels.pdmm import Edges, LocalProblems, Nodes, PushMessages, S
 from gadget_svm.kernels.threads import BarrierGroup, wait_at_barrier
 
 CHUNK_NUMBERS = 8192
-"""Numbers of all nodes' w in a chunk of features: they and the messages made of them stay in a near cache."""
+"""How many numbers of all nodes' w a chunk of features holds: they, and the messages made from them, stay in a near
+cache."""
 MIN_CHUNK, MAX_CHUNK = 16, 512
-"""Features in a chunk. If the number of nodes would make it smaller, nothing stays in the cache anyway ..."""
+"""The least and the most features in a chunk that stays in the cache."""
 LARGE_CHUNK = 2048
-"""... and it has this many: short pieces of rows that lie far apart take the longest to find."""
+"""Features in a chunk if there are too many nodes for MIN_CHUNK. Nothing stays in the cache then, and many short pieces
+of rows, which lie far apart in memory, would take even longer to read."""
 
 
 def reverse_edges(ptr: Ints, target: Ints) -> Ints:
-    """The other end of every edge of a block that holds all nodes: sorted by target, they are the edges in order."""
+    """Return the number of the other end of every edge, for a block that holds all nodes."""
     reverse = np.empty(len(target), dtype=np.int64)
     reverse[np.lexsort((pdmm.segments(ptr), target))] = np.arange(len(target))
     return reverse
@@ -33,7 +36,7 @@ def push_ticks(
     lo: int, hi: int, group: BarrierGroup, nodes: Nodes, edges: Edges, local: LocalProblems, reverse: Ints,
     steps: Steps, clock: int, messages: PushMessages, count: int,
 ) -> None:  # fmt: skip
-    """``count`` ticks with one neighbour each: all solve and push, then all receive, by ascending sender."""
+    """Do ``count`` ticks with one neighbour each: all nodes solve and push, then all receive, by ascending sender."""
     for step in range(count):
         for i in range(lo, hi):
             pdmm.solve(i, i + 1, nodes, edges, local, clock + step)
@@ -53,7 +56,7 @@ def broadcast_ticks(
     lo: int, hi: int, group: BarrierGroup, nodes: Nodes, edges: Edges, local: LocalProblems, reverse: Ints,
     steps: Steps, clock: int, rho_sent: Floats, updates: Floats, count: int,
 ) -> None:  # fmt: skip
-    """``count`` ticks with all neighbours: all solve, update penalties, and receive.
+    """Do ``count`` ticks with all neighbours: all nodes solve, update penalties, and receive.
 
     ``rho_sent`` is the rho of each end when it sends; ``updates`` holds what `update_edge` needs of each end.
     """

@@ -13,10 +13,10 @@ from gadget_svm.kernels.compiler import allocation_free
 from gadget_svm.kernels.counter_rng import GOLDEN, mix_all
 
 NO_PAIRS = np.empty((0, 2), dtype=np.int32)
-"""The pairs of classes where outputs are not one against one, see `side`."""
+"""The pairs of classes if outputs are not one against one: empty, see `side`."""
 _ONE = np.uint64(1)
 HASH_ENTRIES = 1 << 16
-"""Entries that are hashed at a time, so that memory stays bounded."""
+"""How many entries are hashed at a time, so that memory stays bounded."""
 
 
 def hash_rows(indptr: Array, indices: Array, bits: Words, label: Indices, seed: int) -> Words:

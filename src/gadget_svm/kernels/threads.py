@@ -3,7 +3,8 @@
 At the barrier a round of all nodes ends before the next one begins. Returning to the interpreter for every round takes
 tens of microseconds, as long as a round of a small network.
 
-A plain thread pool over nogil kernels: numba's own work-queue layer aborts if two Python threads enter it.
+It is a plain thread pool, and kernels run without the interpreter's lock. numba's own work-queue layer is not used,
+because it aborts if two Python threads enter it.
 """
 
 import functools
@@ -22,7 +23,8 @@ from gadget_svm.kernels.compiler import DISABLED, LowLevel, compiled
 WORTH_SHARING = 100_000
 """If a kernel touches fewer numbers than this, it runs in one thread: handing work to another would cost more."""
 WORTH_A_BARRIER = 4_000
-"""The same for threads that stay in one call and wait at a barrier after each round, which takes a microsecond."""
+"""The same limit for threads that stay in one call and wait at a barrier after each round, which takes a
+microsecond."""
 
 
 def _cores() -> int:
@@ -32,9 +34,9 @@ def _cores() -> int:
 def allowed_threads() -> int:
     """Return how many threads to use if the user gives no number.
 
-    Every core, but at most NUMBA_NUM_THREADS, OMP_NUM_THREADS and what threadpoolctl has limited OpenMP (without
-    OpenMP: BLAS) to. Inside a joblib worker it is one, unless joblib has set NUMBA_NUM_THREADS (its process workers
-    share the cores that way); under `joblib.parallel_config(n_jobs=...)` that many.
+    It is the number of cores, but at most NUMBA_NUM_THREADS, OMP_NUM_THREADS and the limit that threadpoolctl has set
+    for OpenMP (without OpenMP: for BLAS). Inside a joblib worker it is one, unless joblib has set NUMBA_NUM_THREADS to
+    share the cores among its processes. Under `joblib.parallel_config(n_jobs=...)` it is that ``n_jobs``.
     """
     given = (os.environ.get(name, "") for name in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS"))
     limits = [_cores(), *(int(value) for value in given if value.isdigit()), *_limits_of_pools()]
@@ -49,7 +51,7 @@ def allowed_threads() -> int:
 
 @functools.lru_cache(maxsize=1)
 def _thread_pools(n_modules: int) -> Any:  # noqa: ARG001
-    """The thread pools of loaded libraries; looked for again (milliseconds) only if modules were imported."""
+    """Return the thread pools of loaded libraries. It searches again (milliseconds) only after imports."""
     return sys.modules["threadpoolctl"].ThreadpoolController()
 
 
@@ -62,7 +64,7 @@ def _limits_of_pools() -> list[int]:
 
 
 class ThreadTeam:
-    """Threads that share the nodes of a block. Which thread has a node never changes its bits."""
+    """Threads that share the nodes of a block. The results do not depend on which thread has which node."""
 
     def __init__(self, size: int = 1, worth_sharing: int = WORTH_SHARING) -> None:
         self.size = max(1, size)
@@ -88,10 +90,10 @@ class ThreadTeam:
         self._share(kernel, count, [args] * parts)
 
     def run_in_rounds(self, kernel: Callable[..., Any], count: int, width: int, *args: Any) -> None:
-        """Run ``kernel(lo, hi, group, *args)`` over 0..count, whose threads wait for each other after each round.
+        """Run ``kernel(lo, hi, group, *args)`` over 0..count, with threads that wait for each other after each round.
 
-        They must all run at the same time, so there are no more of them than cores, and only one such call at a time
-        uses them; another one runs in its own thread.
+        All threads must run at the same time. So there are no more of them than cores, and only one such call uses them
+        at a time. A second call meanwhile runs in its caller's thread alone.
         """
         parts, worth = min(self.size, count, _cores()), min(self.worth_sharing, WORTH_A_BARRIER)
         if parts < 2 or not AVAILABLE or count * width < worth or not self._in_rounds.acquire(blocking=False):
@@ -138,7 +140,8 @@ class ThreadTeam:
 
 
 SPINS = 4000
-"""Reads of the counter before a thread yields its core: longer than threads differ in a round that is shared evenly."""
+"""How often a thread reads the counter before it yields its core. In an evenly shared round no thread waits that
+long."""
 AVAILABLE = not DISABLED
 """False without a compiler: then nothing is atomic, threads do not run in parallel, and a group has one thread."""
 

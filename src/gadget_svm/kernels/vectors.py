@@ -1,7 +1,7 @@
 """Row primitives: a dense weight vector against one sparse row, norms, scalings and prefetching.
 
-A prefetch is a hint to the processor, and changes no value and no order. Rows that messages name lie anywhere in
-memory, and waiting for them would take most of a round.
+A prefetch is a hint to the processor, and changes no value and no order. The rows of the nodes that messages name lie
+anywhere in memory, and without prefetching, waiting for them would take most of a round.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ ONE, TWO, THREE, FOUR = (np.uint64(number) for number in range(1, 5))
 
 @allocation_free
 def dot_row(w: Floats, indices: Indices, data: Floats, lo: int, hi: int) -> float:
-    """<w, x> for the sparse row stored in lo:hi."""
+    """Return <w, x> for the sparse row stored in lo:hi."""
     total = 0.0
     for p in range(lo, hi):
         total += w[indices[p]] * data[p]
@@ -30,10 +30,10 @@ def dot_row(w: Floats, indices: Indices, data: Floats, lo: int, hi: int) -> floa
 
 @allocation_free
 def dot_sorted_row(w: Floats, indices: Indices, data: Floats, lo: int, hi: int) -> float:
-    """`dot_row` for a row whose features are in ascending order, each once: faster, above all if none is missing.
+    """Do as `dot_row` for a row with ascending, distinct features. It is faster, most of all if no feature is missing.
 
-    Several running sums in a fixed order: the processor computes them in parallel, and the bits are the same every
-    time.
+    It keeps several running sums in a fixed order: the processor adds to them in parallel, and the bits are the same
+    every time.
     """
     if hi > lo and indices[hi - 1] - indices[lo] == hi - lo - 1:
         return dot_run(w, data, int(indices[lo]), lo, hi - lo)
@@ -101,7 +101,7 @@ sum_in_lanes: Any = _sum_in_lanes if DISABLED else LowLevel(_compiled_sum_in_lan
 
 @allocation_free
 def dot_run(w: Floats, data: Floats, first: int, lo: int, count: int) -> float:
-    """The dot product of w[first:first+count] and data[lo:lo+count]."""
+    """Return the dot product of w[first:first+count] and data[lo:lo+count]."""
     whole = count - count % LANES
     total: float = sum_in_lanes(w, data, first, lo, whole)
     for j in range(whole, count):
@@ -111,7 +111,7 @@ def dot_run(w: Floats, data: Floats, first: int, lo: int, count: int) -> float:
 
 @allocation_free
 def add_sorted_row(w: Floats, factor: float, indices: Indices, data: Floats, lo: int, hi: int) -> None:
-    """`add_row` for a row whose features are in ascending order, each once; the same bits."""
+    """Do as `add_row` for a row with ascending, distinct features; the bits are the same."""
     if hi > lo and indices[hi - 1] - indices[lo] == hi - lo - 1:
         first = np.uint64(indices[lo])
         for j in range(np.uint64(hi - lo)):
@@ -140,7 +140,7 @@ def prefetch_sparse_row(indices: Indices, data: Floats, lo: int, hi: int) -> Non
 
 @allocation_free
 def sq_norm_row(data: Floats, lo: int, hi: int) -> float:
-    """|x|^2 of the sparse row stored in lo:hi."""
+    """Return |x|^2 of the sparse row stored in lo:hi."""
     total = 0.0
     for p in range(lo, hi):
         total += data[p] * data[p]
@@ -163,7 +163,7 @@ def weighted_sum(factors: Floats, vectors: Floats) -> Floats:
 
 @allocation_free
 def sq_norm(w: Floats) -> float:
-    """|w|^2, in several running sums of fixed order: as fast as in any order, and the same bits every time."""
+    """Return |w|^2, by several running sums in a fixed order. This is fast, and gives the same bits every time."""
     return dot_run(w, w, 0, 0, len(w))
 
 
@@ -172,7 +172,7 @@ DOUBLES_PER_LINE = 8
 MAX_DOUBLES = 256
 """How many doubles of a row are prefetched. The processor itself prefetches the rest of a longer row."""
 PREFETCH_ROWS = 16
-"""Rows between the prefetch of a row and its use. All three numbers were tuned on rows of 1 to 47,236 doubles."""
+"""How many rows before its use a row is prefetched. All three numbers were tuned on rows of 1 to 47,236 doubles."""
 
 
 def _no_prefetch(array: Any, index: tuple[int, ...]) -> None:

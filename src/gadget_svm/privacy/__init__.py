@@ -1,6 +1,6 @@
-"""Differential privacy per row: the budget, its accounting, and noise that nobody can predict.
+"""Differential privacy per row: the budget, its accounting, and noise that cannot be predicted.
 
-`algorithms.private_gradient` uses it. Knows nothing of networks, files or models.
+`algorithms.private_gradient` uses it. This package knows nothing of networks, files or models.
 """
 
 from gadget_svm.privacy.budget import DifferentialPrivacy, Plan, epsilon_of

@@ -2,10 +2,10 @@
 
 **The mechanism.** In every round a node releases the mean slope of its n_i rows plus Gaussian noise. Every row adds a
 vector of norm at most ``clip`` to the sum of slopes. If one row is replaced by any other one, the mean changes by at
-most D_i = 2 clip / n_i. Noise of deviation z D_i per coordinate makes the release 1/z-GDP (Dong, Roth and Su 2022), and
-T of them, each chosen after the ones before, are mu-GDP with mu = sqrt(T)/z. Noise levels may differ: mu^2 is the sum
-of (D_i / deviation)^2. `dp_accounting` converts mu to epsilon and delta, without slack. In terms of zero-concentrated
-differential privacy, rho = mu^2 / 2.
+most D_i = 2 clip / n_i. Noise of deviation z D_i per coordinate makes the release 1/z-GDP (Gaussian differential
+privacy; Dong, Roth and Su 2022). T releases, each chosen after the ones before, are together mu-GDP with mu =
+sqrt(T)/z. Noise levels may differ: mu^2 is the sum of (D_i / deviation)^2. `dp_accounting` converts mu to epsilon and
+delta exactly. In terms of zero-concentrated differential privacy, rho = mu^2 / 2.
 
 **The plan** depends on public numbers only: budget, rows, number of nodes, dimension. See `DifferentialPrivacy.plan`.
 """
@@ -20,13 +20,14 @@ from gadget_svm.core.extras import require
 from gadget_svm.core.lookup import lookup
 
 LEAST_ROUNDS, MOST_ROUNDS = 30, 200
-"""Fewer rounds do not suffice for gossip, and more hardly lower the objective."""
+"""The least and the most rounds of a plan. Fewer do not suffice for gossip, and more hardly lower the objective."""
 SMALLEST_STEP, LARGEST_STEP = 1.0, 3.0
-"""Step sizes for rows of norm 1. With the largest one heavy ball is stable for every data set: it needs less than
-2 (1 + momentum), as the loss has curvature 1. Below the smallest one a plan has fewer rounds instead."""
+"""The range of step sizes, for rows of norm 1. The loss has curvature 1, so gradient descent with momentum (heavy ball)
+is stable for every data set if the step size is below 2 (1 + momentum), as the largest one is. If a plan needs a
+smaller step size than the smallest one, it gets fewer rounds instead."""
 NOISE_BALANCE = 1.5
-"""The step size is this number divided by the norm of the noise in the sum of all rounds' mean slopes. It balances how
-far the steps reach against how far the noise does. Chosen on the training objective of five data sets; see
+"""The step size is this number divided by the norm of the noise in the sum of all rounds' mean slopes. It balances the
+reach of the steps against that of the noise. Chosen on the training objective of five data sets; see
 benchmarks/private.py."""
 
 
@@ -40,17 +41,17 @@ class Plan(NamedTuple):
 
 @dataclass(frozen=True)
 class DifferentialPrivacy:
-    """A budget for everything that a node ever sends, per row.
+    """A privacy budget per row, for everything that a node ever sends.
 
-    Whoever sees all messages and all models learns nearly nothing about any one row: every outcome is at most
-    exp(epsilon) times as likely as if any other row were in its place, but for a probability of delta.
+    An attacker who sees all messages and all models learns almost nothing about any single row: the probability of any
+    outcome is at most exp(epsilon) times its probability with any other row in that place, plus delta.
 
     Parameters
     ----------
     epsilon : float
-        The budget. 1 is strong, 10 is weak.
+        The budget. 1 is strong privacy, 10 is weak.
     delta : float, default 1e-6
-        Must be far below 1 / rows.
+        The probability above. It must be far below 1 / rows.
     clip : float, default 1.0
         The largest norm of a row, with the constant feature of the intercept. Longer rows are scaled down to it. It is
         a constant: it must not be computed from the rows.
@@ -58,7 +59,7 @@ class DifferentialPrivacy:
         How many noisy slopes a node releases. "auto": planned from the budget.
     noise : "secret" or "seeded", default "secret"
         Where the noise comes from. "secret": the operating system's generator. "seeded": the seed of the training, for
-        simulations that can be repeated. Seeded noise protects nothing: who knows the seed subtracts it.
+        simulations that can be repeated. Seeded noise protects nothing: anyone who knows the seed can subtract it.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Gaussian noise from the operating system's generator. It has no seed and no state, so nobody can predict it.
+"""Gaussian noise from the operating system's generator. It has no seed and no state, so it cannot be predicted.
 
-Simulations draw their noise from a seed instead (`algorithms.private_gradient`). That protects nothing: who knows
-the seed subtracts the noise.
+Simulations draw their noise from a seed instead (`algorithms.private_gradient`). That protects nothing: anyone who
+knows the seed can subtract the noise.
 """
 
 import os

@@ -21,7 +21,7 @@ from gadget_svm.gossip.base import resume
 from gadget_svm.simulation.runtime import Runtime
 
 REJOIN_GRACE_ITERATIONS = 10
-"""A node that is away for fewer iterations may return soon: a certificate waits for it."""
+"""A certificate waits for a node that has been away for fewer iterations than this, since it may return soon."""
 UNCERTIFIABLE = (
     "a certificate is made of dual variables, which this algorithm does not keep: "
     "use algorithm='pdmm' (or 'mom-dsvm') on an undirected topology, or another stopping rule than 'gap'"
@@ -43,7 +43,7 @@ class LocalRuntime(Runtime):
     t, messages, nbytes : int, default 0
         Where a run is continued: its iterations and messages so far.
     omitted_columns : int, default 0
-        Numbers of every vector that are zero and so left out here, but would be sent on a wire.
+        How many numbers of every vector are zero and left out here, but would be sent over a real network.
     lam : float or None, default None
         The lam of the problem, if models are to be certified.
     """
@@ -135,7 +135,7 @@ class LocalRuntime(Runtime):
         return certificate
 
     def _counted(self, live: Flags) -> Flags:
-        """The live nodes, and those that are away and reached from them by edges that were not dropped."""
+        """Return which nodes are live, or are away but reached from live nodes by edges that were not dropped."""
         counted, grows = live.copy(), not live.all()
         while grows:
             reached = counted.copy()
@@ -173,13 +173,13 @@ class LocalRuntime(Runtime):
             outgoing = [each.send(delivery) for each in rounds]
 
     def gather(self, name: str) -> Array:
-        """Every node's entry of an array of the blocks, its model or its last iterate, see `Runtime.gather`."""
+        """Return every node's model, last iterate or entry of an array of the blocks, see `Runtime.gather`."""
         computed: dict[str, Any] = {"models": partial(models, self.run), "weights": self.run.weights}
         read = computed.get(name, attrgetter(name))
         return np.concatenate([read(block) for block in self.blocks])
 
     def exchanges(self) -> int:
-        """How often every block has sent."""
+        """Return how often every block has sent."""
         return self.blocks[0].exchanges
 
     def live_mask(self) -> Flags:
@@ -201,7 +201,7 @@ class Channel:
     waiting: list[Delivery] = field(default_factory=list)
 
     def learn(self, messages: MessageBatch) -> Delivery:
-        """An exchange of the learners."""
+        """Do an exchange of the learners."""
         arrived, self.waiting = [*self.waiting, self.exchange(self._padded(messages))], []
         batches = [_unpadded(delivery.messages, messages) for delivery in arrived]
         merged = MessageBatch.merge([batch for batch in batches if batch.n_messages] or batches[-1:])
@@ -210,7 +210,7 @@ class Channel:
         return Delivery(merged._replace(time=messages.time), joined, left, arrived[-1].idle)
 
     def certify(self, messages: MessageBatch) -> Delivery:
-        """An exchange of a certificate."""
+        """Do an exchange of a certificate."""
         delivery = self.exchange(self._padded(messages))
         late = delivery.messages.select(delivery.messages.seq >= 0)
         if late.n_messages or delivery.joined or delivery.left:
@@ -225,7 +225,7 @@ class Channel:
 
 
 def _unpadded(messages: MessageBatch, like: MessageBatch) -> MessageBatch:
-    """The messages of learning without padding."""
+    """Return the messages of learning without padding."""
     own = messages.select(messages.seq >= 0)
     vector = np.ascontiguousarray(own.vector[:, : like.vector.shape[1]])
     return own._replace(vector=vector, note=None if like.note is None else own.note)

@@ -31,7 +31,7 @@ class Runtime(Protocol):
     nbytes: int
     """The size of these messages on a wire, as float64."""
     omitted_columns: int
-    """Numbers of every vector that are left out here, being zero, and would be sent on a wire."""
+    """How many numbers of every vector are zero and left out here, but would be sent over a real network."""
 
     def warm_up(self) -> None:
         """Compile every kernel an iteration needs, so that no measured time includes it."""
@@ -41,17 +41,17 @@ class Runtime(Protocol):
         """Do ``count`` iterations of all nodes."""
 
     def certify(self) -> Certificate:
-        """One model for all live nodes, and a bound of its gap."""
+        """Return one model for all live nodes, and a bound of its gap."""
 
     def gather(self, name: str) -> Array:
-        """A new array with an entry per node: "models", "weights", or an array of the blocks, such as "iterates"."""
+        """Return an array with an entry per node: "models", "weights", or an array of the blocks, as "iterates"."""
 
     def models(self) -> Floats:
-        """Every node's model, nodes x outputs x features."""
+        """Return every node's model, nodes x outputs x features."""
         return self.gather("models")
 
     def weights(self) -> Floats:
-        """Every node's last iterate, nodes x outputs x features."""
+        """Return every node's last iterate, nodes x outputs x features."""
         return self.gather("weights")
 
     def exchanges(self) -> int:
@@ -88,7 +88,7 @@ class Runtime(Protocol):
         """Release threads and processes."""
 
     def count(self, messages: int, nbytes: int, vectors: int | None = None) -> None:
-        """Count messages that were sent. ``vectors``: how many carry a vector, with its omitted columns; None: all."""
+        """Count messages that were sent. ``vectors`` of them carry a vector, with omitted columns; None: all."""
         self.messages += messages
         self.nbytes += nbytes + 8 * self.omitted_columns * (messages if vectors is None else vectors)
 
@@ -103,11 +103,11 @@ class Evaluator(Protocol):
 Record = dict[str, Any]
 """A line of ``history_``: iteration, seconds, objective, error, disagreement, messages, bytes, and more.
 
-``objective`` and ``error`` are those of the average model on all rows, ``worst_objective`` that of the worst node. It
-needs a pass over the rows for every node, so only the last record has it, and all others if ``record_every`` is set.
-With more than SAMPLED_NODES nodes it is ``worst_sampled_objective``, of an even sample of the nodes. ``bound`` is the
-relative gap certified last, under the rule "gap". ``events`` are lost and restored actors of a cluster. Observers may
-add more.
+``objective`` and ``error`` are those of the average model on all rows, ``worst_objective`` that of the worst node. The
+latter needs a pass over the rows for every node, so only the last record has it, and all others if ``record_every`` is
+set. With more than SAMPLED_NODES nodes it is ``worst_sampled_objective``, of an even sample of the nodes. ``bound`` is
+the relative gap certified last, under the rule "gap". ``events`` are lost and restored actors of a cluster. Observers
+may add more.
 """
 
 
@@ -169,7 +169,7 @@ class View:
         return self._layout.widen(self._average)
 
     def evaluate(self, models: Floats) -> Scores:
-        """Objective (summed over outputs) and error of models (m x outputs x features) on all rows.
+        """Return the objective (summed over outputs) and error of models (m x outputs x features) on all rows.
 
         Weights of features that occur in no row do not count.
         """
@@ -192,10 +192,10 @@ class Observer:
     """
 
     def on_record(self, record: Record, view: View) -> None:
-        """See a new record of the history, and the network at that moment. May add keys to the record."""
+        """Receive a new record of the history, and the network at that moment. It may add keys to the record."""
 
     def should_stop(self) -> bool:
-        """Whether to end the training now; asked between calls of `Runtime.advance`, about every 0.05 seconds."""
+        """Return whether to end the training now. It is called about every 0.05 seconds, between iterations."""
         return False
 
 

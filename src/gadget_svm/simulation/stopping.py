@@ -19,19 +19,20 @@ from gadget_svm.kernels.vectors import distances
 from gadget_svm.simulation.runtime import Runtime
 
 CHECK_GROWTH = 1.25
-"""The factor between checks of slow rules: an average moves ever less, so ever longer windows are compared."""
+"""The factor between the iterations of two checks of a slow rule: an average moves less and less, so windows must
+grow."""
 
 FIRST_CERTIFICATE_ITERATION = 4
-"""The first certificate: large shards are within a per cent of the optimum by then."""
+"""The iteration of the first certificate: with large shards, models are within one per cent of the optimum by then."""
 PREDICTION_MARGIN = 1.5
-"""A predicted number of iterations is raised by this factor: bounds fall ever more slowly, and a certificate takes as
-long as several iterations of a small network."""
+"""A predicted number of iterations is multiplied by this factor: bounds fall more and more slowly, and a certificate
+takes as long as several iterations of a small network."""
 ASSUMED_DECAY_POWER = 3.5
 """After the first certificate, bounds are assumed to fall with this power of the iteration."""
 MAX_WAIT, MIN_WAIT = 1.5, 1 / 16
-"""Until the next certificate, as a multiple of the iterations so far."""
+"""The most and the fewest iterations until the next certificate, as a multiple of the iterations so far."""
 QUIET_CHECKS = 3
-"""Checks in a row at which the objective must not change by more than tol."""
+"""The number of checks in a row at which the objective must not change by more than tol."""
 
 
 class BaseStoppingRule:
@@ -44,7 +45,7 @@ class BaseStoppingRule:
     tol : float
         The tolerance.
     value : float
-        The figure last compared with ``tol``; infinite before.
+        The figure last compared with ``tol``; infinite before the first check.
     needs_objective : bool
         Whether `fires` reads the objective of the average model, which takes a pass over all rows.
     certifies : bool
@@ -78,7 +79,7 @@ class BaseStoppingRule:
         return t + 1
 
     def fires(self, runtime: Runtime, objective: float) -> bool:
-        """Whether to stop here. ``objective`` is 0 unless ``needs_objective``."""
+        """Return whether to stop here. ``objective`` is 0 unless ``needs_objective``."""
         raise NotImplementedError(f"{type(self).__name__} needs a method fires(runtime, objective)")
 
 
@@ -87,7 +88,7 @@ StoppingRule = BaseStoppingRule
 
 
 def geometric(t: int, growth: float = CHECK_GROWTH) -> int:
-    """The next number after t in a sequence 1, 2, 3, ... that grows by ``growth``, or by one if that is more."""
+    """Return the next number after t in a sequence 1, 2, 3, ... that grows by ``growth``, or by 1 at least."""
     mark = 1
     while mark <= t:
         mark = max(mark + 1, int(mark * growth))
@@ -102,7 +103,7 @@ class WeightsStill(BaseStoppingRule):
     before: Floats | None = None
 
     def fires(self, runtime: Runtime, objective: float) -> bool:  # noqa: ARG002
-        """Whether no node's vector moved by more than tol."""
+        """Return whether no node's vector moved by more than tol."""
         now = runtime.weights()
         if self.before is not None:
             self.value = float(distances(now, self.before).max())
@@ -112,7 +113,7 @@ class WeightsStill(BaseStoppingRule):
 
 @dataclass
 class _GeometricChecks(BaseStoppingRule):
-    """A rule whose checks are ever further apart."""
+    """A rule whose checks are further and further apart."""
 
     tol: float = 0.01
     first_check: int = 100
@@ -124,17 +125,17 @@ class _GeometricChecks(BaseStoppingRule):
 
 @dataclass
 class AverageStill(_GeometricChecks):
-    """No averaged iterate moved by more than tol since the last check, relative to its length.
+    """Stop if no averaged iterate moved by more than tol since the last check, relative to its length.
 
-    The iterations between checks grow by a fixed factor, so a long average does not pass only because one more iterate
-    hardly changes it.
+    The iterations between checks grow by a fixed factor, so the rule does not stop only because one more iterate hardly
+    changes a long average.
     """
 
     tol: float = 0.05
     before: Floats | None = None
 
     def fires(self, runtime: Runtime, objective: float) -> bool:  # noqa: ARG002
-        """Whether every node's average moved by at most tol of its length."""
+        """Return whether every node's average moved by at most tol of its length."""
         now = runtime.models()
         if self.before is not None:
             lengths = np.maximum(distances(now, np.zeros(now.shape[1:])), 1e-300)
@@ -145,14 +146,14 @@ class AverageStill(_GeometricChecks):
 
 @dataclass
 class ObjectiveStill(_GeometricChecks):
-    """The objective of the average model no longer changes by more than tol, relatively, at three checks in a row."""
+    """Stop if the objective of the average model changes by at most tol, relative to it, at three checks in a row."""
 
     before: float | None = None
     quiet_checks: int = 0
     needs_objective: bool = True
 
     def fires(self, runtime: Runtime, objective: float) -> bool:  # noqa: ARG002
-        """Whether the objective changed by at most tol at each of the last checks."""
+        """Return whether the objective changed by at most tol at each of the last checks."""
         if self.before is not None:
             self.value = abs(objective - self.before) / max(abs(objective), 1e-300)
         self.before = objective
@@ -162,7 +163,7 @@ class ObjectiveStill(_GeometricChecks):
 
 @dataclass
 class RoundsDone(BaseStoppingRule):
-    """As many iterations are done as were planned: the rule of private trainings, which must not look at rows."""
+    """Stop when all planned iterations are done. Private trainings use it, as they must not look at rows."""
 
     rounds: int
 
@@ -171,19 +172,19 @@ class RoundsDone(BaseStoppingRule):
         return self.rounds
 
     def fires(self, runtime: Runtime, objective: float) -> bool:  # noqa: ARG002
-        """Whether the last planned iteration is done."""
+        """Return whether the last planned iteration is done."""
         self.value = max(0.0, float(self.rounds - runtime.t))
         return self.value == 0.0
 
 
 @dataclass
 class GapBelow(BaseStoppingRule):
-    """A model is certified to be at most tol above the optimum, relative to it, without a server.
+    """Stop when a model is certified, without a server, to be at most tol above the optimum, relative to it.
 
     A certificate costs about as much computation as an iteration, two vectors per node, and a few times the network's
-    depth in exchanges. So the next one is made where the last two predict that the bound is at most tol, if bounds
-    keep falling by the same factor in every iteration. A certificate that fails because a node left a moment ago is
-    tried again in the next iteration.
+    depth in exchanges. So the next certificate is made at the iteration for which the last two predict a bound of at
+    most tol, if bounds keep falling by the same factor in every iteration. A certificate that fails because a node left
+    a moment ago is tried again in the next iteration.
     """
 
     tol: float = 0.01
@@ -196,7 +197,7 @@ class GapBelow(BaseStoppingRule):
         return max(t + 1, self.due)
 
     def fires(self, runtime: Runtime, objective: float) -> bool:  # noqa: ARG002
-        """Whether the certified bound is at most tol."""
+        """Return whether the certified bound is at most tol."""
         self.certificate = runtime.certify()
         if self.certificate.failure and not self.certificate.exchanges:
             self.value, self.due = np.inf, runtime.t + 1
@@ -206,7 +207,7 @@ class GapBelow(BaseStoppingRule):
         return self.value <= self.tol
 
     def _wait(self, t: int, bound: float) -> int:
-        """Iterations until the next certificate, from the bound before, ``value``, and the present one."""
+        """Return the iterations until the next certificate, from the last bound, ``value``, and the new one."""
         if not np.isfinite(bound) or bound <= self.tol:
             return max(1, int(MAX_WAIT * t))
         if self.tol < bound < self.value < np.inf and t > self.last_check:
@@ -225,14 +226,14 @@ RULES: Registry[Callable[..., StoppingRule]] = Registry(
 
 
 def stopping_rule(rule: Any, tol: float | None) -> StoppingRule | None:
-    """A rule ready for one training.
+    """Return a rule that is ready for one training.
 
     Parameters
     ----------
     rule : str, StoppingRule or None
         A name, or an object, of which a copy is used; None: no rule, only limits end the training.
     tol : float or None
-        The tolerance of a rule by name; None: the rule's own.
+        The tolerance, if ``rule`` is a name; None: the rule's default.
     """
     if rule is None:
         return None

@@ -16,11 +16,11 @@ from gadget_svm.simulation.stopping import StoppingRule, geometric
 POLL_INTERVAL_S = 0.05
 """Time between checks of the clock and of requests to stop. Results never depend on it."""
 SAMPLED_NODES = 200
-"""Of more nodes than this an even sample is evaluated: the evaluation costs nodes times rows."""
+"""With more nodes than this, only an even sample of them is evaluated: the cost grows with nodes times rows."""
 FIRST_RECORD_ITERATION, RECORD_GROWTH = 4, 4.0
 """If records are thinned: the iteration of the first one, and the factor to the next."""
 MAX_NAMED_NODES = 5
-"""The most nodes that a note on a certificate lists."""
+"""The largest number of nodes that a note on a certificate lists."""
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Outcome:
     certificate : Certificate or None
         The certificate of the common model of all live nodes, if the rule made one.
     certificate_note : str
-        Why there is no certificate, or whose rows it counts if not all.
+        Why there is no certificate, or which nodes' rows it counts, if not all.
     """
 
     reason: str
@@ -78,7 +78,7 @@ class Schedule:
     first_iteration: int = 0
 
     def next_record(self, done: int) -> int:
-        """The next iteration after ``done`` with a record."""
+        """Return the next iteration after ``done`` that has a record."""
         if self.record_every is None:
             return max(FIRST_RECORD_ITERATION, geometric(done, RECORD_GROWTH))
         return (done // self.record_every + 1) * self.record_every if self.record_every > 0 else 2**62
@@ -141,33 +141,33 @@ def train(
 
 
 def certified(models: Floats, certificate: Certificate) -> Floats:
-    """The models, with the certified one for the nodes that took part."""
+    """Return the models, with the certified one for the nodes that took part."""
     models = models.copy()
     models[certificate.nodes] = certificate.model
     return models
 
 
 def network_mean(models: Floats, sizes: Floats) -> Floats:
-    """The paper's w: the nodes' models averaged by n_i, outputs x features."""
+    """Return the paper's w: the average of the nodes' models, weighted by n_i, outputs x features."""
     mean = weighted_sum(sizes / sizes.sum(), models.reshape(len(models), -1))
     return mean.reshape(models.shape[1:])
 
 
 def disagreement(models: Floats, mean: Floats) -> float:
-    """Distance of the node farthest from the average, relative to the average's length."""
+    """Return the distance from the average of the node farthest from it, relative to the average's length."""
     farthest = float(distances(models, mean).max())
     length = float(np.sqrt(np.einsum("kd,kd->", mean, mean)))  # no BLAS: its threads would wait in a busy loop
     return farthest / length if length > 0 else 0.0
 
 
 def add_events(record: Record, runtime: Runtime) -> None:
-    """Add what happened to the runtime since its last record."""
+    """Add to the record what happened to the runtime since the last record."""
     if events := runtime.events():
         record.setdefault("events", []).extend(events)
 
 
 def _coverage(nodes: Ints, count: int) -> str:
-    """Which of ``count`` nodes a certificate of ``nodes`` does not cover."""
+    """Return a text on which of ``count`` nodes a certificate of ``nodes`` does not cover."""
     without = np.setdiff1d(np.arange(count), nodes)
     more = ", ..." if len(without) > MAX_NAMED_NODES else ""
     named = ", ".join(f"node {node}" for node in without[:MAX_NAMED_NODES]) + more

@@ -1,6 +1,6 @@
 """How well a network mixes: connectivity, period, diameter, eigenvalues, and the rounds that Push-Sum needs.
 
-Owns every number that the graph alone determines. Raises `TooLargeError` where one would take too long.
+Owns every number that the graph alone determines. Raises `TooLargeError` if a number would take too long to compute.
 """
 
 from gadget_svm.spectral.eigen import contraction, second_eigenvalue, spectral_gap, stationary, tau_mix

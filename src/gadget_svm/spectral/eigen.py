@@ -80,7 +80,8 @@ def contraction(network: Network) -> float:
 def _splits(network: Network) -> bool:
     """Return whether some senders share no receiver with the rest, so that a round moves mass without mixing it.
 
-    This is when contraction is exactly 1, which rounding would hide. An undirected network splits if it is bipartite.
+    In this case the contraction is exactly 1, which rounding would hide. An undirected network splits if it is
+    bipartite.
     """
     if np.all(network.self_share > 0):
         return False
@@ -119,7 +120,7 @@ Apply = Callable[[Floats], Floats]
 
 
 def _deflated(apply: Apply, root: Floats) -> "tuple[sp.linalg.LinearOperator, Floats]":
-    """Return the operator with its known eigenvector projected out, and a start: ARPACK's own is random."""
+    """Return the operator with its known eigenvector projected out, and a start vector: ARPACK's own is random."""
 
     def matvec(x: Floats) -> Floats:
         y = apply(x - root * (root @ x))

@@ -71,7 +71,7 @@ def diameter(network: Network) -> int:
 
 
 def diameter_bound(network: Network) -> int:
-    """Return the diameter up to 4,000 nodes, above that an upper bound: the longest ways to and from one node."""
+    """Return the diameter; above 4,000 nodes an upper bound from the longest shortest paths to and from one node."""
     if network.n <= DIAMETER_MAX_NODES:
         return diameter(network)
     check_connected(network)

@@ -10,14 +10,14 @@ from gadget_svm.spectral.eigen import contraction, spectral_gap, stationary, tau
 from gadget_svm.spectral.graph import DIAMETER_MAX_NODES, check_diffusion, diameter_bound, period
 
 RANDOMISED_FACTOR = 2.0
-"""Rounds of randomised Push-Sum per round of the diffusion bound. Measured: at most 1.98 (8 complete nodes) over 11
-topologies of 8 to 512 nodes and gamma 0.1 to 0.0001. Stars need more, see `randomised_rounds`."""
+"""Rounds of randomised Push-Sum per round of the diffusion bound. Measured: at most 1.98 (the complete graph of 8
+nodes) over 11 topologies of 8 to 512 nodes and gamma 0.1 to 0.0001. Stars need more, see `randomised_rounds`."""
 
 
 def push_sum_error_factor(network: Network, t: int) -> float:
     """Return 2 eps/(1 - eps) with eps = contraction^t / min pi; infinite while eps >= 1.
 
-    Proved, for every x, every weights n_j >= 0 with sum N > 0, and every connected network: after t rounds of
+    It is proved for every x, all weights n_j >= 0 with sum N > 0, and every connected network: after t rounds of
     diffusion from s_j = n_j x_j, phi_j = n_j, the estimate of each node i obeys
 
         |s_i/phi_i - mean| <= 2 eps/(1 - eps) * sum_j n_j |x_j| / N,        mean = sum_j n_j x_j / N.

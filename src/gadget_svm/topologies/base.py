@@ -45,12 +45,12 @@ class Topology(Protocol):
         n : int
             How many nodes.
         rng : numpy.random.Generator
-            For graphs that are drawn: it decides the graph, so that a seed gives the same graph again.
+            The source of random numbers for drawn graphs, so that the same seed gives the same graph.
 
         Returns
         -------
         networkx graph, sparse or dense matrix
-            As `build_network` takes it. Of a time-varying graph: all edges that are ever active.
+            Any graph that `build_network` accepts. For a time-varying graph: all edges that are ever active.
         """
         raise NotImplementedError
 

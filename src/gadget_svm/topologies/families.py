@@ -1,7 +1,7 @@
-"""Families of graphs: structured ones, and random ones, drawn with the generator that is passed in.
+"""Families of graphs: structured ones, and random ones that are drawn with the given generator.
 
-The caller draws unconnected graphs again. Array operations make all but scale-free and the smaller random-regular
-graphs: a million nodes take seconds.
+The caller draws unconnected graphs again. networkx makes scale-free graphs and the smaller random-regular ones. Array
+operations make all other graphs, so a million nodes take seconds.
 """
 
 import math
@@ -23,7 +23,7 @@ def refuse_dense(n: int, edges: float, name: str) -> None:
 
 
 def complete(n: int) -> Graph:
-    """Every node with every other."""
+    """Connect every node to every other node."""
     refuse_dense(n, n * (n - 1) / 2, "complete")
     others = np.tile(np.arange(n - 1, dtype=np.int64), (n, 1))
     others += others >= np.arange(n)[:, None]
@@ -31,7 +31,7 @@ def complete(n: int) -> Graph:
 
 
 def ring(n: int) -> Graph:
-    """Each node with the next, the last with the first."""
+    """Connect each node to the next, and the last to the first."""
     node = np.arange(n)
     return from_pairs(n, node, (node + 1) % n)
 
@@ -47,13 +47,13 @@ def star(n: int) -> Graph:
 
 
 def tree(n: int, text: str | None) -> Graph:
-    """The complete tree with b children per node, filled level by level."""
+    """Return the complete tree with b children per node, filled level by level."""
     b, child = integer("tree", text, 2), np.arange(1, n)
     return from_pairs(n, (child - 1) // b, child)
 
 
 def grid(n: int, text: str | None) -> Graph:
-    """Rows and columns, as square as possible. The last row is shorter if n is not a product of the sides."""
+    """Arrange the nodes in rows and columns, as square as possible. The last row may be shorter than the others."""
     cols = _sides("grid", n, text)[1]
     node = np.arange(n)
     right = node[(node % cols < cols - 1) & (node < n - 1)]
@@ -62,7 +62,7 @@ def grid(n: int, text: str | None) -> Graph:
 
 
 def torus(n: int, text: str | None) -> Graph:
-    """A grid whose rows and columns are rings."""
+    """Return a grid whose rows and columns are rings."""
     rows, cols = _sides("torus", n, text)
     if min(rows, cols) < 2 or rows * cols != n:
         near = min((m for m in (n - 1, n + 1, n + 2) if _factor(m) > 1), key=lambda m: abs(m - n))
@@ -73,7 +73,7 @@ def torus(n: int, text: str | None) -> Graph:
 
 
 def hypercube(n: int) -> Graph:
-    """An edge between two nodes whose binary numbers differ in one digit."""
+    """Connect two nodes if their binary numbers differ in one digit."""
     bits = n.bit_length() - 1
     if n != 1 << bits:
         raise ValueError(f"a hypercube has a power of two nodes, not {n}: use {1 << bits} or {2 << bits}")
@@ -92,7 +92,7 @@ def _factor(n: int) -> int:
 
 
 def given_sides(name: str, text: str) -> tuple[int, int]:
-    """Rows and columns as written after the colon, such as "5x4"."""
+    """Return the numbers of rows and columns that are written after the colon, such as "5x4"."""
     sides = [int(part) if part.isdecimal() else 0 for part in text.lower().split("x")]
     if len(sides) != 2 or min(sides) < 1:
         raise ValueError(f"{name}:{text} needs two sides, as in '{name}:5x4' for 20 nodes")
@@ -115,7 +115,7 @@ def _sides(name: str, n: int, text: str | None) -> tuple[int, int]:
 
 Rng = np.random.Generator
 NETWORKX_MAX_NODES = 100_000
-"""Above this, networkx takes seconds to minutes."""
+"""Above this many nodes, networkx takes seconds to minutes."""
 
 
 def k_out(n: int, text: str | None, rng: Rng) -> Graph:
@@ -148,7 +148,7 @@ def _distinct(drawn: NodeIds, upper: int, rng: Rng) -> NodeIds:
 
 
 def random_regular(n: int, text: str | None, rng: Rng) -> Graph:
-    """Every node has the same number of neighbours; with too few nodes for that, the complete graph."""
+    """Give every node the same number of neighbours. With too few nodes for that, return the complete graph."""
     degree = integer("random-regular", text, 4)
     if n <= degree + 1:
         return complete(n)
@@ -192,7 +192,7 @@ def _repeated(keys: Ints) -> Ints:
 
 
 def erdos_renyi(n: int, text: str | None, rng: Rng) -> Graph:
-    """Each pair is an edge with probability p."""
+    """Connect each pair of nodes with probability p."""
     p = probability("erdos-renyi", text, min(1.0, 2 * math.log(n) / n))
     pairs = n * (n - 1) // 2
     refuse_dense(n, p * pairs, "erdos-renyi")

@@ -65,7 +65,8 @@ NAMED = (
     Named("scale-free", families.scale_free, True, True),  # scale-free:2 links of a new node
 )
 TOPOLOGIES: Registry[Callable[..., Topology]] = Registry("gadget_svm.topologies", {each.name: each for each in NAMED})
-"""Classes or functions that make a topology of the text after the colon, if there is one, or without arguments."""
+"""Classes or functions that make a topology. They take the text after the colon, or no argument if there is no
+colon."""
 
 
 def build(topology: object, n: int, *, seed: int = 0, transition: str = "lazy") -> Network:
@@ -135,7 +136,7 @@ def labels_of(topology: object) -> list[Hashable] | None:
 
 
 def check_name(topology: str) -> None:
-    """Refuse a name, or a parameter, that is wrong for any number of nodes."""
+    """Raise ValueError for a name or a parameter that is wrong for every number of nodes."""
     entry = _by_name(topology)
     name, colon, text = topology.partition(":")
     if colon and name in ("grid", "torus"):
