@@ -150,7 +150,7 @@ def nodes_caption(summary: Summary) -> str:
     """Return the caption of the table of nodes: whether all nodes are listed, and how lost nodes are counted."""
     nodes = summary["nodes"]
     total = summary["parameters"].get("nodes", len(nodes))
-    lost = " The average includes neither lost nodes nor their rows." * ("rows" in summary["average"])
+    lost = " Lost nodes and their rows are not in the average." * ("rows" in summary["average"])
     if len(nodes) < total:
         return f"An even sample of {len(nodes):,} of the {total:,} nodes: evaluating all would take long.{lost}"
     return f"Every node has a model of its own and can answer alone.{lost}"
