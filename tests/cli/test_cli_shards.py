@@ -296,7 +296,7 @@ def test_ray_uris_and_resume(tables, tmp_path, monkeypatch):
         further = (*saved, "--engine-option", "resume=true", *total)
         again = gadget("train", *places, *told, *further, "--out", "whole", "--report", "r.html")
         assert again.exit_code == 0, again.output
-        assert "of the average alone, as the rows are with the actors" in again.stdout
+        assert "for the average only, because the actors hold the rows" in again.stdout
         assert "hushhush" not in again.output + (tmp_path / "r.html").read_text(encoding="utf-8")
     trained(*tables, *told, *total, "--out", "here")
     assert_same(load_model("here/model.safetensors"), load_model("whole/model.safetensors"))

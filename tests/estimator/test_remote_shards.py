@@ -238,7 +238,7 @@ def test_a_server_sends_on_within_the_web_only(toy, tmp_path, status):
             np.testing.assert_array_equal(read_place(web.url("old.svm")).y, read_place(str(path)).y)
         for scheme, to in (("file", path.as_uri()), ("ftp", "FTP://us:hush@127.0.0.1:9/p.svm"), ("data", "data:,hush")):
             web.moved["/old.svm"] = status, to
-            said = rf"/old.svm cannot be read: the server answers {status} .*, a redirect to {scheme}:, and only those"
+            said = rf"/old.svm cannot be read: the server answers {status} .*, a redirect to {scheme}:, but only"
             with pytest.raises(OSError, match=said) as refused:
                 read_place(web.url("old.svm"))
             assert "hush" not in str(refused.value)

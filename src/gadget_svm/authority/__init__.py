@@ -1,1 +1,1 @@
-"""A local certificate authority: a tool of administrators, which no peer imports."""
+"""A local certificate authority. It is a tool for administrators; no peer imports it."""

@@ -1,8 +1,8 @@
 """A local certificate authority: issues, records and revokes the certificates of peers. Owns the files of its folder.
 
-It signs and writes; `peers.security.credentials` checks. The folder holds ca.pem, ca.key (0600), revoked.pem (an X.509
-revocation list) and issued.json, the record of every certificate ever issued. A certificate is recorded before it is
-written, so none exists that could not be revoked.
+This module signs and writes; `peers.security.credentials` checks. The folder holds ca.pem, ca.key (0600), revoked.pem
+(an X.509 revocation list) and issued.json, the record of every certificate ever issued. A certificate is recorded
+before it is written, so every existing certificate can be revoked.
 """
 
 import time
@@ -72,7 +72,7 @@ class Authority:
         return cls(folder, cert, key)
 
     def check_dates(self, start: datetime, end: datetime) -> None:
-        """Refuse to sign if the authority has expired, or will before the end."""
+        """Refuse to sign if the authority has expired, or expires before ``end``."""
         last = self.cert.not_valid_after_utc
         when = day(last.timestamp())
         again = "make a new one with 'gadget certs init DIR' and issue every certificate again"
@@ -86,7 +86,7 @@ def init_ca(
 ) -> Authority:
     """Make an authority with an empty revocation list.
 
-    ``overwrite`` replaces one: no certificate that it issued is accepted any more.
+    ``overwrite`` replaces an existing authority. Certificates of that authority are no longer accepted.
     """
     require(1 <= len(name) <= 64, f"an authority's name has 1 to 64 characters, got {len(name)}")
     start, end = _dates(now, days)
@@ -114,7 +114,7 @@ def issue(
     folder: Path, name: str, hosts: Sequence[str] = (), *, days: int = 365, out: Path | None = None,
     overwrite: bool = False, now: float | None = None,
 ) -> Issued:  # fmt: skip
-    """Issue a certificate for ``name``, in ``out`` (FOLDER/peers/NAME), with its key, ca.pem and revoked.pem."""
+    """Issue a certificate for ``name``. Write it, its key, ca.pem and revoked.pem to ``out`` (FOLDER/peers/NAME)."""
     check_name(name)
     require(name not in RESERVED, f"a peer may not be called {name!r}: {name}.pem is a file of the authority")
     reached = tuple(dict.fromkeys(check_host(host) for host in hosts))
@@ -145,8 +145,8 @@ def issue(
 def revoke(folder: Path, name: str, *, keep_newest: bool = False, now: float | None = None) -> list[int]:
     """Revoke all unexpired certificates of ``name``, sign a new revoked.pem, and return the newly revoked serials.
 
-    ``keep_newest`` leaves out the one issued last, for use after a renewal. The list is always written again, which
-    repairs one that was lost or left behind by a crash.
+    ``keep_newest`` does not revoke the certificate issued last; use it after a renewal. The list is always written
+    again, which repairs a list that is missing, or out of date after a crash.
     """
     authority, moment = Authority.load(folder), _when(now)
     authority.check_dates(moment, moment)
@@ -218,7 +218,7 @@ def _signed(
     name: str, public: ec.EllipticCurvePublicKey, dates: tuple[datetime, datetime], issuer: x509.Name | None,
     key: ec.EllipticCurvePrivateKey, rights: Rights,
 ) -> x509.Certificate:  # fmt: skip
-    """Return a certificate. ``issuer``: None if it signs itself. ``rights``: its extensions, and which are critical."""
+    """Return a certificate. ``issuer`` is None if it signs itself. ``rights``: extensions, and which are critical."""
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     builder = (
         x509.CertificateBuilder()
@@ -265,7 +265,7 @@ def _publish(authority: Authority, now: datetime) -> None:
 
 
 def _current_list(authority: Authority) -> x509.CertificateRevocationList | None:
-    """Return the current list, or None if it is lost or damaged: then it is made from the record."""
+    """Return the current list, or None if it is lost or damaged. Then a new list is made from the record."""
     try:
         crl = x509.load_pem_x509_crl((authority.folder / REVOKED).read_bytes())
     except (FileNotFoundError, ValueError):

@@ -1,4 +1,4 @@
-"""The files of an authority's folder: the record of what was issued. Knows no cryptography."""
+"""The files of an authority's folder: the record of the issued certificates. Uses no cryptography."""
 
 import json
 from collections.abc import Sequence
@@ -28,14 +28,14 @@ class Record:
     revoked: float | None = None
 
     def state(self, now: float) -> str:
-        """valid, expired or revoked."""
+        """Return "valid", "expired" or "revoked"."""
         return "revoked" if self.revoked is not None else "expired" if now > self.not_after else "valid"
 
 
 def read_record(folder: Path) -> tuple[int, list[Record]]:
     """Return the number of the last revocation list, and every certificate issued so far."""
     path = folder / RECORD
-    fix = "name the authority's folder (--ca), or restore the file from a backup; without it none can be revoked"
+    fix = "name the authority's folder (--ca), or restore the file from a backup: revoking certificates needs it"
     try:
         about: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if about["format"] != FORMAT:
@@ -58,12 +58,12 @@ def write_record(folder: Path, number: int, records: Sequence[Record]) -> None:
 
 
 def locked(folder: Path) -> FileLock:
-    """Return a lock on the folder, to wait for and hold: one process at a time changes the record."""
+    """Return a lock on the folder. Hold it while the record changes: one process at a time may change it."""
     return FileLock(folder / ".lock", mode=PRIVATE)
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder; a new one is private."""
+    """Make the folder. Only its owner can open a new folder."""
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"{folder} is a file, not a folder: name another place")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)

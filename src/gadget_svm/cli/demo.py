@@ -1,4 +1,4 @@
-"""`gadget demo`: the paper's algorithm on handwritten digits, beside one machine that has all the data."""
+"""`gadget demo`: the paper's algorithm on handwritten digits, compared with one machine that has all the data."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,7 +37,7 @@ def demo(
 
 
 def one_machine(rows: "TrainingRows", model: "GadgetSVC") -> dict[str, Any]:
-    """Return the scores of scikit-learn's optimum on all rows: the same lam, no intercept."""
+    """Return the scores of scikit-learn's LinearSVC, trained on all rows with the same lam and no intercept."""
     import numpy as np
     from sklearn.svm import LinearSVC
 

@@ -1,4 +1,4 @@
-"""Errors and warnings as one line on stderr, and exit codes. Owns which error has which code.
+"""Prints errors and warnings as one line on stderr. Owns the exit code of each error.
 
 GADGET_DEBUG=1 shows tracebacks.
 """
@@ -18,14 +18,14 @@ from gadget_svm.cli.signals import Terminated, handled, raise_interrupt
 
 FAILED, WRONG_USE, ROWS_LOST = 1, 2, 3
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
-"""130 and 143, as shells count them. docs/reference/exit-codes.md lists all of them."""
+"""130 and 143, as in shells. docs/reference/exit-codes.md lists all exit codes."""
 UsageError: Any = typer.BadParameter.__base__  # click's own, or that of the click inside typer
 TYPED = "gadget_svm.typed"
-"""The key of the words that were typed in a command's context."""
+"""The key under which a command's context holds the words that were typed."""
 
 
 class RetryableError(Exception):
-    """A failure although the command and the files are right: a supervisor should start the command again."""
+    """The command failed although its options and files are right. A supervisor should start it again."""
 
 
 RETRYABLE = (RetryableError, ConnectionError, TimeoutError, BlockingIOError)
@@ -68,7 +68,7 @@ class CommandGroup(TyperGroup):
 
 
 def _wrong_use(error: Any, ctx: Any) -> Exception:
-    """Print an error about what was typed on one line; a group without a command shows its help."""
+    """Print a usage error on one line. A group without a command shows its help instead."""
     if type(error).__name__ == "NoArgsIsHelpError":
         return error  # type: ignore[no-any-return]
     path = error.ctx.command_path if error.ctx else f"{ctx.command_path} {ctx.invoked_subcommand or ''}".strip()
@@ -101,7 +101,7 @@ def as_stdin(text: str) -> str:
 
 
 def print_error(error: BaseException | str, ctx: Any = None, label: str = "error") -> None:
-    """Print an error's sentence on one line, with the options of the context's command for Python names."""
+    """Print an error on one line. The options of the context's command replace Python names."""
     text = as_stdin(" ".join(str(error).split()) or type(error).__name__)
     command, typed = (None, ()) if ctx is None else (ctx.command, ctx.meta.get(TYPED, ()))
     for word in typed:
@@ -111,7 +111,7 @@ def print_error(error: BaseException | str, ctx: Any = None, label: str = "error
 
 
 def _shown_as_line(ctx: Any, shown_by_python: Callable[..., None]) -> Callable[..., None]:
-    """Return what prints advice to the user like an error. Warnings for developers keep their form."""
+    """Return a function that prints a UserWarning like an error, and other warnings as Python does."""
 
     def show(message: Warning, category: type, *where: Any, **more: Any) -> None:
         if category is UserWarning:

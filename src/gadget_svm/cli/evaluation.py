@@ -1,4 +1,4 @@
-"""The quality of models: every node and the network average, on training and test rows. Only measures."""
+"""Measures the quality of models: every node and the network average, on training and test rows."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -13,14 +13,14 @@ from gadget_svm.estimator.problem import as_csr, outputs_of
 from gadget_svm.kernels import ThreadTeam
 
 MAX_NODES_EVALUATED = 1000
-"""Of more nodes an even sample of this size is evaluated: the cost is nodes times rows."""
+"""If there are more nodes, an even sample of this size is evaluated, because the cost is nodes times rows."""
 MAX_LABELS_IN_MESSAGE = 20
 Scores = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The rows that models are evaluated on; None where there are none in this process."""
+    """The rows that models are evaluated on. None means that this process has no such rows."""
 
     train: Objective | None
     test: Objective | None
@@ -29,7 +29,7 @@ class Evaluation:
     def of(cls, data: Dataset, lam: float, intercept: bool, n_jobs: int | None, multi_class: str) -> Self:
         """Return the evaluation of a data set; ValueError if the test rows have a label that no training row has.
 
-        The classes are those of ``data.y``, also if ``data.X`` has no rows because others hold them.
+        The classes are those of ``data.y``, also if ``data.X`` has no rows because actors hold them.
         """
         team, classes = ThreadTeam.of(n_jobs), np.unique(data.y)
         outputs, pairs = outputs_of(len(classes), multi_class)
@@ -58,7 +58,7 @@ class Evaluation:
         return [{"node": i, "rows": int(sizes[i]), **each} for i, each in zip(chosen.tolist(), scores, strict=True)]
 
     def average(self, model: GadgetSVC) -> Scores:
-        """Return the network average's scores; on training rows elsewhere they are those of the last record."""
+        """Return the network average's scores. If actors hold the training rows, take those from the last record."""
         scores = self.model(model.coef_, model.intercept_, model.fit_intercept)
         if self.train is not None:
             return scores

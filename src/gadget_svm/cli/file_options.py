@@ -1,4 +1,4 @@
-"""Commands with an option for every key of a TOML file: a table of keys becomes options and values by section."""
+"""Builds commands with one option for every key of a TOML file, and groups the typed values by section."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -10,11 +10,11 @@ from typing import Annotated, Any, NamedTuple
 from gadget_svm.cli.options import option
 
 _PLACE = re.compile(r"\[(\w+)\] (\w+)(?: =)?")
-"""A key as errors about a file name it: [section] key, perhaps with "= value"."""
+"""A key as it appears in errors about a file: [section] key, perhaps followed by "="."""
 
 
 class KeyOption(NamedTuple):
-    """The option of a key: its names, its type, and its help. Without it the file has the key's default."""
+    """The option of a key: its names, its type and its help. If it is not typed, the file has the key's default."""
 
     names: str
     kind: Any
@@ -41,7 +41,7 @@ def with_keys(keys: Mapping[str, KeyOption]) -> Callable[[Callable[..., None]], 
 def by_section(
     keys: Mapping[str, KeyOption], values: Mapping[str, Any], folder: Path | None = None
 ) -> dict[str, dict[str, Any]]:
-    """Return what was typed, by section and key; paths become relative to the folder of the file."""
+    """Return the typed values by section and key. Paths become relative to the folder of the file."""
     found: dict[str, dict[str, Any]] = {}
     for key, declared in keys.items():
         section, _, name = key.partition(".")
@@ -54,7 +54,7 @@ def by_section(
 
 @contextmanager
 def naming_options(keys: Mapping[str, KeyOption]) -> Iterator[None]:
-    """Name options in place of keys in errors about a file that is to be written; its name is the argument NAME."""
+    """Replace keys by options in errors about a file to be written. The key ``name`` becomes the argument NAME."""
 
     def option(found: re.Match[str]) -> str:
         section, key = found.groups()
@@ -82,7 +82,7 @@ def write_file(out: Path, text: str, overwrite: bool) -> None:
 
 
 def relative(path: Path, folder: Path) -> str:
-    """Return a path as it is written into a file in this folder; absolute paths stay."""
+    """Return a path relative to this folder, for a file in the folder. Absolute paths stay absolute."""
     import os
 
     return str(path) if path.is_absolute() else os.path.relpath(path, folder)

@@ -1,7 +1,7 @@
 """Rewrites error messages for the command line: a Python parameter name becomes the option that was typed.
 
-The names come from the declarations of the command's options: an option is stored under the name of the parameter of
-the estimator, the algorithm or the function that it sets. Other modules make the checks.
+The names come from the declarations of the command's options: an option has the name of the parameter that it sets in
+the estimator, the algorithm or the function. Other modules make the checks.
 """
 
 import re
@@ -15,11 +15,11 @@ _NAME = re.compile(
     rf"""{_NOT_TYPED}(?<![\w'"/.-])(?P<engine>engine option )?(?P<name>[A-Za-z]\w*)"""
     rf"""(?:(?P<assigned>=)(?P<value>{_VALUE})?|(?![\w'"/=-]))"""
 )
-"""A name that may be a parameter's, alone or before "=VALUE": not in quotes or a path, nor typed behind an option."""
+"""A possible parameter name, alone or before "=VALUE". Not in quotes or a path, and not the value of an option."""
 _REPEATED = re.compile(r"""^(--[\w-]+) (\S+): (?=\1 .*, got ['"]?\2['"]?$)""")
-"""An option and its value in front of a sentence that names both."""
+"""An option and its value in front of a sentence that names both again."""
 _CALL = re.compile(r"\b(Gadget|Pdmm)\((--[^()]*)\)")
-"""An algorithm with parameters, once they are options."""
+"""An algorithm whose parameters have been replaced by options."""
 
 
 def in_options(text: str, command: Any = None, typed: Sequence[str] = (), names: bool = True) -> str:
@@ -59,7 +59,7 @@ def in_options(text: str, command: Any = None, typed: Sequence[str] = (), names:
 
 
 def _is_no_word(name: str, found: re.Match[str]) -> bool:
-    """Return whether a name without a value can only mean the parameter, and is no word of the sentence."""
+    """Return whether a name without a value must be the parameter, and cannot be a normal word of the sentence."""
     return "_" in name or name in ("lam", "tol") or (name == "C" and found.string.startswith(" must", found.end()))
 
 
@@ -74,7 +74,7 @@ def _algorithm_params(options: Any) -> set[str]:
 
 @contextmanager
 def naming(typed: str) -> Iterator[None]:
-    """Put what was typed in front of an error about it."""
+    """Put the words that were typed in front of an error about them."""
     try:
         yield
     except (ValueError, TypeError) as error:

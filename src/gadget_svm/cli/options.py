@@ -25,7 +25,7 @@ def option_field(*names: str, default: Any = None, **options: Any) -> Any:
 
 
 def local_path(param: typer.CallbackParam, given: Path | None) -> Path | None:
-    """Refuse a URI where only a local path works: it would be taken for a folder of that name."""
+    """Refuse a URI where only a local path works. Python would take the URI for a folder of that name."""
     from gadget_svm.data.uris import require_local_path
 
     name = param.opts[0] if param.opts[0].startswith("-") else "this argument"
@@ -65,8 +65,8 @@ DataDir = Annotated[
     option("--data-dir", panel=DATA, check=local_path, help="A folder to search first for named data sets."),
 ]
 FormatName = StrEnum("FormatName", "svmlight csv tsv parquet npz")
-Format = Annotated[FormatName | None, option("--format", panel=DATA, help="Default: by file extension.")]
+Format = Annotated[FormatName | None, option("--format", panel=DATA, help="File format. Default: by file extension.")]
 Json = Annotated[bool, option("--json", help="Print one JSON value on stdout, and nothing else.")]
 Label = Annotated[str | None, option("--label", panel=DATA, help="The label's column in a file, by name or number.")]
-POSITIVE_HELP = "The label that becomes +1, all others -1. Default: the paper's."
+POSITIVE_HELP = "The label that becomes +1; all others become -1. Default: the paper's."
 Positive = Annotated[str | None, option("--positive", panel=DATA, help=POSITIVE_HELP)]

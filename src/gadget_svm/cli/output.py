@@ -1,4 +1,4 @@
-"""The output of commands: files, checked before the work and written after it; tables and lines on the screen."""
+"""Writes the output of commands: files, which it checks before the work, and tables and lines on the screen."""
 
 import json
 import os
@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 
 def place(given: str | None) -> Location | None:
-    """Return a path or URI as the package's functions take it; None for an option that was not given."""
+    """Return a path or URI in the form that the package's functions take; None for an option that was not given."""
     return None if given is None else parse_location(given)
 
 
@@ -46,7 +46,7 @@ def check_targets(out: Location | None, report: Location | None, read: Sequence[
 def check_target(target: Location, option: str, read: Iterable[Location | None] = ()) -> None:
     """Raise an error if a file cannot be written, or is one that this command reads.
 
-    Leaves no trace: a folder is made when there is a file to write.
+    This makes no folder: a folder is made when there is a file to write.
     """
     with naming(f"{option} {display_name(target)}"):
         if not isinstance(target, Path):
@@ -65,7 +65,7 @@ def check_target(target: Location, option: str, read: Iterable[Location | None] 
 
 @contextmanager
 def from_stdin(source: str) -> Iterator[str]:
-    """Return the source itself, or for "-" a temporary file with what stdin holds: some formats need to seek."""
+    """Yield the source itself, or for "-" a temporary file with the content of stdin: some formats need to seek."""
     if source != "-":
         yield source
         return
@@ -93,12 +93,12 @@ def save_summary(folder: Location, summary: Row) -> None:
 
 
 def say(console: Console, text: str) -> None:
-    """Print a line as it is: no markup, no broken paths."""
+    """Print a line unchanged: without markup, and without line breaks inside paths."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def gap_at_most(bound: float) -> str:
-    """Return a certified bound in words, never rounded down, with the digits of a peer's status."""
+    """Return a certified bound in words. It is never rounded down, and has as many digits as in a peer's status."""
     return f"gap at most {formatting.at_most(bound, digits=3)}"
 
 
@@ -125,8 +125,8 @@ def show_training(console: Console, summary: Row, history: Sequence[Row] = ()) -
     console.print(nodes_table(summary))
     if summary["dataset"]["test_rows"] is None:
         remote = summary["nodes"][0]["train_accuracy"] is None
-        whose = ", of the average alone, as the rows are with the actors" * remote
-        say(console, f"No test rows (--test FILE gives some): accuracy is that on the training rows{whose}.")
+        whose = ", for the average only, because the actors hold the rows" * remote
+        say(console, f"No test rows (--test FILE gives some): the accuracy is that on the training rows{whose}.")
     if "reference" in summary:
         say(console, f"For comparison, {summary['reference']['name']}: {summary['reference']['text']}.")
     say(console, summary["why"][0].upper() + summary["why"][1:] + ".")

@@ -1,4 +1,4 @@
-"""Progress of a run (a bar on a terminal, plain lines elsewhere), and the handling of Ctrl-C and SIGTERM during it."""
+"""Shows the progress of a run (a bar on a terminal, else plain lines). Handles Ctrl-C and SIGTERM during the run."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ TEXT = bars.TextColumn("{task.description}")
 
 @contextmanager
 def show_progress(console: Console, max_iter: int, max_seconds: float | None) -> Iterator[Callable[[Record], None]]:
-    """Yield what shows a record of the history: a bar on a terminal, else a line when it is due."""
+    """Yield a function that shows a record of the history: as a bar on a terminal, else as a line if one is due."""
     if not console.is_terminal or console.quiet:
         yield lines(console)
         return
@@ -37,7 +37,7 @@ def show_progress(console: Console, max_iter: int, max_seconds: float | None) ->
 
 
 def lines(console: Console) -> Callable[[Record], None]:
-    """Return what prints a record when the iterations have grown fourfold, or five seconds have passed."""
+    """Return a function that prints a record if iterations have grown fourfold or five seconds have passed."""
     shown, at = 0, time.monotonic()
 
     def show(record: Record) -> None:
@@ -60,7 +60,7 @@ def sentence(record: Record) -> str:
 class Interruption:
     """Handle Ctrl-C and SIGTERM: the first requests a clean stop, the second aborts.
 
-    The first aborts too while ``stops_cleanly`` is false, as it is until something is learned.
+    As long as ``stops_cleanly`` is false, the first aborts too. It is false until something has been learned.
     """
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ def download_bar(console: Console, name: str) -> Iterator[Callable[[int, int | N
 
 @contextmanager
 def steps_bar(total: int) -> Iterator[tuple[Callable[[str], None], Callable[[], None]]]:
-    """Yield what names the step under way, and what counts it as done: a bar on a terminal, else a line per name."""
+    """Yield a function that names the current step, and one that counts it as done. Shows a bar, or a line per step."""
     columns = TEXT, bars.BarColumn(), bars.MofNCompleteColumn(), bars.TimeElapsedColumn()
     console = Console(stderr=True)
     with bars.Progress(*columns, console=console, disable=not console.is_terminal) as bar:

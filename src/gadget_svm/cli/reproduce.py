@@ -56,7 +56,7 @@ def reproduce(
 
 
 def _check_packages(parts: Any) -> None:
-    """Raise ImportError for a missing package before hours of work, not after."""
+    """Raise ImportError for a missing package now, and not after hours of work."""
     if {"figures", "network"} & set(parts):
         from gadget_svm.reproduction.figures import pyplot
 

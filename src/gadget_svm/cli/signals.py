@@ -1,9 +1,9 @@
-"""SIGINT and SIGTERM outside a training (`progress` handles them during one).
+"""Handles SIGINT and SIGTERM outside a training. During a training, `progress` handles them.
 
 Imports only modules that Python loads early.
 
 An exception that a handler raises inside an import may be lost: the module that is imported may catch it, or turn it
-into an ImportError. So no handler here raises one there.
+into an ImportError. So the handlers here raise no exception there.
 """
 
 import os

@@ -14,19 +14,19 @@ from gadget_svm.report.formatting import at_most, lost_nodes, mark_lost
 
 Summary = dict[str, Any]
 NAMES = {"n_nodes": "nodes", "fit_intercept": "intercept", "n_jobs": "jobs", "random_state": "seed"}
-"""Parameters that the summary calls by their option."""
+"""Parameters that have the name of their option in the summary."""
 LEFT_OUT = {
     "data", "json", "out", "report", "quiet", "settings", "drop", "faults", "data_dir", "require_all_rows",
     "engine_options", *ALGORITHM_OPTIONS,
 }  # fmt: skip
-"""Options that are no parameters of the run, or that the summary has in another form."""
+"""Options that are not parameters of the run, or that the summary contains in another form."""
 WHY_GOSSIP = {
-    "diffusion": "On this graph one neighbour per round starves some nodes, so every node sent to all its neighbours "
-    "(diffusion); --gossip push-sum uses one.",
+    "diffusion": "On this graph some nodes get too few messages if nodes send to one neighbour per round, so every "
+    "node sent to all its neighbours (diffusion); --gossip push-sum sends to one.",
     "running-sum": "Messages got lost, so the nodes gossiped by running sums, which recover from losses; --gossip "
     "push-sum uses the paper's protocol.",
 }
-"""Why gossip="auto" did not take the paper's protocol."""
+"""Why gossip="auto" did not choose the paper's protocol."""
 
 
 def summarise(request: TrainRequest, rows: TrainingRows, model: GadgetSVC) -> Summary:
@@ -97,7 +97,7 @@ def why_stopped(model: GadgetSVC) -> str:
 
 
 def _took_another_gossip(model: GadgetSVC, settings: dict[str, Any]) -> bool:
-    """Return whether gossip="auto" is the paper's protocol by default, and was another one here."""
+    """Return whether gossip="auto" chose another protocol than the paper's, which is its default."""
     return settings.get("gossip") == "auto" and model.gossip_ in WHY_GOSSIP and model.privacy_ is None
 
 
@@ -116,7 +116,7 @@ def hints(model: GadgetSVC) -> list[str]:
 
 
 def plain(value: Any) -> Any:
-    """Return the value as JSON can hold it: Python's numbers for numpy's, None for numbers that are not finite."""
+    """Return the value in a form that JSON can hold: numpy's numbers become Python's, NaN and infinity become None."""
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -31,7 +31,7 @@ SCALE_HELP = "How features are scaled, by statistics of the training rows. The s
 TOPOLOGY_HELP = "The graph, such as ring, torus:5x4, random-regular:4 (the default's degree) or k-out:20."
 ALGORITHM_HELP = (
     "auto: pdmm, or gadget on directed graphs. gadget: the paper's Algorithm 2 with one exchange per iteration; "
-    "gadget-as-printed: with Push-Sum restarted in each. Also asgd, mom-dsvm, gadget-2ps."
+    "gadget-as-printed: Push-Sum is restarted in every iteration. Also asgd, mom-dsvm, gadget-2ps."
 )
 MULTI_CLASS_HELP = "ovr: an output per class; ovo: per pair."
 INTERCEPT_HELP = "Default: no for the paper's data sets (the paper has none), yes for other data."
@@ -42,13 +42,13 @@ ENGINE_HELP = (
 RESUME_HELP = "With --checkpoint-dir: auto continues from a checkpoint if there is one, true requires one."
 ALL_ROWS_HELP = "Exit with code 3 if nodes were lost with their rows. Default: a model of the other rows is a success."
 STOPPING_HELP = (
-    "gap: until the nodes certify that the objective is at most --tol (0.01) above the optimum; the default with pdmm "
-    "and mom-dsvm. Or until this no longer changes: average (default), weights (the paper's rule), objective (default "
-    "with --last). Or none."
+    "gap: train until the nodes certify that the objective is at most --tol (0.01) above the optimum; the default with "
+    "pdmm and mom-dsvm. average (the default otherwise), weights (the paper's rule), objective (the default with "
+    "--last): train until this no longer changes. Or none."
 )
 FAULTS_HELP = (
-    "loss=P, bounce=P, delay=N, partition=T, churn=P, flapping=NODE, slow=N, async=P; lies of a node or a share of the "
-    "nodes: sign-flip, constant, zeros, little-is-enough, false-counts=P; several values as JSON: "
+    "loss=P, bounce=P, delay=N, partition=T, churn=P, flapping=NODE, slow=N, async=P; wrong messages from a node or a "
+    "share of the nodes: sign-flip, constant, zeros, little-is-enough, false-counts=P; several values as JSON: "
     """'crash={"nodes": [3], "at": 100}'. Repeatable."""
 )
 
@@ -70,7 +70,7 @@ def _expanded(name: str) -> list[str]:
     step = 1 if int(first) <= int(last) else -1
     numbers = range(int(first), int(last) + step, step)
     if len(numbers) > MAX_SHARDS:
-        raise ValueError(f"{name} means {len(numbers):,} names: no more than {MAX_SHARDS:,} are possible")
+        raise ValueError(f"{name} means {len(numbers):,} names: no more than {MAX_SHARDS:,} are allowed")
     padded = any(len(end) > 1 and end.startswith("0") for end in (first, last))
     width = max(len(first), len(last)) if padded else 0
     return expand_ranges([f"{name[: found.start()]}{number:0{width}}{name[found.end() :]}" for number in numbers])
@@ -106,7 +106,7 @@ class TrainRequest:
     fit_intercept: bool | None = _learning("--intercept/--no-intercept", help=INTERCEPT_HELP)
     settings: list[str] | None = _learning("--set", metavar=PAIR, help="A parameter of the algorithm. Repeatable.")
     epsilon: float | None = _privacy("--epsilon", help="A budget of differential privacy per row; 1 is strong.")
-    delta: float | None = _privacy("--delta", help="Must be far below 1 / rows. Default: 1e-6.")
+    delta: float | None = _privacy("--delta", help="The budget's delta, far below 1 / rows. Default: 1e-6.")
     clip: float | None = _privacy("--clip", help="The largest norm of a row; longer ones are scaled down. Default: 1.")
     random_state: int = _learning("--seed", default=0, min=0, help="The same seed gives the same bits.")
     topology_seed: int | None = _network("--topology-seed", min=0, help="Seed of a random graph. Default: --seed.")

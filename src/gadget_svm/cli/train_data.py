@@ -39,7 +39,7 @@ SCALE_OPTIONS = "scale them with --scale deviation, or --scale max-abs if they a
 
 
 def rows_of(request: TrainRequest, source: str, stderr: Console) -> "TrainingRows":
-    """Read the rows, unless actors do. ``source`` is the data set or file, if there are no shards."""
+    """Read the rows, unless actors read them. ``source`` is the data set or file, if there are no shards."""
     if not request.shards:
         if source not in ENTRIES:
             check_file_name(source)
@@ -66,7 +66,7 @@ def load(request: TrainRequest, source: str, stderr: Console) -> Dataset:
 
 
 def divide(request: TrainRequest, y: Array) -> Array | None:
-    """Return the site of every row, or None where the estimator divides them evenly."""
+    """Return the site of every row, or None if the estimator divides the rows evenly."""
     scheme, options = partition_of(request)
     if scheme == "even":
         return None
@@ -90,7 +90,7 @@ def _dataset(request: TrainRequest, stack: Stack, test: RawTable | None, note: s
 
 @dataclass
 class TrainingRows:
-    """Rows to learn from, in this process or with the actors of a cluster.
+    """Rows to learn from, in this process or in the actors of a cluster.
 
     If actors read the rows, this process gets only counts, labels and column names: ``data`` has no training rows.
 
@@ -117,7 +117,7 @@ class TrainingRows:
     evaluation: Evaluation = field(init=False)
 
     def with_rows(self, data: Dataset, sites: Array | None) -> "TrainingRows":
-        """Take rows, scaled as requested; sparse rows stay sparse."""
+        """Store the rows, scaled as requested. Sparse rows stay sparse."""
         require_classes(data.y, CHOOSE)
         self.data, self.sites, kind = data, sites, self.request.scale
         if kind == "none":
@@ -177,7 +177,7 @@ class TrainingRows:
             model.fit(self.data.X, self.data.y, sites=self.sites)
 
     def savable(self, model: GadgetSVC) -> GadgetSVC:
-        """Return a copy of the model that takes unscaled rows, and knows the names of columns."""
+        """Return a copy of the model that takes unscaled rows and has the names of the columns."""
         model = copy(model)
         if self.data.columns is not None:
             model.feature_names_in_ = np.array(self.data.columns, dtype=object)
@@ -194,7 +194,7 @@ class TrainingRows:
 
 
 def check_shards(request: TrainRequest) -> None:
-    """Refuse names that are no shards, duplicates, and options that divide rows. A file need not be on this machine."""
+    """Refuse names that are not shards, duplicates, and options that divide rows. Files may be on other machines."""
     shards, count = request.shards, len(request.shards)
     for shard in shards:
         if shard in ENTRIES:

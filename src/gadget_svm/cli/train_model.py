@@ -37,11 +37,11 @@ PASSED_ON = GadgetSVC().get_params().keys() & {each.name for each in fields(Trai
 """Parameters of the estimator that have an option with the same value."""
 WORDS: dict[str, Any] = {"true": True, "false": False, "none": None}
 MANY_NODES = 1_000_000
-"""Nodes that faults may name where the number of nodes is not known yet."""
+"""If the number of nodes is not known yet, faults may name nodes below this number."""
 MAX_NODES_BUILT = 1_000
-"""Larger networks are not built for a check: it would take longer than reading most files."""
+"""Larger networks are not built for a check, because that would take longer than reading most files."""
 STAND_IN_NODES = 100
-"""Nodes of the complete network that is checked instead, where algorithms find as many neighbours as they ask for."""
+"""Nodes of the complete network that is checked instead. It gives every node as many neighbours as algorithms need."""
 
 
 def make_model(request: TrainRequest) -> GadgetSVC:
@@ -113,7 +113,7 @@ def make_algorithm(request: TrainRequest) -> algorithms.Algorithm:
 
 
 def _algorithm_params(request: TrainRequest) -> dict[str, tuple[str, Any]]:
-    """Return, by name of each parameter of the algorithm, its name in error messages and its value."""
+    """Return the algorithm's parameters by name, each with its name in error messages and its value."""
     found: dict[str, tuple[str, Any]] = {}
     for name in ALGORITHM_OPTIONS:
         if (given := getattr(request, name)) is not None:

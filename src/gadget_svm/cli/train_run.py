@@ -69,7 +69,7 @@ def run_training(request: TrainRequest, reference: Reference | None = None) -> i
 
 @contextmanager
 def log_level(level: int) -> Iterator[None]:
-    """Set the level of the package's log messages inside the block. They tell about data and compilation."""
+    """Set the level of the package's log messages inside the block. They are about data and compilation."""
     log = logging.getLogger("gadget_svm")
     before = log.level
     log.setLevel(level)
@@ -82,8 +82,8 @@ def log_level(level: int) -> Iterator[None]:
 def _fit(model: GadgetSVC, rows: TrainingRows, stderr: Console, interruption: Interruption) -> None:
     """Train with progress; Ctrl-C and SIGTERM end it after the current iterations.
 
-    Before the first iteration a signal aborts the command, since a run that waits for room in a cluster does not check
-    for signals.
+    Before the first iteration a signal aborts the command, because a run that waits for room in a cluster does not
+    check for signals.
     """
 
     class Watch(Observer):

@@ -1,1 +1,1 @@
-"""The nodes as actors of a Ray cluster."""
+"""Runs the nodes in actors on a Ray cluster."""

@@ -37,7 +37,7 @@ class NotReadyError(RuntimeError):
 
 
 class Source(Protocol):
-    """Gives an actor its rows. The driver sends it to the actor, which keeps a copy."""
+    """Gives an actor its rows. The driver sends the source to the actor, which keeps a copy."""
 
     def rows(self) -> Rows:
         """Return the rows of the actor's nodes, as arrays of its own."""
@@ -132,7 +132,7 @@ class Host:
         spec : ActorSpec
             How to make the block.
         questions : sequence
-            What the source was asked before Ray restarted the actor.
+            The calls that the source got before Ray restarted the actor. They are repeated.
         patience_s : float
             How long to try again if a file or server is missing.
         """
@@ -163,7 +163,7 @@ class Host:
         return Worker(spec.index, np.array(spec.bounds), spec.run, block, partial(self._post, group), spec.lam)
 
     def join(self, group: Group) -> None:
-        """Join a group, with the block of the group's checkpoint, or with that of the start of the run."""
+        """Join a group. Take the block from the group's checkpoint, or as it was at the start of the run."""
         spec, rows = self._spec, self._rows
         if spec is None or rows is None:
             raise NotReadyError("the actor was restarted")
@@ -243,7 +243,7 @@ class Host:
 
 FORMAT = "%(asctime)s %(name)s %(levelname)s %(message)s"
 METRICS = {
-    "gadget_iteration": ("Gauge", "Iteration that the actor's nodes are at."),
+    "gadget_iteration": ("Gauge", "Current iteration of the actor's nodes."),
     "gadget_rows": ("Gauge", "Training rows of the actor's nodes."),
     "gadget_checkpoint_iteration": ("Gauge", "Iteration of the last checkpoint that the actor wrote."),
     "gadget_messages": ("Counter", "Messages that the actor's nodes sent."),

@@ -13,7 +13,7 @@ from gadget_svm.cluster.actor import NotReadyError, Question
 from gadget_svm.cluster.connection import Cluster, ClusterError, last_line
 
 ERROR_GRACE_S = 5.0
-"""After one actor's error, time for the answers of the others, and for a ping."""
+"""How long to wait for the other actors' answers after one actor's error, and for pings."""
 MAX_REASON_LENGTH = 300
 
 
@@ -74,7 +74,7 @@ class ActorPool:
             raise ClusterError(f"an actor was lost while all were starting ({why}): {fix}") from None
 
     def _why_late(self, late: int, asked: int) -> str:
-        """Return the reason: actors have no place in the cluster, or they run and are slow."""
+        """Return why the start is late: actors have no place in the cluster, or they run and are slow."""
         start = f"{late} of {asked} actors were not ready within start_timeout={self.options.start_timeout:g} s: "
         pings = [actor.ping.remote() for actor in self.actors]
         _, silent = self.ray.wait(pings, num_returns=len(pings), timeout=min(ERROR_GRACE_S, self.options.timeout))
@@ -96,7 +96,7 @@ class ActorPool:
     ) -> tuple[dict[int, list[str]], dict[int, str]]:
         """Let lost actors make their blocks as soon as Ray has restarted them, within ``start_timeout`` seconds.
 
-        Returns what `Host.begin` of the actors returned that are ready, and why the others are not.
+        Returns, by actor, the results of `Host.begin` for those that are ready, and the reasons for those that are not.
         """
         calls, patience_s = dict[Any, int](), self.options.start_timeout / 2
         for i in sorted(self.lost):
@@ -167,7 +167,7 @@ class ActorPool:
             raise ActorLostError(error) from None
 
     def wait_interrupted(self, seconds: float) -> dict[int, Any]:
-        """Return the answers to the call that was interrupted by a signal; none unless all live actors answer."""
+        """Return the answers to the call that a signal interrupted, or none if a live actor does not answer."""
         calls = {ref: index for ref, index in self._calls.items() if index not in self.lost}
         if not calls or sorted(calls.values()) != self.live():  # not all of them were asked
             return {}
@@ -186,7 +186,7 @@ class ActorPool:
                     self._answer(ref)
 
     def _probe(self, pending: set[int], before: dict[int, Any]) -> dict[int, Any]:
-        """Ask all actors for their status, because no answer came for a long time; return it.
+        """Ask all actors for their status, because no answer came for a long time; return the answers.
 
         Actors that do not answer count as lost. If all actors with work wait for messages, and already did in the last
         probe, the actor for which most of them wait counts as lost.

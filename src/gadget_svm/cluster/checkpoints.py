@@ -25,9 +25,9 @@ from gadget_svm.core.state_file import Arrays, StateFileError, encode_state, rea
 RUN_KIND, BLOCK_KIND, VERSION = "cluster checkpoint", "cluster checkpoint block", 4
 RUN_FILE = "run.safetensors"
 OLDER_RUN_FILE = "run.json"
-"""Written by format 2 and before."""
+"""The name that format 2 and earlier formats used."""
 FILES = ("block-*", f"{RUN_FILE}*", OLDER_RUN_FILE)
-"""What an earlier run left, also half-written files."""
+"""Patterns of the files that an earlier run may have left, also half-written ones."""
 CHECKPOINT_INTERVAL_S = 60.0
 """A checkpoint is due after this time, even if there were few iterations."""
 MAX_NAMED_NODES = 3
@@ -67,7 +67,7 @@ def require_usable(folder: Path, resume: bool) -> None:
 
 @contextmanager
 def hold(folder: Path) -> Iterator[None]:
-    """Lock the folder, if its file system has locks: two runs would write the same file names."""
+    """Lock the folder, if its file system has locks: two runs would write files of the same names."""
     with ExitStack() as stack:
         try:
             stack.callback(lock_file(folder / "lock").release)
@@ -119,7 +119,7 @@ def save_block(folder: Path, first: int, last: int, arrays: Arrays, about: Mappi
 
 
 def load_block(folder: Path, first: int, last: int, t: int, fingerprint: str) -> tuple[Arrays, dict[str, Any]]:
-    """Return what `save_block` wrote; a file that is missing, damaged or of another run is a ValueError."""
+    """Return what `save_block` wrote. Raise ValueError if the file is missing, damaged or of another run."""
     path = block_file(folder, first, last, t)
     try:
         arrays, about = read_state(path, BLOCK_KIND, VERSION)
@@ -151,14 +151,14 @@ def read_run(folder: Path) -> dict[str, Any]:
 
 
 class Checkpoints:
-    """The checkpoints of one run, as its driver keeps them.
+    """The checkpoints of one run, managed by its driver.
 
     Parameters
     ----------
     folder : str or None
         None makes no checkpoints.
     every : int
-        Iterations from one to the next.
+        Iterations between two checkpoints.
     """
 
     def __init__(self, folder: str | None, every: int) -> None:
@@ -201,7 +201,7 @@ class Checkpoints:
         Raises
         ------
         ValueError
-            It is of another run, or of other rows.
+            The checkpoint is of another run, or of other rows.
         """
         assert self.folder is not None
         about = read_run(self.folder)

@@ -34,8 +34,8 @@ LOCAL_RAY_SETTINGS = {
     "RAY_max_direct_call_object_size": str(2**19),
     "RAY_task_rpc_inlined_bytes_limit": str(100 * 2**20),
 }
-"""Where Ray is started here, batches of up to 512 KiB travel inside the call. Measured between two actors on one busy
-machine, inside the call and through the object store: 300 KB 2.5 and 3.6 ms, 1 MB 6 and 5 ms, 4 MB 16 and 8 ms."""
+"""A Ray that is started here sends batches of up to 512 KiB inside the call. Measured between two actors on one busy
+machine, inside the call and through the object store: 300 KB take 2.5 and 3.6 ms, 1 MB 6 and 5 ms, 4 MB 16 and 8 ms."""
 QUIET = {"log_to_driver": False, "logging_level": "ERROR"}
 CONNECT_TIMEOUT_S = 60.0
 SHUTDOWN_TIMEOUT_S = 15.0
@@ -106,7 +106,7 @@ def require_reachable(address: str, seconds: float) -> None:
 
 
 def last_line(text: str) -> str:
-    """Return the last line of a text that is not blank. In an error of Ray this line names the cause."""
+    """Return the last line that is not blank. In Ray's errors this line names the cause."""
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
@@ -120,7 +120,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
 
 
 class Cluster:
-    """A connection to Ray: the one this process has, one by address, or a local Ray that ends with the run.
+    """A connection to Ray: the existing one of this process, a cluster at an address, or a local Ray for this run.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ class Cluster:
         stack.callback(self._disconnect)
 
     def _disconnect(self) -> None:
-        """Leave Ray. If it does not answer, only warn: the models are here already."""
+        """Disconnect from Ray. If Ray does not answer, only warn, because this process has the models already."""
         try:
             call_within(SHUTDOWN_TIMEOUT_S, "disconnect", self.ray.shutdown)
         except TimeoutError as error:

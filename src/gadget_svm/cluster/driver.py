@@ -29,7 +29,7 @@ from gadget_svm.simulation.engine import REJOIN_GRACE_ITERATIONS, UNCERTIFIABLE
 from gadget_svm.simulation.runtime import Runtime
 
 MAX_RESTORES = 3
-"""How often in a row the group is restored; then actors that are lost again are left out."""
+"""The group is restored at most this often in a row. After that, actors that are lost again are left out."""
 MAX_REASON_LENGTH = 300
 """Characters of a reason that the history keeps."""
 
@@ -122,7 +122,7 @@ class RayRuntime(Runtime):
     # learning
 
     def advance(self, count: int) -> None:
-        """Do ``count`` iterations of all actors, without those that are lost on the way."""
+        """Do ``count`` iterations in all actors. Continue without actors that are lost meanwhile."""
         self._recover()
         restores, self._consistent = self._restores, False
         try:
@@ -161,7 +161,7 @@ class RayRuntime(Runtime):
         return certificate
 
     def gather(self, name: str) -> Array:
-        """Return an array of all blocks with an entry per node; of lost nodes, what was last fetched, or zeros."""
+        """Return an array with an entry per node. For lost nodes it has the values last fetched, or zeros."""
         fetched = self._fetched.setdefault(name, {})
         fetched.update(self._ask_all("values", name))
         example = next(iter(fetched.values()))
@@ -181,7 +181,7 @@ class RayRuntime(Runtime):
         return self._per_node(lambda index: index not in self._lost_since)
 
     def lost_mask(self) -> Flags:
-        """Return which nodes lost their state, because their actor ended."""
+        """Return which nodes lost their state because their actor ended."""
         return ~self.live_mask()
 
     def exchanges(self) -> int:
@@ -207,7 +207,7 @@ class RayRuntime(Runtime):
         return Scores(0.5 * lam * np.einsum("mkd,mkd->m", models, models) + loss, error)
 
     def close(self) -> None:
-        """Save what is not saved yet, end the actors, and Ray if it was started here."""
+        """Save what is not saved yet, and end the actors. End Ray too if it was started here."""
         self._closing = True
         with ExitStack() as stack:
             stack.callback(self.cluster.close)
@@ -249,7 +249,7 @@ class RayRuntime(Runtime):
             self._warn_of_missing(index)
 
     def _note(self, event: str, index: int | None = None, **more: Any) -> None:
-        """Add an event of an actor, or of all, to those that the history will hold."""
+        """Add an event, of one actor or of all, to the next record of the history."""
         first, last = (0, self.bounds[-1]) if index is None else self.bounds[index : index + 2]
         if "why" in more:
             more["why"] = " ".join(more["why"].split())[:MAX_REASON_LENGTH]

@@ -41,13 +41,13 @@ class RayOptions:
     Attributes
     ----------
     address : str, default=None
-        Address of a cluster. None uses the Ray this process is connected to, and else starts one.
+        Address of a cluster. None uses the Ray that this process is connected to, or starts a local Ray.
     actors : int, default=None
         Number of actors. None takes one for each ``num_cpus`` CPUs of the cluster, at most one per node.
     num_cpus : float, default=1
         CPUs that Ray reserves for each actor, which is also its number of threads.
     resources, memory, runtime_env : default=None
-        What each actor asks Ray for.
+        Requirements of each actor, passed to Ray.
     timeout : float, default=60
         Seconds after which an actor that does not answer is treated as lost.
     start_timeout : float, default=300
@@ -57,7 +57,7 @@ class RayOptions:
     checkpoint_every : int, default=100
         Iterations between checkpoints.
     resume : bool or "auto", default=False
-        Whether to continue from the checkpoint; "auto" does if there is one.
+        Whether to continue from the checkpoint; "auto" continues if there is one.
     restart : bool, default=False
         Whether Ray restarts lost actors, and the group is restored from its checkpoint.
     temp_dir, object_store_memory : default=None

@@ -22,9 +22,9 @@ from gadget_svm.simulation.engine import LocalRuntime, padded
 STATE = ("w", "s", "phi", "held", "w_sum", "iterates", "steps", "alive", "away")
 """The arrays of a block that a checkpoint holds, beside the arrays of its edges."""
 COUNTERS = ("t", "messages", "nbytes")
-"""The counters of its runtime that a checkpoint holds."""
+"""The counters of the block's runtime that a checkpoint holds."""
 Post = Callable[[int, int, MessageBatch], None]
-"""(to which worker, number of the exchange, messages): must not wait for the receiver."""
+"""Posts messages: (receiving worker, number of the exchange, messages). Must not wait for the receiver."""
 
 
 EXCHANGES_PER_CALL = 8
@@ -62,13 +62,13 @@ class Worker:
                 self._changed.notify_all()
 
     def forget(self, worker: int) -> None:
-        """Stop waiting for a worker that is lost; its nodes have left."""
+        """Stop waiting for a worker that is lost. Its nodes count as having left."""
         with self._changed:
             self.lost |= {worker}
             self._changed.notify_all()
 
     def status(self) -> tuple[int, list[int]]:
-        """Return how many exchanges this worker has begun, and the workers whose messages for the last are missing."""
+        """Return how many exchanges this worker has begun, and the workers whose messages for the last one it lacks."""
         with self._changed:
             return self._exchanges, list(self._waiting)
 
@@ -93,7 +93,7 @@ class Worker:
         return Delivery(MessageBatch.merge(arrived), (), self._nodes(lost - before))
 
     def _arrived(self, messages: MessageBatch, bounce: bool = False) -> list[MessageBatch]:
-        """Post the messages for other workers, also if there are none; return what they post, and what stays here.
+        """Post the messages for other workers, also empty ones; return the others' messages, and those that stay here.
 
         With ``bounce``, messages to lost workers come back to their senders.
         """
@@ -182,13 +182,13 @@ class WorkerLostError(RuntimeError):
 
 
 Answers = Sequence[list[CertificateState]]
-"""Of every worker, the states that `Worker.certify` returns."""
+"""For every worker, the states that `Worker.certify` returns."""
 
 
 def certify_together(ask: Callable[[], Answers], shape: tuple[int, int], owner: int, live: Flags) -> Certificate:
-    """Return the certificate of models of ``shape`` and of the nodes that are ``live``.
+    """Return a certificate for models of ``shape`` and the ``live`` nodes.
 
-    ``ask`` calls `Worker.certify` of all workers. What workers did after the final exchange is not counted.
+    ``ask`` calls `Worker.certify` of all workers. Exchanges after the final one are not counted.
     """
 
     def exchanges() -> Iterator[Sequence[CertificateState]]:

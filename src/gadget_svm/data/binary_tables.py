@@ -60,7 +60,7 @@ def _from_csr_arrays(path: Path, arrays: dict[str, Array]) -> Csr:
 
 
 _NUMBERS = ("int", "uint", "float", "double", "halffloat", "bool")
-"""How the names of Arrow's types of numbers begin."""
+"""The names of Arrow's number types begin with one of these."""
 
 
 def read_parquet(path: Path, label: LabelColumn = None) -> RawTable:
@@ -76,7 +76,7 @@ def read_parquet(path: Path, label: LabelColumn = None) -> RawTable:
 
 
 def read_arrow_table(name: Path, table: Any, label: LabelColumn = None) -> RawTable:
-    """Read a pyarrow.Table with the checks of a Parquet file; ``name`` is its name in errors."""
+    """Read a pyarrow.Table with the same checks as a Parquet file. Errors call it ``name``."""
     return _read_batches(name, SimpleNamespace(schema_arrow=table.schema, iter_batches=table.to_batches), label)
 
 

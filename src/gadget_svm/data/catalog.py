@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 Progress = Callable[[int, int | None], None]
-"""Called with the bytes downloaded and the bytes in total, if known."""
+"""Called with the number of bytes downloaded and their total number, which is None if it is unknown."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class FileSet:
 
 @dataclass(frozen=True)
 class Mirror:
-    """An address of a file and the SHA-256 published for the file there, if one is."""
+    """An address of a file, and the SHA-256 that is published for the file there; None if there is none."""
 
     url: str
     sha256: str | None = None
@@ -34,7 +34,7 @@ class Mirror:
 
 @dataclass(frozen=True)
 class Entry:
-    """One named data set: ``rows`` of the training and the test part as published, the paper's ``lam``."""
+    """One named data set: the published numbers of training and test ``rows``, the paper's ``lam`` and other facts."""
 
     title: str
     rows: tuple[int, int]

@@ -44,7 +44,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """One line of the list of named data sets: sizes as published, and where it is or how to get it."""
+    """An entry of the list of named data sets: published sizes, and where the data set is or how to get it."""
 
     name: str
     title: str
@@ -115,7 +115,7 @@ def load_dataset(
 
 
 def find_dataset(name: str, data_dir: Folder = None) -> Path | None:
-    """Return the folder that holds a named data set's files, or None (also for those inside scikit-learn)."""
+    """Return the folder with a named data set's files. None: it is not found, or it comes with scikit-learn."""
     found = _locate(lookup("data set", name, ENTRIES), data_dir)
     return found[1][0].parent if found else None
 
@@ -166,7 +166,7 @@ def cache_folder() -> Path:
 
 
 def file_location(name: str) -> Location:
-    """Return a URI or the path of a file. Refuse a path without a file, and an unknown name."""
+    """Return the URI, or the path of an existing file. Raise an error for a missing file and for an unknown name."""
     path = parse_location(name)
     if isinstance(path, Path) and not path.is_file():
         if path.suffix or os.sep in name:
@@ -194,7 +194,7 @@ def _load_named(name: str, data_dir: Folder, download: bool, progress: Progress 
 
 
 def _locate(entry: Entry, data_dir: Folder) -> tuple[FileSet, list[Path]] | None:
-    """Find the files. The user's folder wins, even with a subset; elsewhere the full set comes before a subset."""
+    """Find the files. The user's folder comes first, even with a subset. Elsewhere a full set comes before a subset."""
     folders = data_folders(data_dir)
     for group in [folders] if data_dir is None else [folders[:1], folders[1:]]:
         for file_set, folder in product(entry.file_sets, group):

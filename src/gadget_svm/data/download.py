@@ -77,7 +77,7 @@ def download_file(
 def _fetch(url: str, part: Path, progress: Progress | None, sleep: Callable[[float], None]) -> None:
     """Download to ``part``, with retries.
 
-    Resumes a broken transfer if the server's entity tag (ETag) promises the same bytes. A weak tag promises nothing.
+    Resumes a broken transfer if the server's entity tag (ETag) promises the same bytes. A weak tag does not.
     """
     tag = ""
     for delay in (*RETRY_DELAYS_S, None):
@@ -152,7 +152,7 @@ def _read_checksums(listing: Path) -> dict[str, str]:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Return whether a retry may succeed: not for a missing page, an unknown host or an error of the local disk."""
+    """Return whether a retry may succeed. A missing page, an unknown host and a local disk error need no retry."""
     if isinstance(error, urllib.error.HTTPError):
         return error.code >= 500 or error.code in (408, 429)
     if isinstance(error, urllib.error.URLError):

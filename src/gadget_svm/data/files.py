@@ -38,7 +38,7 @@ def damaged(path: Path | str, reason: object) -> DataFileError:
 
 @contextmanager
 def damage_reported(path: Path) -> Iterator[None]:
-    """Turn the errors that decompressors raise on bad bytes into a DataFileError. Errors of the disk pass."""
+    """Turn the errors that decompressors raise on bad bytes into a DataFileError. Disk errors stay as they are."""
     try:
         yield
     except (EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile, UnicodeDecodeError) as error:

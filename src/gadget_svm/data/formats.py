@@ -41,7 +41,7 @@ FORMATS = {
 }
 _BY_SUFFIX = {suffix: name for name, format in FORMATS.items() for suffix in format.suffixes}
 MAX_FRACTIONAL_CLASSES = 20
-"""More distinct labels than this that are not whole numbers are measurements, not classes."""
+"""A column of fractional numbers with more distinct values than this holds measurements, not classes."""
 
 
 def read_table(
@@ -88,7 +88,7 @@ def read_table(
 
 
 class Files(NamedTuple):
-    """Tables of one data set, and what is known of the files besides.
+    """Tables of one data set, and facts about their files.
 
     Attributes
     ----------
@@ -233,7 +233,7 @@ def ids_from_zero(raws: Raws) -> bool | None:
 
 
 def _common_width(names: Names, raws: Raws) -> int:
-    """Return the width of the widest svmlight file (tests often lack the last ids); other tables must agree."""
+    """Return the width of the widest svmlight file (tests often lack the last ids). Others must be equally wide."""
     first = raws[0]
     for name, raw in zip(names[1:], raws[1:], strict=True):
         if not raw.sparse_text and raw.X.shape[1] != first.X.shape[1]:

@@ -161,7 +161,7 @@ def _parse_repaired(path: Path, lines: Iterable[bytes]) -> RawTable:
 
 
 def builtin(name: str, divisor: float | None = None) -> TrainTest:
-    """Load a data set of scikit-learn: three quarters are for training, the classes in equal shares.
+    """Load a data set of scikit-learn. Three quarters of each class are training rows, the others test rows.
 
     Features are divided by ``divisor``, or else by their largest values in the training rows.
     """
@@ -184,4 +184,4 @@ LOADERS: Mapping[str, Callable[[Paths, int], TrainTest]] = {
     load.__name__: load
     for load in (svmlight_pair, mnist, usps, ccat, webspam, webspam_sample, reuters_files, reuters_archive)
 }
-"""Loaders by name, called with the files of a layout and the number of features."""
+"""Loaders by name. Each is called with the files of a `FileSet` and the number of features."""

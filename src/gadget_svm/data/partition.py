@@ -93,7 +93,7 @@ def partition_by_site(
     Raises
     ------
     ValueError
-        If a row has no site, or one that is not ``known``.
+        If a row has no site, or its site is not ``known``.
     """
     names, node = _codes(sites)
     if known is not None:
@@ -198,7 +198,7 @@ def _sizes(labels: Array, n_nodes: int, rng: np.random.Generator, sizes: Sequenc
 
 
 def _label_skew(labels: Array, n_nodes: int, rng: np.random.Generator, alpha: float = 0.1) -> Ints:
-    """Spread every class over the nodes by a Dirichlet draw; small ``alpha`` skews."""
+    """Spread every class over the nodes by a Dirichlet draw; a small ``alpha`` makes nodes differ."""
     if not alpha > 0:
         raise ValueError(f"alpha must be positive, got {alpha}: small values skew, large ones even out")
     site = np.empty(len(labels), dtype=np.int64)

@@ -19,11 +19,11 @@ Labels = Array
 Csr: TypeAlias = "csr_matrix"
 """A matrix of scipy, which is slow to import and is imported on use."""
 CELLS_PER_BLOCK = 1_000_000
-"""Cells of a dense block of rows while a file is read."""
+"""A file is read in dense blocks of rows with about this many cells."""
 
 
 class NoLabel(Enum):
-    """Given instead of a label column: every column is a feature."""
+    """Give this value instead of a label column if every column is a feature."""
 
     NONE = "none"
 
@@ -54,7 +54,7 @@ class RawTable:
     guessed: int | None = None
 
     def has_id_zero(self) -> bool:
-        """Return whether this is svmlight in which an id 0 occurs."""
+        """Return whether this is an svmlight table with an id 0."""
         return self.sparse_text and bool((self.X.indices == 0).any())
 
 

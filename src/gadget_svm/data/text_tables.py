@@ -196,13 +196,13 @@ def looks_like_svmlight(path: Path) -> bool:
 
 
 def read_svmlight(path: Path, _label: LabelColumn = None) -> RawTable:
-    """Read a file. Ids become column numbers, so column 0 is empty if ids start at 1."""
+    """Read an svmlight file. Ids become column numbers, so column 0 is empty if ids start at 1."""
     with open_data_file(path) as file:
         return parse_svmlight(path, file)
 
 
 def parse_svmlight(path: Path, lines: Iterable[bytes]) -> RawTable:
-    """Parse lines of a file; ``path`` is its name in errors."""
+    """Parse the lines of an svmlight file. Errors call it ``path``."""
     from scipy.sparse import csr_matrix
     from sklearn.datasets import load_svmlight_file
 

@@ -1,8 +1,7 @@
-"""Locations of files: local paths and URIs. Distinguishes, reads and writes both.
+"""Locations of files: tells local paths from URIs, and reads and writes both.
 
 The standard library reads http and https, and pyarrow all other schemes. If pyarrow does not know a scheme, fsspec
-gives it a file system.
-Messages never show the keys that a URI may carry.
+provides the file system. Messages never show the keys that a URI may contain.
 """
 
 import os
@@ -111,7 +110,7 @@ def display_name(location: str | os.PathLike[str]) -> str:
 
 @contextmanager
 def local_copy(location: Location) -> Iterator[Path]:
-    """Yield the local file, or a temporary copy of a remote one. Errors, also of the block, name the URI."""
+    """Yield the local file, or a temporary copy of a remote one. Errors, also those of the block, name the URI."""
     if isinstance(location, Path):
         yield location
         return
@@ -140,7 +139,7 @@ def write_file(location: Location, content: bytes) -> None:
 
 
 def check_writable(uri: str) -> None:
-    """Raise an error if a file cannot be written: write an empty file with another name and remove it."""
+    """Raise an error if a file cannot be written. To test this, write an empty file beside it and remove it."""
     parts = urlsplit(uri)
     probe = parts._replace(path=f"{parts.path}.{secrets.token_hex(4)}").geturl()
     _write_remote(probe, b"", display_name(uri))
@@ -188,7 +187,7 @@ def _open_remote(uri: str, name: str) -> Any:
 def _file_system(uri: str, name: str) -> tuple[Any, str]:
     """Return pyarrow's file system for a URI, and the path in it. Errors call the URI ``name``.
 
-    If pyarrow does not know the scheme, pyarrow wraps the file system that fsspec has for it.
+    If pyarrow does not know the scheme, return fsspec's file system in a wrapper of pyarrow.
     """
     scheme = scheme_of(uri)
     unknown = require("pyarrow", f"{name}: {scheme}:// (with Ray, on all machines) needs", "remote").ArrowException

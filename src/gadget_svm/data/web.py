@@ -21,7 +21,7 @@ class _WebRedirects(urllib.request.HTTPRedirectHandler):
     def http_error_302(self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any) -> Any:
         scheme = urlsplit(headers.get("Location") or headers.get("URI") or "").scheme
         if scheme not in ("", *WEB):  # the error shows only the scheme, as the address may carry a key
-            reason = f"{msg}, a redirect to {scheme}:, and only those to http and https are followed"
+            reason = f"{msg}, a redirect to {scheme}:, but only redirects to http and https are followed"
             raise urllib.error.HTTPError(req.full_url, code, reason, headers, fp)
         return super().http_error_302(req, fp, code, msg, headers)
 
@@ -46,7 +46,7 @@ def open_web(url: str, headers: dict[str, str] | None = None, timeout: float = R
 
 @contextmanager
 def open_web_file(uri: str) -> Iterator[HTTPResponse]:
-    """Open a file to be read as a whole."""
+    """Open a file that is to be read to its end. It is an error if the transfer ends early."""
     try:
         with open_web(uri) as source:
             yield source

@@ -1,4 +1,4 @@
-"""`GadgetSVC` and model files, imported on use: actors that read shards do without scikit-learn."""
+"""`GadgetSVC` and model files, imported on use, so that actors that read shards do not need scikit-learn."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

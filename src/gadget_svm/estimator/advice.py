@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from gadget_svm.estimator.svc import GadgetSVC
 
 UNEQUAL_FEATURES_FACTOR = 100.0
-"""Typical sizes of features that differ by more than this factor slow the solver down."""
+"""The solver is slow if the typical sizes of the features differ by more than this factor."""
 LARGE_FEATURE_SIZE = 5.0
-"""Features of a larger typical size slow the solver down. Standardised features have size 1."""
+"""The solver is slow if the typical size of the features is larger. Standardised features have size 1."""
 MIN_MASS_SHARE = 0.99
-"""With a smaller share of its mass left, Push-Sum no longer computes the average."""
+"""If less than this share of its mass is left, Push-Sum no longer computes the average."""
 MIN_EDGE_USES = 50
-"""An edge that was used less often has not carried enough messages for its ends to agree."""
+"""If an edge was used less often, its two nodes have not exchanged enough messages to agree."""
 FAR_APART = 0.1
-"""Advice mentions a disagreement between nodes above this share of the average's length."""
+"""Advice mentions the disagreement between nodes if it exceeds this share of the average's length."""
 REST_SHARE, REST_SAMPLE_ROWS = 0.9, 1000
 """A fit of several classes warns if every output answers "rest" to this share of a sample of the rows."""
 
@@ -27,7 +27,7 @@ SCALERS = "scale them, for example with StandardScaler, or MaxAbsScaler if they 
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line outside this package that called it."""
+    """Issue a warning that points to the line outside this package from which the call came."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "gadget_svm":
         level, frame = level + 1, frame.f_back
@@ -35,7 +35,7 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 def warn_after_fit(model: "GadgetSVC", X: sp.csr_matrix | None = None) -> None:
-    """Warn if a fit ended early, or predicts badly. X is None where the rows are at the actors of a cluster."""
+    """Warn if a fit ended early or its model predicts badly. X is None if the actors of a cluster hold the rows."""
     from sklearn.exceptions import ConvergenceWarning  # here: actors run without scikit-learn
 
     if model.stopping is not None and not model.converged_ and model.stopped_by_ != "interrupted":
@@ -47,7 +47,7 @@ def warn_after_fit(model: "GadgetSVC", X: sp.csr_matrix | None = None) -> None:
 
 
 def mass_advice(mass_left: float | None) -> str:
-    """Return what to do about mass that was lost with messages; an empty text if none was."""
+    """Return advice on mass that was lost with messages, or an empty text if none was lost."""
     if mass_left is None or mass_left >= MIN_MASS_SHARE:
         return ""
     return (
@@ -58,7 +58,7 @@ def mass_advice(mass_left: float | None) -> str:
 
 
 def scale_advice(X: sp.csr_matrix | None, fix: str = SCALERS) -> str:
-    """Return what to do about features of unequal or large size; an empty text if they are scaled, or not here."""
+    """Return advice on features of unequal or large size, or an empty text if they are scaled or X is None."""
     if X is None or not X.nnz:
         return ""
     count = np.bincount(X.indices[X.data != 0], minlength=X.shape[1])
@@ -75,7 +75,7 @@ def scale_advice(X: sp.csr_matrix | None, fix: str = SCALERS) -> str:
 
 
 def edge_advice(model: "GadgetSVC") -> str:
-    """Return what to do about a graph with too many edges; an empty text if every edge was used often."""
+    """Return advice on a graph with too many edges, or an empty text if every edge was used often."""
     if model.gossip_ != "push" or model.network_.n < 2:
         return ""
     uses = model.n_iter_ / max(1.0, len(model.network_.indices) / model.network_.n)
@@ -85,7 +85,7 @@ def edge_advice(model: "GadgetSVC") -> str:
 
 
 def rest_advice(model: "GadgetSVC", X: sp.csr_matrix) -> str:
-    """Return what to do if no output recognises most rows of an even sample; an empty text if outputs do."""
+    """Return advice if every output answers "rest" for most rows of an even sample, else an empty text."""
     if model.multi_class == "ovo" or len(model.classes_) == 2:
         return ""
     some = np.unique(np.linspace(0, X.shape[0] - 1, REST_SAMPLE_ROWS).astype(np.intp))
@@ -126,11 +126,11 @@ def _last_value(model: "GadgetSVC") -> str:
 
 
 def _no_certificate(model: "GadgetSVC") -> str:
-    """Say why the nodes could not certify a model; an empty text if they could."""
+    """Return why the nodes could not certify a model, or an empty text if they could."""
     if not model.certificate_note_:
         return ""
     if "not finite" in model.certificate_note_:
-        return f"no model can be certified, for {model.certificate_note_}: scale features and weights to about 1"
+        return f"no model can be certified, because {model.certificate_note_}: scale features and weights to about 1"
     return f"no model can be certified while {model.certificate_note_}: reconnect the nodes, or use stopping=None"
 
 

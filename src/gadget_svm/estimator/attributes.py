@@ -1,4 +1,4 @@
-"""The attributes of a model: what a fit resolves before the training, and what the result of the training sets."""
+"""Sets the attributes of a model: those that a fit resolves before the training, and those that hold its result."""
 
 import numbers
 from collections.abc import Hashable

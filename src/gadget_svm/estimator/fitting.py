@@ -1,4 +1,4 @@
-"""From a problem and a plan to models: binds the algorithm, makes the runtime, trains, and collects the result."""
+"""Trains models for a problem and a plan: binds the algorithm, makes the runtime, trains and collects the result."""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gadget_svm.estimator.remote_fit import RemoteProblem
 
 TrainingProblem: TypeAlias = "Problem | RemoteProblem"
-"""Both have rows (here, or at the actors of ``runtime``), shares, a width, an objective and ``occurring``."""
+"""Both kinds have rows (here, or in the actors of ``runtime``), shares, a width, an objective and ``occurring``."""
 
 
 @dataclass
@@ -133,23 +133,23 @@ def _collect(runtime: Runtime, outcome: Outcome, layout: Layout, lossy: bool) ->
 
 
 def _fill_unseen(runtime: Runtime, models: Floats, last: Floats, mean: Floats) -> None:
-    """Give nodes that were lost before their model was ever gathered the average of the others."""
+    """If a node was lost before its model was ever gathered, give it the average of the others."""
     unseen = runtime.unseen("models")
     if unseen.any():
         models[unseen] = mean
         warn(
             f"{unseen.sum():,} of {len(models):,} nodes were lost before their models were ever fetched, for a "
-            "record or at the end: they have the average of the others"
+            "record or at the end: they get the average model of the others"
         )
     unseen = runtime.unseen("weights")
     last[unseen] = models[unseen]
 
 
 def _state(runtime: Runtime, models: Floats, last: Floats) -> NodeState:
-    """The state from which the nodes continue.
+    """Return the state from which the nodes continue.
 
-    If the algorithm keeps no average of iterates, the last iterate counts as the average, and every row as a step. A
-    lost node continues from its reported model, as if it had done as many iterations as the others.
+    If the algorithm keeps no average of iterates, the last iterate counts as the average, and an iteration counts as
+    one step per row. A lost node continues from its reported model, as if it had done as many iterations as the others.
     """
     w, w_sum, iterates, steps = last.copy(), *(runtime.gather(name) for name in ("w_sum", "iterates", "steps"))
     lost = runtime.lost_mask()
@@ -166,7 +166,7 @@ def _state(runtime: Runtime, models: Floats, last: Floats) -> NodeState:
 
 
 def _local_runtime(problem: Any, plan: Plan, run: Run, team: ThreadTeam, state: NodeState | None) -> LocalRuntime:
-    """All nodes in this process."""
+    """Make the runtime with all nodes in this process."""
     blocks = make_blocks(problem, plan.network, plan.seed, plan.engine_options.get("blocks", 1), team)
     active = None if plan.network.schedule is None else ActiveEdges(plan.network.schedule)
     exchange = wrap_all(plan.faults, FaultContext(plan.network.n, plan.seed)) if plan.faults or active else None
@@ -184,7 +184,7 @@ def _local_runtime(problem: Any, plan: Plan, run: Run, team: ThreadTeam, state: 
 
 
 def _ray_runtime(problem: Any, plan: Plan, run: Run, team: ThreadTeam, state: NodeState | None) -> "RayRuntime":  # noqa: ARG001
-    """The nodes in actors on a Ray cluster, which may have their rows already."""
+    """Make the runtime with the nodes in actors on a Ray cluster. The actors may have their rows already."""
     from gadget_svm.cluster import actor, connection, driver, options
 
     runtime = problem.runtime
@@ -213,7 +213,7 @@ RUNTIMES: dict[str, Any] = {"local": _local_runtime, "ray": _ray_runtime}
 
 
 def gathered(rows: Rows, first: int, last: int) -> Rows:
-    """The rows of the nodes first:last only, node after node."""
+    """Return only the rows of the nodes first:last, node after node."""
     own = rows.of_nodes(first, last)
     X = rows.matrix()[own.order]
     return Rows(
@@ -223,7 +223,7 @@ def gathered(rows: Rows, first: int, last: int) -> Rows:
 
 
 def make_blocks(problem: Problem, network: Network, seed: int, parts: int, team: ThreadTeam) -> list[Block]:
-    """The network's nodes in ``parts`` blocks of consecutive nodes."""
+    """Divide the network's nodes into ``parts`` blocks of consecutive nodes."""
     parts = max(1, min(parts, network.n))
     bounds = [network.n * part // parts for part in range(parts + 1)]
     rows, sizes, shape = problem.rows, problem.shares.sizes, (problem.n_outputs, problem.X.shape[1])

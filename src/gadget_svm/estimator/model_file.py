@@ -1,4 +1,4 @@
-"""Model files: state files of the kind "model", by path or URI. Nothing in them is executed."""
+"""Writes and reads model files by path or URI. They are state files of the kind "model"; no code in them is run."""
 
 from contextlib import suppress
 from dataclasses import asdict
@@ -17,7 +17,7 @@ from gadget_svm.privacy import DifferentialPrivacy
 
 KIND, VERSION = "model", 2
 PLAIN = bool | int | float | str
-"""What JSON holds, apart from lists and objects."""
+"""The types of values that JSON can hold, apart from lists, objects and null."""
 ARRAYS = ("coef_", "intercept_", "node_coef_", "node_intercept_")
 OPTIONAL_ARRAYS = ("output_gap_bounds_", "certified_nodes_")
 SCALARS = (

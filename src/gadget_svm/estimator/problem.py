@@ -1,4 +1,4 @@
-"""From a user's arrays to the problem the nodes solve: CSR rows, class numbers, weights, and each node's rows."""
+"""Turns a user's arrays into the nodes' problem: CSR rows, class numbers, weights, and each node's rows."""
 
 import numbers
 import re
@@ -36,15 +36,15 @@ class Problem:
     label : ndarray of int
         The class number of every row.
     times : ndarray or None
-        The weight of every row, s_r c_r, which counts as its multiplicity; None: 1.
+        The weight of every row, s_r c_r (sample weight times class weight), which counts as its multiplicity; None: 1.
     shares : Shares
         Which node owns which rows.
     sites : list
         The nodes' labels.
     n_outputs : int
-        One; or one per class, or per pair of classes.
+        One for two classes; else one per class, or one per pair of classes.
     pairs : ndarray, default empty
-        The two classes of every output, one against one.
+        The two classes of every output, if outputs are one against one.
     intercept : bool, default False
         Whether the last feature is the constant 1.
     cost : ndarray or None, default None
@@ -61,7 +61,7 @@ class Problem:
     intercept: bool = False
     cost: Floats | None = None
     runtime: None = None
-    """No runtime has the rows already, see `fitting.TrainingProblem`."""
+    """Always None: this process has the rows, see `fitting.TrainingProblem`."""
 
     @property
     def rows(self) -> Rows:
@@ -109,27 +109,27 @@ INTERCEPT_UNIT = 0.2
 
 
 class Lengths(NamedTuple):
-    """The number of rows that are not empty, and the sum of their log2 |x|. Both add up over shards."""
+    """The number of rows that are not empty, and the sum of their log2 |x|. Both can be added over shards."""
 
     n_rows: float
     logs: float
 
     @classmethod
     def of(cls, squares: Floats) -> "Lengths":
-        """Return the sums for rows with these |x|^2."""
+        """Return the sums for rows whose squared lengths |x|^2 are given."""
         squares = squares[squares > 0]
         return cls(len(squares), 0.5 * float(np.log2(squares).sum()))
 
     def intercept_unit(self) -> float:
         """Return the unit of the constant feature, a share of the geometric mean of |x|. Long rows hardly change it.
 
-        It is a power of two: it does not depend on the order of summation and causes no rounding error.
+        It is a power of two, so it does not depend on the order of summation and causes no rounding error.
         """
         return float(2.0 ** np.round(np.log2(INTERCEPT_UNIT) + self.logs / self.n_rows)) if self.n_rows else 1.0
 
 
 def outputs_of(n_classes: int, multi_class: str) -> tuple[int, Indices]:
-    """Return the number of outputs, and the two classes of each: empty unless outputs are one against one.
+    """Return the number of outputs, and the two classes of each output (none, unless outputs are one against one).
 
     Pairs are in the order of scikit-learn's OneVsOneClassifier, and the later class of a pair is +1. Two classes need
     one output.
@@ -143,7 +143,7 @@ def outputs_of(n_classes: int, multi_class: str) -> tuple[int, Indices]:
 def as_csr(X: Any, intercept: bool) -> sp.csr_matrix:
     """Return X as float64 CSR with 32-bit indices where they fit, and with a column of ones for an intercept.
 
-    CSR rows are used without a copy, and copied once if there is an intercept.
+    CSR rows are not copied, or only once if there is an intercept.
     """
     sparse: Any = X if sp.issparse(X) else dense_to_csr(np.atleast_2d(np.asarray(X, dtype=np.float64)))
     csr = sp.csr_matrix(sparse, dtype=np.float64)
@@ -172,9 +172,9 @@ def clip_rows(X: sp.csr_matrix, norm: float) -> sp.csr_matrix:
 
 
 def row_weights(class_weight: Any, classes: Array, label: Indices, times: Floats | None) -> Floats | None:
-    """Return s_r c_r of every row, its sample weight times the weight of its class; None if there are neither.
+    """Return s_r c_r of every row, its sample weight times the weight of its class; None if there are no weights.
 
-    "balanced" is scikit-learn's: sum of all s_r / (number of classes * sum of s_r in the class).
+    "balanced" means the same as in scikit-learn: sum of all s_r / (number of classes * sum of s_r in the class).
     """
     if class_weight is None:
         return times
@@ -196,8 +196,8 @@ def share_rows(
 ) -> tuple[Shares, list[Hashable]]:  # fmt: skip
     """Assign rows to nodes: by ``sites``, else evenly over ``n_nodes``; every node gets at least one row.
 
-    ``by_position``: which node gets a row does not depend on what is in the rows. Returns the shares and the nodes'
-    labels. Where the graph's nodes have ``labels``, sites are matched to them.
+    With ``by_position``, the assignment does not depend on the content of the rows. If the graph's nodes have
+    ``labels``, the sites are matched to them. Returns the shares and the nodes' labels.
     """
     if sites is not None:
         shares, names = partition_by_site(one_per_row(sites, label), times)
@@ -221,7 +221,7 @@ def share_batch(
     X: sp.csr_matrix, label: Indices, nodes: list[Hashable], seed: int, times: Floats | None,
     sites: ArrayLike | None,
 ) -> Shares:  # fmt: skip
-    """Assign the rows of a further batch to the existing ``nodes``; some may get none."""
+    """Assign the rows of a further batch to the existing ``nodes``; some nodes may get no rows."""
     if sites is not None:
         return partition_by_site(one_per_row(sites, label), times, nodes)[0]
     return partition_evenly(X, label, len(nodes), seed, times)
@@ -248,7 +248,7 @@ def _available(label: Indices, times: Floats | None) -> int:
 
 
 MAX_LISTED_LABELS = 10
-"""Labels that an error lists at most, on each side."""
+"""An error lists at most this many labels of sites, and at most this many labels of nodes."""
 
 
 def node_names(count: int, labels: list[Hashable] | None) -> list[Hashable]:

@@ -1,7 +1,7 @@
 """Trains from shards that actors read: files, URIs or a Ray Dataset, one shard per node.
 
-Runs in the driver. Owns the common width, numbering, classes and weights of the shards, which are the same as if they
-were read in one place. No row passes through the driver, only widths, labels and counts.
+Runs in the driver. Owns the common width, numbering, classes and weights of the shards: they are the same as if one
+process read all shards. No rows pass through the driver, only widths, labels and counts.
 """
 
 from collections.abc import Callable, Hashable
@@ -60,7 +60,7 @@ def fit_remote(
 
 @dataclass(frozen=True)
 class RemoteProblem:
-    """A problem whose rows are with the actors of ``runtime``."""
+    """A problem whose rows are in the actors of ``runtime``."""
 
     runtime: RayRuntime
     X: sp.csr_matrix  # no rows; its width is the number of features
@@ -69,7 +69,7 @@ class RemoteProblem:
     used: Flags
 
     def occurring(self) -> "tuple[RemoteProblem, Ints]":
-        """Do what `Problem.occurring` does, at the actors."""
+        """Do the same as `Problem.occurring`, in the actors."""
         used = np.flatnonzero(self.used)
         if len(used) > MAX_KEPT_SHARE * len(self.used):
             return self, np.arange(len(self.used))
@@ -84,7 +84,7 @@ class RemoteProblem:
 def remote_problem(
     runtime: RayRuntime, class_weight: Any, intercept: bool, positive: str | None = None, multi_class: str = "ovr"
 ) -> tuple[RemoteProblem, Array, DataSummary]:
-    """Return the problem that the actors' shards make up, its classes, and what is known of all shards."""
+    """Return the problem of all shards together, its classes, and a summary of the shards."""
     names, summaries = runtime.names, [summary for part in runtime.ask("summarize") for summary in part]
     tables = [replace(summary.table, X=summary.table.X.copy()) for summary in summaries]  # Ray's are read-only
     width = int(align_tables([Path(name) for name in names], tables, None, None)[0][0].shape[1])
@@ -118,7 +118,7 @@ def remote_problem(
 
 
 def start(shards: Any, nodes: int | None, label: str | None, options: dict[str, Any]) -> RayRuntime:
-    """Connect, and return a runtime whose actors will read these shards, one per node.
+    """Connect to Ray, and return a runtime whose actors will read these shards, one shard per node.
 
     The rows of a Ray Dataset are split evenly over the ``nodes``, in order.
     """
@@ -127,7 +127,7 @@ def start(shards: Any, nodes: int | None, label: str | None, options: dict[str, 
     cluster = Cluster(RayOptions.of(options))
     try:
         if is_dataset(shards):
-            what = "share out the Dataset's rows (its tasks need CPUs beside what else runs on the cluster)"
+            what = "share out the Dataset's rows (its tasks need free CPUs on the cluster)"
             tables = call_within(cluster.options.start_timeout, what, lambda: _tables(cluster.ray, shards, nodes))
             names = [f"part {i} of the dataset" for i in range(len(tables))]
     except BaseException:
@@ -139,7 +139,7 @@ def start(shards: Any, nodes: int | None, label: str | None, options: dict[str, 
 
 
 def _tables(ray: Any, dataset: Any, nodes: int | None) -> list[list[Any]]:
-    """Return references to the tables of every node's part, computed before actors take the CPUs for it."""
+    """Return references to the tables of every node's part. Ray computes them now, before actors take the CPUs."""
     count = dataset.count()
     nodes = min(10, count) if nodes is None else nodes
     if nodes > count:

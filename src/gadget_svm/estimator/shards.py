@@ -1,7 +1,7 @@
-"""Shards, one per node: arrays or files that are stacked here, and files and datasets as an actor reads them.
+"""Reads shards, one per node: stacks arrays and files in this process, or reads files and datasets in an actor.
 
-The driver of a cluster, `remote_fit`, gets a summary of each shard, and sends the format that all of them are brought
-into.
+The driver of a cluster, `remote_fit`, gets a summary of each shard, and sends every actor the common format into which
+it converts its shards.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,17 +26,18 @@ from gadget_svm.estimator.problem import Lengths, as_csr
 from gadget_svm.kernels.rows import NO_PAIRS
 
 MAX_NAMED_LABELS = 3
-"""How many labels of a shard a warning names at most."""
+"""A warning names at most this many labels of a shard."""
 
 
 class DataSummary(NamedTuple):
-    """All shards together, without their rows.
+    """Facts about all shards together, without their rows.
 
     Attributes
     ----------
     rows : ndarray of int
         The number of rows of every node.
     features : int
+        The number of features.
     zero_based : bool or None
         Whether svmlight ids count from 0; None if no shard is svmlight.
     columns : tuple of str or None
@@ -99,7 +100,7 @@ def _pair(i: int, shard: Any) -> tuple[sp.csr_matrix, Array]:
 
 
 def warn_of_kinds(names: Sequence[str], labels: Sequence[Array]) -> None:
-    """Warn if all labels of one shard are numbers and all of another are words: they may be the same classes."""
+    """Warn if all labels of one shard are numbers and all labels of another are words: they may mean the same."""
     if all(y.dtype.kind in "biuf" for y in labels):
         return
     kinds: dict[bool, str] = {}
@@ -158,7 +159,7 @@ DATASET_TIMEOUT_S = 600
 
 
 class ShardSummary(NamedTuple):
-    """The facts about a shard that the driver needs: no rows."""
+    """The facts about a shard that the driver needs, without its rows."""
 
     table: RawTable  # one empty row, or one with an id 0 if that occurs; for `align_tables`
     rows: int
@@ -181,7 +182,7 @@ class CommonFormat(NamedTuple):
 
 @dataclass
 class Shards:
-    """The shards of one actor's nodes. The object is sent to the actor, and reads there."""
+    """The shards of one actor's nodes. The driver sends this object to the actor, where it reads the shards."""
 
     names: list[str]
     tables: list[list[Any]] = field(default_factory=list)  # for a Ray Dataset: the parts of every node's table
@@ -190,7 +191,7 @@ class Shards:
     _rows: Rows | None = None
 
     def summarize(self) -> list[ShardSummary]:
-        """Read the shards and return what they hold."""
+        """Read the shards and return a summary of each."""
         if self.tables:
             pairs = zip(self.names, self.tables, strict=True)
             self._raws = [_from_tables(name, parts, self.label) for name, parts in pairs]
@@ -199,7 +200,7 @@ class Shards:
         return [_summary(display_name(name), raw) for name, raw in zip(self.names, self._raws, strict=True)]
 
     def convert(self, common: CommonFormat) -> tuple[Flags, Floats]:
-        """Bring the rows into their common format, shard by shard, and free what was read.
+        """Convert the rows to the common format, shard by shard, and free the tables that were read.
 
         Returns which features occur, and the weight of every node's rows.
         """
@@ -223,14 +224,14 @@ class Shards:
         return as_csr(X, common.intercept_unit > 0), y
 
     def keep_columns(self, used: Ints) -> None:
-        """Leave out all other features."""
+        """Keep only the features ``used``."""
         indices = self.rows().indices
         place = np.zeros(indices.max(initial=0) + 1, dtype=indices.dtype)
         place[used] = np.arange(len(used))
         indices[:] = place[indices]
 
     def rows(self) -> Rows:
-        """Return the rows as the kernels read them."""
+        """Return the rows in the form that the kernels read."""
         if self._rows is None:
             raise RuntimeError("convert the shards first")
         return self._rows

@@ -33,15 +33,15 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     n_nodes : int or None, default None
-        Nodes to assign the rows to; None: those of a given graph, else min(10, rows). Overridden by ``sites``.
+        The number of nodes; None: as many as a given graph has, else min(10, rows). ``sites`` override it.
     topology : str, networkx graph, sparse or dense matrix, or Network, default "random-regular"
-        Which nodes gossip with each other; a name may carry a parameter ("k-out:20"). The nodes of a networkx graph
-        keep their labels, by which ``sites`` are matched and `node` finds them. A matrix of zeros and ones is an
-        adjacency; other numbers (also as weights of a networkx graph's edges) must be a transition matrix B, whose rows
-        sum to one. It is used by algorithms with Push-Sum ("gadget", "asgd"; "auto" is then GADGET), others refuse it.
+        Which nodes gossip with each other. A name may have a parameter ("k-out:20"). The nodes of a networkx graph keep
+        their labels, which ``sites`` and `node` use. A matrix of zeros and ones is an adjacency matrix. Other numbers
+        (also the edge weights of a networkx graph) must form a transition matrix B, whose rows sum to one. Algorithms
+        with Push-Sum ("gadget", "asgd") use it, and "auto" is then GADGET; other algorithms refuse it.
     lam : float, default 1e-4
         The weight of the regulariser in F(w) = lam/2 |w|^2 + sum_r s_r c_r hinge_r(w) / sum_r s_r c_r, with s_r the
-        sample weight and c_r the class weight of row r. Multiplying all weights by a number changes nothing.
+        sample weight and c_r the class weight of row r. Multiplying all weights by the same number changes nothing.
     algorithm : str or Algorithm, default "auto"
         "auto", a name ("gadget" is the paper's, "pdmm" brings every node to the optimum), or an object such as
         ``Gadget(local_steps=10)`` or your own, see `gadget_svm.algorithms.base`. "auto" is PDMM where it applies, see
@@ -49,38 +49,40 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
     fit_intercept : bool, default True
         Whether to add a constant feature, which is regularised.
     class_weight : dict, "balanced" or None, default None
-        Weights of the classes. They mean the same as ``sample_weight``: a class weight of 3 and a sample weight of 3
-        for all rows of the class give the same model, as does each of those rows three times. "balanced" is
+        Weights of the classes. They mean the same as ``sample_weight``: a class weight of 3, a sample weight of 3 for
+        all rows of the class, and three copies of each of these rows give the same model. "balanced" is
         n_samples / (n_classes * rows of the class). With more than two classes every row has its weight in every
         output; LinearSVC gives the class weight to an output's own class only.
     tol : float or None, default None
-        Tolerance of a stopping rule by name; None: the rule's own (0.001 for "weights", 0.01 for "gap").
+        Tolerance of a stopping rule given by name; None: the rule's default (0.001 for "weights", 0.01 for "gap").
     stopping : str, StoppingRule or None, default "auto"
-        What must no longer change: "average" (the averaged iterates), "weights" (the paper's rule), "objective". "gap":
-        the nodes certify a model to be at most ``tol`` above the optimum, relative to it. Then every node that took
-        part answers with that model, and ``gap_bound_`` is its bound. With several classes objective and optimum are
-        sums over the outputs. "gap" needs an algorithm that keeps dual variables, "pdmm" or "mom-dsvm". "auto" is "gap"
-        for algorithms that can, else "average", or "objective" for those that keep no average. An object is a rule of
-        your own, see `gadget_svm.BaseStoppingRule`. None: only ``max_iter`` and ``max_seconds`` end the training.
+        When the training ends. "average", "weights" (the paper's rule) or "objective": when the averaged iterates, the
+        weights or the objective no longer change. "gap": when the nodes certify that a model's objective is at most
+        ``tol`` above the optimum, relative to it. Then every node that took part has that model, and ``gap_bound_`` is
+        its bound. With several classes, objective and optimum are sums over the outputs. "gap" needs an algorithm that
+        keeps dual variables, "pdmm" or "mom-dsvm". "auto" is "gap" if the algorithm supports it, else "average", or
+        "objective" if the algorithm keeps no average. An object is a rule of your own, see
+        `gadget_svm.BaseStoppingRule`. None: only ``max_iter`` and ``max_seconds`` end the training.
     max_iter : int, default 10000
         The largest number of iterations, each one local step and one gossip exchange of every node.
     max_seconds : float or None, default None
         The largest training time.
     record_every : int or None, default None
-        Iterations between records of ``history_``; 0: only the last. None: at 4, 16, 64, ... and the last; they cost
-        less than a tenth of the fit, as only the last one evaluates the worst node (``worst_objective``). Of more than
-        200 nodes an even sample of at most 200 is evaluated, and the name is ``worst_sampled_objective``.
+        Iterations between records of ``history_``; 0: only the last record. None: records at iterations 4, 16, 64, ...
+        and at the last; they cost less than a tenth of the fit, because only the last one evaluates the worst node
+        (``worst_objective``). If there are more than 200 nodes, an even sample of at most 200 is evaluated, and the
+        name is ``worst_sampled_objective``.
     engine : "local" or "ray", default "local"
         Where the nodes run: in this process, or in the actors of a Ray cluster, with the same result bit for bit.
     engine_options : dict or None, default None
         For "local": {"blocks": number of blocks the nodes are split over}. For "ray": address, actors, num_cpus,
         timeout, checkpoint_dir and others, see docs/reference/ray.md.
     faults : str, dict, Fault, list or None, default None
-        What goes wrong: "loss=0.1", {"loss": 0.1, "delay": 2}, [Crash(nodes=[3], at=100)]. Faults count nodes by
+        Faults to simulate: "loss=0.1", {"loss": 0.1, "delay": 2}, [Crash(nodes=[3], at=100)]. Faults count nodes by
         their position in ``sites_``, from 0.
     n_jobs : int or None, default None
-        Threads; -1: every core. None: every core, but no more than NUMBA_NUM_THREADS, OMP_NUM_THREADS or threadpoolctl
-        allow, and one inside a joblib worker that shares its cores. The result does not depend on it.
+        Number of threads; -1: one per core. None: one per core, but no more than NUMBA_NUM_THREADS, OMP_NUM_THREADS or
+        threadpoolctl allow, and one inside a joblib worker that shares its cores. The result does not depend on it.
     random_state : int, RandomState or None, default None
         Seed of all random draws.
     verbose : int, default 0
@@ -90,28 +92,29 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         1/2 |w|^2 + C sum_r s_r c_r hinge_r(w), that is lam = 1 / (C sum_r s_r c_r). With ``C``, leave ``lam`` at its
         default: any other value is an error. `partial_fit` needs ``lam``.
     multi_class : "ovr" or "ovo", default "ovr"
-        For more than two classes: one output per class, against the rest, or one output for every two classes (one
-        against one), which sees the rows of these two only. All outputs are trained side by side, with the same
+        For more than two classes. "ovr": one output per class, against the rest. "ovo": one output per pair of classes
+        (one against one), which uses only the rows of these two. All outputs are trained at once, with the same
         ``lam`` or ``C``: for the classes a and b, F(w) = lam/2 |w|^2 + sum_{r in a or b} s_r c_r hinge_r(w) / sum_r
         s_r c_r, the problem of ``OneVsOneClassifier(LinearSVC(C=C, loss="hinge"))`` with lam = 1 / (C sum_r s_r c_r).
-        `predict` and `decision_function` count votes as OneVsOneClassifier does. "ovr" is cheaper in messages; "ovo" is
-        for classes that overlap, where every "ovr" output may answer "rest" for nearly all rows; `fit` warns of that.
+        `predict` and `decision_function` count votes as OneVsOneClassifier does. "ovr" needs smaller messages. "ovo"
+        suits classes that overlap: there every "ovr" output may answer "rest" for nearly all rows, and `fit` warns.
     topology_seed : int or None, default None
-        Seed of a random graph; None: that of ``random_state``.
+        Seed of a random graph; None: the seed of ``random_state``.
     partition_seed : int or None, default None
-        Seed of the assignment of rows to nodes; None: that of ``random_state``.
+        Seed of the assignment of rows to nodes; None: the seed of ``random_state``.
     observers : list of Observer or None, default None
         Objects that see every record and every node's model, and may ask to stop, see `gadget_svm.Observer`.
     privacy : DifferentialPrivacy or None, default None
         A budget of differential privacy per row for everything that nodes send, see `gadget_svm.DifferentialPrivacy`
-        and docs/how-to/privacy.md. "auto" is then `PrivateGradient`. The noise does not depend on ``random_state``,
-        unless the budget says so. ``history_``, `score` and whatever else you compute from the rows is not covered.
-        Weights are divided by the largest class weight, and the mean of the losses is over rows.
+        and docs/how-to/privacy.md. The algorithm "auto" is then `PrivateGradient`. The noise does not depend on
+        ``random_state``, unless the budget asks for seeded noise. The budget does not cover ``history_``, `score` and
+        anything else that you compute from the rows. Weights are divided by the largest class weight, and the losses
+        are averaged over the rows.
 
     Attributes
     ----------
     coef_ : ndarray, (1 or outputs) x features
-        The network average: the nodes' weights, weighted by their rows. The certified model under "gap".
+        The network average: the mean of the nodes' weights, weighted by their rows. With "gap", the certified model.
     intercept_ : ndarray, 1 or outputs
     classes_ : ndarray
         The labels.
@@ -119,10 +122,10 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
     feature_names_in_ : ndarray of str
         The columns' names, if X has names.
     node_coef_ : ndarray, nodes x (outputs x) features
-        Every node's weights; without the axis of outputs for two classes.
+        Every node's weights. For two classes there is no axis of outputs.
     node_intercept_ : ndarray, nodes (x outputs)
     node_last_coef_, node_last_intercept_ : ndarray
-        Every node's last iterate, which differs where models are averages of iterates.
+        Every node's last iterate. It differs from ``node_coef_`` if models are averages of iterates.
     sites_ : list
         The nodes' labels, in the order of ``node_coef_``.
     network_ : Network
@@ -155,14 +158,14 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
     output_gap_bounds_ : ndarray or None
         The bound of each output by itself.
     certified_nodes_ : ndarray of int or None
-        Positions of the nodes whose rows the certificate counts: all but those declared dead.
+        Positions of the nodes whose rows the certificate counts: all nodes except those declared dead.
     certificate_note_ : str
-        Why there is no certificate, or whose rows it counts if not all.
+        Why there is no certificate, or whose rows it counts if it does not count all.
     privacy_ : dict or None
         What a private training spent: epsilon, delta, clip, rounds, planned_rounds, noise_multiplier, and noise, which
         is "secret" or "seeded".
     study_ : dict
-        Of a model that peers wrote, and only there: kind ("certified", "current" or "partition"), study, study_digest,
+        Only in a model that peers wrote: kind ("certified", "current" or "partition"), study, study_digest,
         time, ticks; with a certificate also its id, gap_bound, sites (name, incarnation, rows) and rows.
 
     Examples
@@ -353,8 +356,8 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def decision_function(self, X: Any) -> Floats:
         """Return signed distances (times |w|): one per row for two classes, else one per row and class.
 
-        With multi_class="ovo" these are the votes of the outputs, plus less than one half for their summed distances,
-        as in scikit-learn's OneVsOneClassifier.
+        With multi_class="ovo" the score of a class is its number of votes. The summed distances add less than one half,
+        which breaks ties, as in scikit-learn's OneVsOneClassifier.
 
         Parameters
         ----------
@@ -371,13 +374,13 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return votes
 
     def node(self, site: Hashable) -> "GadgetSVC":
-        """Return the model of one node. It predicts, scores and can be saved like any other, but not trained further.
+        """Return the model of one node. It predicts, scores and can be saved, but cannot be trained further.
 
         Parameters
         ----------
         site : hashable
-            The node's label, an entry of ``sites_``: a label given as ``sites`` or of the networkx graph; 0, 1, ... if
-            there are neither. Where no label is a number, an integer is a position in ``sites_``.
+            The node's label, an entry of ``sites_``: a label from ``sites`` or from the networkx graph, or 0, 1, ... if
+            there are neither. If no label is a number, an integer is a position in ``sites_``.
 
         Returns
         -------

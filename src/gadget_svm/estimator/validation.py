@@ -1,4 +1,4 @@
-"""Checks of what a user gives to a fit: parameters that no other part checks, rows, labels and weights.
+"""Checks the input of a fit: rows, labels, weights, and the parameters that no other module checks.
 
 Makes the problem from the checked rows. Every message names the fix.
 """
@@ -81,7 +81,7 @@ def check_parameters(model: Any) -> None:
 
 
 def _check_privacy(model: Any) -> None:
-    """Raise if something would reveal more of the rows than the budget allows, or its cost would not be counted."""
+    """Raise if a parameter would reveal more of the rows than the privacy budget covers and counts."""
     if model.privacy is None:
         return
     if not isinstance(model.privacy, DifferentialPrivacy):
@@ -111,7 +111,7 @@ def _check_privacy(model: Any) -> None:
 
 
 def lam_of(model: Any, weight: float) -> float:
-    """The problem's lam: as given, or 1 / (C * weight) with the ``weight`` of all rows together."""
+    """Return the problem's lam: as given, or 1 / (C * weight) with the ``weight`` of all rows together."""
     checked_positive(model.lam, "lam", " (the regulariser's weight, for example 1e-4)")
     if model.C is not None:
         checked_positive(model.C, "C", " (the weight of the losses, as LinearSVC's, or None to use lam)")
@@ -148,7 +148,7 @@ CHOOSE = "label= names another column, positive=VALUE makes this value +1 and al
 
 
 def require_classes(labels: Any, fix: str = FIX_BY_TEXT) -> None:
-    """Raise if labels are measurements. The message starts as scikit-learn's, whose checks ask for it."""
+    """Raise if labels are measurements. The message starts like scikit-learn's, as its estimator checks require."""
     from sklearn.utils.multiclass import check_classification_targets  # here: actors run without scikit-learn
 
     values: Any = np.asarray(labels)
@@ -174,7 +174,7 @@ def check_memory(ends: int, nodes: int, outputs: int, features: int, rows: int) 
 
 
 def default_stopping(algorithm: Algorithm) -> str:
-    """The rule of stopping="auto"."""
+    """Return the name of the rule that stopping="auto" means for this algorithm."""
     if algorithm.certifies:
         return "gap"
     return "average" if algorithm.average else "objective"
@@ -189,7 +189,7 @@ def _check_observers(observers: Any) -> None:
 
 
 def require_two(classes: Array, whose: str = "") -> None:
-    """Raise unless there are two classes at least."""
+    """Raise if there are fewer than two classes."""
     if len(classes) < 2:
         found = f"the data has only one class{whose}, {classes.tolist()[0]!r}"
         raise ValueError(f"{found}: a classifier needs rows of at least two")
@@ -204,12 +204,12 @@ class ValidatedRows(NamedTuple):
     cost: Floats | None = None  # the same with a privacy budget, where no row counts as several
 
     def require_two_classes(self, classes: Array) -> None:
-        """Raise unless at least two classes have rows of positive weight."""
+        """Raise if fewer than two classes have rows of positive weight."""
         present = np.unique(self.label if self.times is None else self.label[self.times > 0])
         require_two(classes[present], "" if self.times is None else " of positive weight")
 
     def within_budget(self, privacy: DifferentialPrivacy, class_weight: Any) -> "ValidatedRows":
-        """Return the rows of a private training: of bounded norm, and each counted once, whatever its weight."""
+        """Return the rows of a private training: norms are bounded, and each row counts once, whatever its weight."""
         largest = max(class_weight.values(), default=1.0) if isinstance(class_weight, dict) else 1.0
         cost = None if self.times is None else self.times / (largest or 1.0)
         return ValidatedRows(clip_rows(self.X, privacy.clip), self.label, None, cost)
@@ -222,7 +222,7 @@ class ValidatedRows(NamedTuple):
 def validate_rows(
     model: "GadgetSVC", X: Any, y: Any, sample_weight: Any, *, reset: bool, classes: ArrayLike | None = None
 ) -> ValidatedRows:
-    """Check rows, labels and weights; with ``reset`` sets ``classes_`` and the features of the model."""
+    """Check rows, labels and weights; with ``reset``, set ``classes_`` and the features of the model."""
     require_one_kind(y, "y")
     X, y = validate_data(model, X, y, accept_sparse="csr", dtype=np.float64, reset=reset, accept_large_sparse=True)
     require_classes(y)
@@ -248,7 +248,7 @@ def validate_rows(
 
 
 def make_problem(model: "GadgetSVC", rows: ValidatedRows, shares: Shares) -> Problem:
-    """Make the problem that the nodes solve: one output; or one per class, or per pair of classes."""
+    """Make the problem that the nodes solve. It has one output, or one per class, or one per pair of classes."""
     classes, (X, label, times, cost) = len(model.classes_), rows
     outputs, pairs = outputs_of(classes, model.multi_class)
     if len(pairs) and model.engine == "local":

@@ -1,4 +1,4 @@
-"""The HTML report of a run: history and nodes in one file that opens offline. Draws, and measures nothing."""
+"""The HTML report of a run: history and nodes in one file that opens offline. It draws, but measures nothing."""
 
 from gadget_svm.report.figures import require_plotly
 from gadget_svm.report.page import write_report

@@ -51,7 +51,7 @@ def styled_figure() -> Any:
 
 
 def curve_figure(history: Sequence[Record], curves: dict[str, tuple[Values, str]], title: str, suffix: str = "") -> Any:
-    """Draw named curves in their colours, at first against iterations; level lines of a reference are dashed."""
+    """Draw named curves in their colours, at first against iterations. Lines of a reference are dashed."""
     figure = styled_figure()
     axes = {name: {"x": (x := column(history, name)), "title": words, "type": axis_type(x)}
             for name, words in AXES.items()}  # fmt: skip
@@ -70,7 +70,7 @@ def curve_figure(history: Sequence[Record], curves: dict[str, tuple[Values, str]
 
 
 def objective_figure(history: Sequence[Record], reference: dict[str, Any] | None) -> Any:
-    """Draw the objective of the average model and of the worst node, and the level of a reference."""
+    """Draw the objective of the average model and of the worst node, and a reference as a horizontal line."""
     curves = {"network average": (column(history, "objective"), BLUE)}
     for name, words in (("worst_objective", "worst node"), ("worst_sampled_objective", "worst of 200 nodes")):
         if any(name in record for record in history):
@@ -92,7 +92,7 @@ def error_figure(history: Sequence[Record], reference: dict[str, Any] | None) ->
 
 
 def traffic_figure(history: Sequence[Record]) -> Any:
-    """Draw messages on the left axis and bytes on the right: two scales of one growth."""
+    """Draw messages on the left axis and bytes on the right axis."""
     figure = curve_figure(history, {"messages": (column(history, "messages"), BLUE)}, "messages")
     nbytes = column(history, "bytes")
     line = {"color": ORANGE, "width": 2.5, "dash": "dot"}
@@ -109,8 +109,8 @@ MAX_LISTED_NEIGHBOURS = 12
 def quality(nodes: Sequence[Node]) -> tuple[str, list[float | None]]:
     """Return the name of the figure by which nodes are compared, and its value for each: None for a lost node.
 
-    It is the test accuracy in per cent if it differs between nodes, else the objective. Nodes whose rows are with
-    remote actors may have no objective; without test rows they differ in their number of rows alone.
+    The figure is the test accuracy in per cent if it differs between nodes, else the objective. If remote actors hold
+    the rows, nodes may have no objective. Then it is the test accuracy, or without test rows the number of rows.
     """
     live = live_nodes(nodes)
     accuracy, objective = ([finite(node.get(key)) for node in live] for key in ("test_accuracy", "train_objective"))
@@ -123,7 +123,7 @@ def quality(nodes: Sequence[Node]) -> tuple[str, list[float | None]]:
 
 
 def network_figure(network: Network, nodes: Sequence[Node]) -> Any:
-    """Draw the graph, or the histogram."""
+    """Draw the graph, or a histogram of the nodes if there are too many to draw."""
     if network.n > MAX_DRAWN_NODES or len(nodes) < network.n:
         return histogram(nodes)
     import networkx as nx

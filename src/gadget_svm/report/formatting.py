@@ -1,7 +1,7 @@
-"""Numbers, losses and the table of nodes as text, the same on the page and in the terminal.
+"""Writes numbers, losses and the table of nodes as text, in the same way for the page and the terminal.
 
-What is not a finite number is a dash. The table names a lost node without figures: no average includes its last known
-model.
+A value that is not a finite number becomes a dash. The table lists a lost node without figures, because no average
+includes its last known model.
 """
 
 import math
@@ -96,7 +96,7 @@ def lost_nodes(events: Iterable[Mapping[str, Any]]) -> dict[int, int]:
 
 
 def mark_lost(nodes: Sequence[Node], average: Node, lost: Mapping[int, int], n_nodes: int) -> tuple[list[Node], Node]:
-    """Return the records with "lost" at lost nodes, and the average with the number of rows of the live nodes.
+    """Return the records, with "lost" set for lost nodes, and the average with the number of rows of the live nodes.
 
     That number is None if not all nodes are evaluated.
     """
@@ -113,7 +113,7 @@ def live_nodes(nodes: Iterable[Node]) -> list[Node]:
 
 
 def table_entry(node: Node) -> tuple[str, Node]:
-    """Return a node's name and record for a table; a lost one's name says so, and it has no figures."""
+    """Return a node's name and record for a table. The name of a lost node says so, and its record has no figures."""
     if node.get("lost") is None:
         return str(node["node"]), node
     return f"{node['node']}, lost at iteration {node['lost']:,}", node | dict.fromkeys(FIGURES)

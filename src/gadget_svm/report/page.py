@@ -150,7 +150,7 @@ def nodes_caption(summary: Summary) -> str:
     """Return the caption of the table of nodes: whether all nodes are listed, and how lost nodes are counted."""
     nodes = summary["nodes"]
     total = summary["parameters"].get("nodes", len(nodes))
-    lost = " Lost nodes are not in the average, nor are their rows counted there." * ("rows" in summary["average"])
+    lost = " Lost nodes and their rows are not in the average." * ("rows" in summary["average"])
     if len(nodes) < total:
         return f"An even sample of {len(nodes):,} of the {total:,} nodes: evaluating all would take long.{lost}"
     return f"Every node has a model of its own and can answer alone.{lost}"
@@ -171,13 +171,13 @@ def _table_row(cells: Sequence[str], kind: str = "") -> str:
 
 
 def facts_table(facts: dict[str, Any]) -> str:
-    """Return names and values, nested ones flattened."""
+    """Return a table of names and values. Nested values are flattened."""
     rows = "".join(_table_row((name.replace("_", " "), value)) for name, value in _flat(facts))
     return f'<table class="facts"><tbody>{rows}</tbody></table>'
 
 
 def _flat(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return pairs of name and text; what is not set is left out."""
+    """Return pairs of name and text, without values that are not set."""
     pairs: list[tuple[str, str]] = []
     for name, value in facts.items():
         if isinstance(value, dict):

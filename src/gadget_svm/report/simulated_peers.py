@@ -20,7 +20,7 @@ def write_simulation_report(
     path: str | Path, *, title: str, facts: Mapping[str, Any], results: Sequence[Mapping[str, Any]],
     history: Sequence[dict[str, Any]],
 ) -> Path | str:  # fmt: skip
-    """Write the page of simulated runs; the curves are those of ``history``, the first run."""
+    """Write the page of simulated runs; the curves show ``history``, the records of the first run."""
     target = parse_location(path)
     write_file(target, page(title, facts, results, history).encode())
     return target

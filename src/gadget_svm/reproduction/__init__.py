@@ -1,1 +1,1 @@
-"""The paper's evaluation: who competes, what is measured, and how it is written down. Nothing here learns by gossip."""
+"""The paper's evaluation: which methods are compared, what is measured, and how the results are written."""

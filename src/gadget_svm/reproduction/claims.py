@@ -1,6 +1,6 @@
-"""The paper's claims, compared with the rows of the tables. Every number in the discussion is looked up.
+"""The paper's claims, compared with the rows of the tables. Every number in the discussion comes from these rows.
 
-`claims.toml` has the claims; this module judges them.
+`claims.toml` contains the claims; this module judges them.
 """
 
 import math
@@ -15,7 +15,7 @@ Rows = dict[str, list[Row]]
 TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 FINDINGS: dict[str, str] = TEXTS["findings"]
 LEAF_GRAPHS = ("star", "tree", "line", "scale-free", "erdos-renyi")
-"""Graphs with nodes of one neighbour, or of few."""
+"""Graphs in which some nodes have only one neighbour, or few."""
 
 
 def discussion(rows: Rows) -> str:
@@ -103,7 +103,7 @@ def authors_program(rows: Rows) -> str:
 
 
 def equals_majority(rows: Rows) -> str:
-    """List the accuracies, ours and the paper's, that a model reaches that always answers the majority class."""
+    """List the accuracies, ours and the paper's, that equal those of always answering the majority class."""
     found: dict[str, list[str]] = {}
     kinds = {"accuracy_mean": "", "accuracy_whole_mean": " on all test rows", "paper_accuracy": " in the paper"}
     for row in rows["table2"] + rows["table3"]:

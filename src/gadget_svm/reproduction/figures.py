@@ -1,4 +1,4 @@
-"""The figures: objective and zero-one error against training time, and the study of networks. PNG and PDF.
+"""Draws the figures as PNG and PDF: objective and zero-one error against training time, and the study of networks.
 
 matplotlib is imported on use.
 """
@@ -68,7 +68,7 @@ def network_panels(path: Path, rows: Rows) -> Path:
 
 
 def _graphs(plt: Any, axis: Any, rows: Rows) -> None:
-    """Draw a line for every graph, the best connected on top. Names at the side do not overlap."""
+    """Draw a line for every graph, the best connected on top. The names are beside the axis and do not overlap."""
     graphs = sorted(rows, key=lambda r: r["spectral_gap"])
     places = range(len(graphs))
     axis.errorbar([100 * r["disagreement"] for r in graphs], places, xerr=_bars(graphs, "disagreement", 100),

@@ -33,7 +33,7 @@ CHECK_STRIDE."""
 
 @dataclass(frozen=True)
 class Budget:
-    """How much work each method may do; part of every cell's key."""
+    """How much work each method may do. It is part of the key of every stored result."""
 
     iterations: int = 10_000  # GADGET and Pegasos
     admm_iterations: int = 4000  # MoM-DSVM, at most
@@ -158,4 +158,4 @@ METHODS: dict[str, Callable[[Trial, Budget], Result]] = {
     "authors-program": lambda trial, _: run_shards(trial, authors_program),
     "loading": lambda trial, _: trial.loading_seconds(),
 }
-"""What is run for a row of a table or a line of a figure, by name. "gadget" has persistent mass."""
+"""The methods that are run for the rows of tables and the lines of figures, by name. "gadget" has persistent mass."""

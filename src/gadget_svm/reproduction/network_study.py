@@ -37,7 +37,7 @@ class Setup:
 
 
 def setups(quick: bool = False, nodes: int = 10) -> Iterator[Setup]:
-    """Yield every network of the study. ``nodes`` is their size where another property varies."""
+    """Yield every network of the study. ``nodes`` is their size in studies that vary another property."""
     iterations = 2000 if quick else 10_000
     power = max(4, 1 << (nodes - 1).bit_length())  # a hypercube needs one, and a torus of that size has two sides
     for graph in GRAPHS:
@@ -55,7 +55,7 @@ def setups(quick: bool = False, nodes: int = 10) -> Iterator[Setup]:
 
 
 def trials_of(setup: Setup, trials: int) -> int:
-    """Return the number of trials of a network. Large ones get fewer, as they take as long as all the others."""
+    """Return the number of trials of a network. Large networks get fewer: they take as long as all others together."""
     return trials if setup.nodes <= LARGE else min(trials, LARGE_TRIALS)
 
 

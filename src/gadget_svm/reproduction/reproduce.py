@@ -1,7 +1,7 @@
-"""The paper's evaluation, from data sets to the rows of the tables.
+"""Runs the paper's evaluation, from data sets to the rows of the tables.
 
-Owns the plan: which results there are, computing those that are not stored, and assembling rows. Progress goes through
-a callback; `page` writes the files.
+Owns the plan of the results. Computes results that are not stored, assembles rows, and reports progress to a callback;
+`page` writes the files.
 """
 
 import math
@@ -37,9 +37,9 @@ METHODS_OF = {
     part: [*dict.fromkeys(line.method for line in LINES[part]), *TEXTS[part].get("methods", [])] for part in PARTS
 }
 ONCE = ("liblinear", "optimum", "svm-perf-all", "gadget-trace", "pegasos-trace", "loading")
-"""Methods with one trial: they draw nothing, or a figure shows the first trial only."""
+"""Methods with one trial: they draw no random numbers, or a figure shows the first trial only."""
 FEWER_ITERATIONS = {"ccat": 3000}
-"""Iterations of GADGET on vectors so long that 10,000 would take minutes per trial; it hardly changes after that."""
+"""Iterations of GADGET on data sets with very long vectors: 10,000 would take minutes and hardly change the result."""
 LEAST_ROWS = 1000
 """A data set with fewer rows is a sample, and is left out."""
 
@@ -90,7 +90,7 @@ class Reproduction:
             if folder is None:
                 self.missing[name] = f"not found; {fetch}, from {ENTRIES[name].page}"
             elif self.data_dir and not folder.resolve().is_relative_to(self.data_dir.resolve()):
-                self.missing[name] = f"not in {self.data_dir}; there is one in {folder}, for a run without a folder"
+                self.missing[name] = f"not in {self.data_dir}, but in {folder}: leave out --data to use it"
             else:
                 try:
                     found[name] = load_dataset(name, data_dir=self.data_dir, download=False)
@@ -107,7 +107,7 @@ class Reproduction:
         return f"{name} (subset)" if "subset" in self.sets[name].note else name
 
     def lam(self, name: str) -> float:
-        """Return the paper's lambda; Gisette's is ours."""
+        """Return the paper's lambda, or our own for Gisette."""
         return float(self.sets[name].lam or GISETTE_LAMBDA)
 
     def budget(self, name: str) -> Budget:
@@ -153,7 +153,7 @@ class Reproduction:
         )  # fmt: skip
 
     def _stored(self, name: str, method: str, label: str, compute: Callable[[], Result], **key: Any) -> Result:
-        """Return a result, stored or computed now. Its key has the rows, the code, and the machine that was timed."""
+        """Return a result, stored or computed now. Its key includes the rows, the code and this machine."""
 
         def work() -> Result:
             self.report_progress(label)

@@ -33,7 +33,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """What is shown of some rows, under which title, with which explanation."""
+    """The title, the caption and the columns of a table. It shows rows in these columns."""
 
     title: str
     caption: str
@@ -144,7 +144,7 @@ def summarise(results: Sequence[dict[str, Any]], last: bool = False) -> Row:
 def better(first: Row, second: Row) -> bool:
     """Return whether ``first`` wins the paper's lexicographic comparison of (accuracy, time).
 
-    Accuracies are compared to a tenth of a per cent; of equal times the first wins.
+    Accuracies are compared to a tenth of a per cent. If the times are equal too, the first wins.
     """
     a, b = (round(row["accuracy_mean"], 1) for row in (first, second))
     return bool(a > b or (a == b and first["seconds_mean"] <= second["seconds_mean"]))

@@ -1,7 +1,7 @@
-"""One trial of one data set: rows and test rows of every node, the graph, the evaluation of models. Finished results.
+"""One trial on one data set: rows and test rows of every node, the graph, the evaluation of models. Stores results.
 
-A result on disk is a JSON file, named by everything that determines it. An interrupted run reuses its finished results.
-Other data, settings or code have another key, so the result is computed again.
+A stored result is a JSON file. Its name is a digest of everything that determines the result. An interrupted run reuses
+its finished results. If data, settings or code change, the name changes, and the result is computed again.
 """
 
 import hashlib

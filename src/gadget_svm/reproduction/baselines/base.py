@@ -1,4 +1,4 @@
-"""What a baseline takes and returns: rows, labels, lambda and a seed in; a weight vector and its time out.
+"""The interface of a baseline: it takes rows, labels, lambda and a seed, and returns a weight vector and its time.
 
 Every baseline solves F(w) = lam/2 |w|^2 + mean hinge, without a bias. The caller evaluates models, outside the
 measured time.

@@ -1,4 +1,4 @@
-"""The certified optimum F*: dual coordinate ascent until a duality gap encloses it. A reference, not a competitor."""
+"""The certified optimum F*: dual coordinate ascent until a duality gap encloses it. Used as a reference."""
 
 import time
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ PASSES = 30
 
 @dataclass(frozen=True)
 class Optimum:
-    """``bound`` <= F* <= ``objective`` = F(w)."""
+    """The best w found, with ``bound`` <= F* <= ``objective`` = F(w)."""
 
     w: Floats
     objective: float
@@ -49,7 +49,7 @@ def certified_optimum(
     seed : int, default 0
         Decides the order of the rows.
     max_seconds : float, optional
-        A time limit, at which the gap may still be wider.
+        A time limit. If it ends the computation, the gap may be wider.
 
     Examples
     --------

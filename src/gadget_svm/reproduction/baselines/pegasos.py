@@ -3,8 +3,8 @@
 Pegasos, the baseline of the paper's Section 4, is GADGET on a network of a single node, which has no neighbour to
 gossip with: the step is not implemented twice.
 
-The authors' program is imitated as its 2018 version behaves: it made the printed tables. Its gossip never reaches the
-model that trains and predicts, so a node is a local Pegasos run that ends early. It specifies nothing; GADGET as in
+`authors_program` behaves like the 2018 version of the authors' program, which made the printed tables. In that program
+gossip never reaches the model that trains and predicts, so a node is a local Pegasos run that ends early. GADGET as in
 Algorithm 2 is in `gadget_svm.algorithms`.
 """
 
@@ -40,7 +40,7 @@ def pegasos(
     X: Any, y: Floats, lam: float, seed: int = 0, *, iterations: int = 10_000, average: bool = True,
     evaluate: Callable[[Floats], tuple[list[float], list[float]]] | None = None,
 ) -> Fit:  # fmt: skip
-    """Take one example a step; the answer is the mean of the iterates, or the last one.
+    """Train with one example per step. The model is the mean of the iterates, or the last iterate.
 
     ``evaluate`` returns objective and error of a model; its values at geometric steps are the trace.
     """
@@ -58,9 +58,9 @@ EPSILON, PATIENCE = 1e-3, 10
 
 
 def authors_program(X: Any, y: Floats, lam: float, seed: int = 0, *, max_iter: int = 1_000_000) -> Fit:
-    """Train as a node trains on its shard: Pegasos with step 1/(lam (t + 2)); the answer is the last iterate.
+    """Train as a node trains on its shard: Pegasos with step 1/(lam (t + 2)). The model is the last iterate.
 
-    Its "objective" is lam/2 |w|^2 plus one if the current row's margin is below one: no hinge and no mean.
+    Its "objective" is lam/2 |w|^2 plus one if the current row's margin is below one. It has no hinge loss and no mean.
     """
     w = np.zeros(X.shape[1])
     problem = (w, X.indptr, X.indices, X.data, y.astype(np.float64), lam, EPSILON, PATIENCE, seed)

@@ -1,6 +1,6 @@
 """SVM-Perf (Joachims 2006): the one-slack cutting-plane algorithm, his Algorithm 1 with C = 1/lam, to its own epsilon.
 
-A plane (g, b) says that the mean hinge is at least b - <w, g>, whatever w is. The working set of planes is kept small,
+A plane (g, b) says that the mean hinge is at least b - <w, g>, for every w. The working set of planes is kept small,
 and clarabel solves the QP over it.
 """
 
@@ -68,7 +68,7 @@ def solve(gram: Floats, b: Floats, lam: float, epsilon: float) -> Solution:
     """Maximise <b, beta> - beta' G beta / (2 lam) over beta >= 0, sum beta <= 1: Joachims' dual times lam = 1/C.
 
     In these units C, which is up to 1e5, does not appear in the constraints. The bounds are computed from a beta made
-    exactly feasible, so they hold whatever the accuracy of the solver.
+    exactly feasible, so they hold even if the solver is not accurate.
     """
     clarabel = load_solver()
     m = len(b)
