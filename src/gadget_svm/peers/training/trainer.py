@@ -10,6 +10,7 @@ from typing import NamedTuple
 from gadget_svm.core.types import Floats
 from gadget_svm.peers.storage.snapshot import Part
 from gadget_svm.peers.training.learner import Learner, Measures, NodeMessage
+from gadget_svm.peers.training.private_learner import PrivateLearner
 from gadget_svm.peers.training.release_filter import ReleaseFilter
 from gadget_svm.peers.training.scale import Scale
 from gadget_svm.peers.training.site import Site
@@ -30,6 +31,8 @@ class TickInput(NamedTuple):
     open_to: Collection[int]
     arrived: list[NodeMessage]
     near: list[Floats] | None  # models of the neighbours to measure with, or None: no measures
+    reserved: int = 0  # of a private study: rounds whose slopes may be released
+    repeats: bool = False  # of a private study: whether only to send again what was sent last
 
 
 class TickResult(NamedTuple):
@@ -39,21 +42,28 @@ class TickResult(NamedTuple):
     sent: tuple[Sent, ...]
     edges: frozenset[str]  # of the learner
     measures: Measures | None
+    rounds: int = 0  # of a private study: rounds of the plan that are done
 
 
 class Trainer:
     """A learner, the filter of what it sends, and test rows, on one scale.
 
-    Continues from a snapshot if there is one, and takes the place of a former trainer if there was one.
+    Continues from a snapshot if there is one, and takes the place of a former trainer if there was one. In a private
+    study ``reserved`` rounds count as done, and ``noise`` is as in `DifferentialPrivacy`.
     """
 
     def __init__(
         self, study: Study, site: Site, node: int, seed: int, noise_seed: int, scale: Scale, saved: Part | None,
-        former: "Trainer | None",
+        former: "Trainer | None", noise: str = "secret", reserved: int = 0,
     ) -> None:  # fmt: skip
         self.scale, self.label_test = scale, site.label_test
         self.X_test = None if site.X_test is None else scale.apply(site.X_test)
-        self.learner = Learner(scale.apply(site.X), site.label, study, node, seed=seed)
+        X = scale.apply(site.X)
+        self.learner: Learner = (
+            PrivateLearner(X, site.label, study, node, seed=seed, noise=noise)
+            if study.is_private
+            else Learner(X, site.label, study, node, seed=seed)
+        )
         self.filter = ReleaseFilter(self.learner.X, study.outputs, noise_seed)
         if saved is not None:
             arrays, about = saved
@@ -63,6 +73,8 @@ class Trainer:
             self.learner.succeed(former.learner)
             if former.scale is scale:
                 self.filter = former.filter
+        if isinstance(self.learner, PrivateLearner):
+            self.learner.count_as_done(reserved)
 
     def tick(self, given: TickInput) -> TickResult:
         """Do one tick. FloatingPointError: the weights are not finite any more."""
@@ -72,6 +84,8 @@ class Trainer:
         if wanted.keys() != set(learner.neighbours):
             learner.set_neighbours(wanted.keys())
             self.filter.forget(wanted.keys())
+        if isinstance(learner, PrivateLearner):
+            return self._private_tick(learner, given)
         if learner.t % REFRESH_TICKS == REFRESH_TICKS - 1:
             learner.refresh()
         learner.draw_from(given.open_to)
@@ -86,3 +100,15 @@ class Trainer:
             raise FloatingPointError("the weights are not finite")
         measures = None if given.near is None else learner.measure(given.near, self.X_test, self.label_test)
         return TickResult(self.scale, tuple(sent), frozenset(wanted.values()), measures)
+
+    def _private_tick(self, learner: PrivateLearner, given: TickInput) -> TickResult:
+        """Do one tick of a private study. What is sent depends on rows by noisy slopes only: nothing is filtered."""
+        if given.repeats:
+            messages = learner.repeat()
+        else:
+            learner.absorb(given.arrived)
+            messages = learner.step(given.reserved)
+        if not learner.finite():
+            raise FloatingPointError("the weights are not finite")
+        sent = tuple((given.wanted[each.other], *each[1:]) for each in messages if each.other in given.open_to)
+        return TickResult(self.scale, sent, frozenset(given.wanted.values()), None, learner.rounds)

@@ -134,7 +134,9 @@ class World:
         self.queue.at(generator(self.seed, name).uniform(0.0, 0.5 * self.scenario.faults_stop), machine.start)
 
     def _settings(self, name: str, address: str, join: tuple[str, ...]) -> NodeSettings:
-        values = PACE | {"until": "certified" if self.scenario.finish else "stopped"} | dict(self.scenario.settings)
+        end = "finished" if self.study.is_private else "certified"
+        values = PACE | {"until": end if self.scenario.finish else "stopped", "noise": "seeded"}
+        values |= dict(self.scenario.settings)
         return NodeSettings(name, address, join=join, seed=self.seed, **values)
 
     def _machine(self, name: str, address: str, make: MakeNode, identity: str = "") -> Machine:
