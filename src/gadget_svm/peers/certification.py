@@ -123,7 +123,9 @@ class Certification:
                 self._do(self.echo.sums_ready(action.id, np.empty(0), at.now), at)
             elif isinstance(action, c.ComputeSums):
                 self.sums_due = action
-            elif isinstance(action, m.Certified) and (self.study.is_private or relative_bound(action) <= self.study.gap):
+            elif isinstance(action, m.Certified) and (
+                self.study.is_private or relative_bound(action) <= self.study.gap
+            ):
                 self._adopt(action, at.now)
             else:
                 why = action.reason if isinstance(action, c.Failed) else "the bound is above the study's gap"
@@ -249,7 +251,6 @@ class Certification:
         partition = self._described(policy.partition) if policy.partition is not None and is_later else None
         return {"certified": certified, "partition": partition, "wait": wait}
 
-
     def _described(self, certified: m.Certified) -> dict[str, Any]:
         bound = None if self.study.is_private else relative_bound(certified)
         return {
@@ -268,6 +269,7 @@ def document(certified: m.Certified, study: Study, scale: Scale, is_full: bool) 
     """Return the model file of a certificate: the same at all sites."""
     if study.is_private:
         about: dict[str, Any] = {name: getattr(study, name) for name in ("epsilon", "delta", "clip", "rounds")}
+        about |= {"kind": "agreed"} if is_full else {}  # nothing is proved about the model
     else:
         about = {
             "gap_bound": relative_bound(certified), "bounds": certified.bounds.tolist(),

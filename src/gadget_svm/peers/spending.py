@@ -10,7 +10,7 @@ from typing import Any
 from gadget_svm.peers.settings import NodeSettings
 from gadget_svm.peers.storage.ledger import Ledger
 from gadget_svm.peers.write_schedule import WriteSchedule
-from gadget_svm.privacy import DifferentialPrivacy, epsilon_of
+from gadget_svm.privacy import epsilon_of
 from gadget_svm.study.study import Study
 
 LARGEST_BLOCK, BLOCKS = 10, 20
@@ -21,14 +21,13 @@ class Spending:
     """What one node may release of its rows in a private study."""
 
     def __init__(self, settings: NodeSettings, study: Study, schedule: WriteSchedule) -> None:
-        assert study.epsilon and study.delta and study.rounds
         self.settings, self.study, self._schedule = settings, study, schedule
         self.ledger = Ledger()  # as it is on disk
         self._written: Ledger | None = None  # on its way to the disk
         self._digest = study.digest.hex()
-        self._planned = study.rounds
-        self._per_round = DifferentialPrivacy(study.epsilon, study.delta).mu ** 2 / study.rounds
-        self._block = min(LARGEST_BLOCK, max(1, study.rounds // BLOCKS))
+        self._planned = study.rounds or 0
+        self._per_round = study.budget().mu ** 2 / self._planned
+        self._block = min(LARGEST_BLOCK, max(1, self._planned // BLOCKS))
 
     def begin(self, ledger: Ledger | None, has_state: bool) -> None:
         """Take the ledger as it is on disk, or begin one. ValueError: the node must not go on."""

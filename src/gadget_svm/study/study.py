@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Literal, get_args
 
+from gadget_svm.privacy import DifferentialPrivacy
+
 FORMAT = 1
 MAX_TEXT_BYTES = 2_000_000
 MAX_FEATURES = 2**31 - 1
@@ -83,6 +85,11 @@ class Study:
     def is_private(self) -> bool:
         """Whether everything that a site sends keeps a privacy budget."""
         return self.algorithm == "private"
+
+    def budget(self, noise: str = "secret") -> DifferentialPrivacy:
+        """Return the budget of a private study, with noise from where `DifferentialPrivacy` says."""
+        own: Any = self
+        return DifferentialPrivacy(own.epsilon, own.delta, own.clip, own.rounds, noise)
 
     @property
     def outputs(self) -> int:

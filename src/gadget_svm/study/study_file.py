@@ -77,7 +77,9 @@ class Privacy(Section):
     clip: Positive | None = Field(
         default=None, description="longer rows are scaled down to this norm; no function of the rows", examples=[1.0]
     )
-    rounds: Count | None = Field(default=None, description="noisy slopes that a site releases, as planned", examples=[60])
+    rounds: Count | None = Field(
+        default=None, description="noisy slopes that a site releases, as planned", examples=[60]
+    )
     step_size: Positive | None = Field(default=None, description="as planned; no effect on privacy", examples=[3.0])
 
 
@@ -102,7 +104,8 @@ class StudyFile(Section):
             "n_features": data.features if data.columns is None else len(data.columns), "columns": data.columns,
             "classes": tuple(map(plain_label, data.classes)), "scaling": self.scaling.kind,
             "scaling_sites": 0 if self.scaling.kind == "none" else self.scaling.sites or covered,
-            "degree": learn.degree, "gap": end.gap, "sites": end.sites, "min_sites": max(end.min_sites, 1), **dict(self.privacy),
+            "degree": learn.degree, "gap": end.gap, "sites": end.sites, "min_sites": max(end.min_sites, 1),
+            **dict(self.privacy),
         })  # fmt: skip
 
 

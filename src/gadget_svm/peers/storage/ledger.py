@@ -57,7 +57,9 @@ class Ledger:
         try:
             values = json.loads(text)
             if values["format"] != FORMAT:
-                raise LedgerError(f"it has format {values['format']!r}: install the version of gadget-svm that wrote it")
+                raise LedgerError(
+                    f"it has format {values['format']!r}: install the version of gadget-svm that wrote it"
+                )
             ledger = cls({digest: Spent(**spent) for digest, spent in values["studies"].items()})
             good = all(
                 isinstance(spent.rounds, int) and spent.rounds >= 0 and 0.0 <= spent.mu_squared < math.inf
@@ -66,7 +68,9 @@ class Ledger:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             if isinstance(error, LedgerError):
                 raise
-            raise LedgerError(f"it is damaged ({error!r}): restore a copy that is not older than the last run") from error
+            raise LedgerError(
+                f"it is damaged ({error!r}): restore a copy that is not older than the last run"
+            ) from error
         if not good:
             raise LedgerError("it holds counts that cannot be: restore a copy that is not older than the last run")
         return ledger

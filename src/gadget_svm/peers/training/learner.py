@@ -21,7 +21,6 @@ from gadget_svm.core.types import Floats
 from gadget_svm.estimator.problem import as_csr, clip_rows
 from gadget_svm.gossip import RobustMixing, Round, RunningSum
 from gadget_svm.peers.training.polynomial_averaging import PolynomialAveraging
-from gadget_svm.privacy import DifferentialPrivacy
 from gadget_svm.study.study import Study
 from gadget_svm.topologies import build
 
@@ -71,9 +70,8 @@ def algorithm_of(study: Study, rows: int, noise: str = "secret") -> Gadget | Pdm
     if study.algorithm == "pdmm":
         return Pdmm(theta=THETA)
     if study.is_private:
-        assert study.epsilon and study.delta and study.clip and study.rounds
-        budget = DifferentialPrivacy(study.epsilon, study.delta, study.clip, study.rounds, noise)
-        return PrivateGradient(budget, RobustMixing(liars=0, lazy=True), gossip_rounds=1, step_size=study.step_size)
+        gossip = RobustMixing(liars=0, lazy=True)
+        return PrivateGradient(study.budget(noise), gossip, gossip_rounds=1, step_size=study.step_size)
     return Gadget(gossip="running-sum", solver="implicit", local_steps=max(rows, 20))
 
 

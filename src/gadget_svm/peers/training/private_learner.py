@@ -102,9 +102,10 @@ class PrivateLearner(Learner):
         return self._messages()
 
     def estimate_neighbour_model(
-        self, last: NodeMessage, previous: NodeMessage | None, sent: Floats | None  # noqa: ARG002
-    ) -> Floats | None:
+        self, last: NodeMessage, previous: NodeMessage | None, sent: Floats | None
+    ) -> Floats | None:  # fmt: skip
         """Return the neighbour's last vector, outputs x width."""
+        del previous, sent
         return last.vector.reshape(self.block.w.shape[1:])
 
     def _messages(self) -> list[NodeMessage]:

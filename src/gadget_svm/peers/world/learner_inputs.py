@@ -14,7 +14,6 @@ from gadget_svm.peers.storage.snapshot import Snapshot
 from gadget_svm.peers.training.trainer import TickInput
 from gadget_svm.peers.wire.messages import EdgeState, Heartbeat, Push
 
-
 MAX_WAITING = 200
 """Pushes to a node of a private study that may wait for the next round."""
 

@@ -125,7 +125,8 @@ class Machine:
         self._rng = generator(seed, "machine", name)
         self._actions: dict[type[Any], Callable[[Any], None]] = {
             Dial: self._dial, Hangup: self._hang_up, Send: self._send, RunStep: self._run_step, Save: self._save,
-            Export: self._export, Spend: self._spend, SetTimer: self._set_timer, Report: self._report, Finish: self._finish,
+            Export: self._export, Spend: self._spend, SetTimer: self._set_timer, Report: self._report,
+            Finish: self._finish,
         }  # fmt: skip
 
     @property

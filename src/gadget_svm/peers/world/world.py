@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from gadget_svm.peers.settings import NodeSettings
 from gadget_svm.peers.training.site import Site
@@ -135,8 +136,8 @@ class World:
 
     def _settings(self, name: str, address: str, join: tuple[str, ...]) -> NodeSettings:
         end = "finished" if self.study.is_private else "certified"
-        values = PACE | {"until": end if self.scenario.finish else "stopped", "noise": "seeded"}
-        values |= dict(self.scenario.settings)
+        own: dict[str, Any] = {"until": end if self.scenario.finish else "stopped", "noise": "seeded"}
+        values = PACE | own | dict(self.scenario.settings)
         return NodeSettings(name, address, join=join, seed=self.seed, **values)
 
     def _machine(self, name: str, address: str, make: MakeNode, identity: str = "") -> Machine:
