@@ -144,7 +144,7 @@ def export(config: Path) -> Path:
     own, study = load_files(config)
     try:
         snapshot = SnapshotStore(own.peer.state).load()
-        ledger = LedgerFile(own.privacy.ledger).load() if study.is_private else None
+        ledger = LedgerFile(own.peer.ledger).load() if study.is_private else None
     except SnapshotError as error:
         raise ValueError(str(error)) from error
     document = None

@@ -18,7 +18,7 @@ Level = Literal["debug", "info", "warning", "error"]
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The node may begin. ``wall_time`` is the time of day, in seconds since 1970; the ledger is for private studies."""
+    """The node may begin. ``wall_time`` is the time of day, in seconds since 1970; private studies have a ledger."""
 
     wall_time: float
     snapshot: Snapshot | None = None

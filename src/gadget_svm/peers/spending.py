@@ -34,7 +34,7 @@ class Spending:
         if ledger is None and has_state:
             raise ValueError(
                 "the privacy ledger is missing, and the saved state shows that rows were used before: put the ledger "
-                "back to where [privacy] ledger says. If it is lost, what was spent is not known: take part in no more "
+                "back to where [peer] ledger says. If it is lost, what was spent is not known: take part in no more "
                 "private studies with these rows, or start anew with --fresh if nothing was ever released"
             )
         self.ledger = ledger or Ledger()

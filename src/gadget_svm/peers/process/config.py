@@ -60,6 +60,7 @@ class Peer(Section):
     )
     state: Where = _key("folder for what must survive a restart", Path("state"))
     model: Where = _key("file for the model", Path("model.safetensors"))
+    ledger: Where = _key("what the rows have spent in all private studies; never delete it", Path("ledger.json"))
     seed: Annotated[int, Field(ge=0, lt=2**63)] = _key("decides every draw of the algorithm", 0)
     float32: bool = _key("send vectors as float32: half the bytes, about seven digits", False)
 
@@ -95,7 +96,6 @@ class Data(Section):
 class Privacy(Section):
     """[privacy], for private studies"""
 
-    ledger: Where = _key("what the rows have spent in all private studies; never delete it", Path("ledger.json"))
     epsilon_limit: Positive | None = _key("take no part in a study that would bring the total above this", None, 4.0)
     delta: Annotated[float, Field(gt=0, lt=0.1)] = _key("of that limit", 1e-6)
 

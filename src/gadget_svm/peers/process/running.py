@@ -61,7 +61,7 @@ def run_peer(config: PeerConfig, study: Study | None = None, *, fresh: bool = Fa
 def make_host(config: PeerConfig, study: Study, until: Until = "stopped") -> PeerHost:
     """Read the rows and the certificates; return a host that is not running yet."""
     credentials = CredentialFiles.of(config)
-    ledger = LedgerFile(config.privacy.ledger) if study.is_private else None
+    ledger = LedgerFile(config.peer.ledger) if study.is_private else None
     node = Node(config.node_settings(until), study, load_site(config, study), random.SystemRandom())
     return PeerHost(
         node, HostSettings(config.peer.listen, config.limits, config.metrics, config.peer.model), Limits.of(study),
