@@ -245,12 +245,13 @@ def _privacy_problems(study: Study) -> Iterator[str]:
     if study.algorithm != "private":
         for name in PRIVATE:
             if getattr(study, name) is not None:
-                yield f"{name} is for the algorithm private only: leave it out, or set the algorithm to private"
+                yield f"{name} must be left out, or the algorithm must be private: other algorithms keep no budget"
         return
     for name in PRIVATE:
         value = getattr(study, name)
         if value is None:
-            yield f"{name} is missing: 'gadget study new --epsilon 1 --rows-expected N' plans all keys of [privacy]"
+            yield f"{name} must be set in a private study: 'gadget study new --epsilon 1 --rows-expected N' plans it"
+            return
         elif name == "rounds":
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_ROUNDS:
                 yield f"rounds must be a whole number from 1 to {MAX_ROUNDS:,}, got {shown(value)}"

@@ -164,10 +164,14 @@ class TrainingSession:
     def _private_step(
         self, trainer: Trainer, wanted: Mapping[int, str], open_numbers: Collection[int]
     ) -> Callable[[], Any] | None:
-        """Return the next round, when the vectors of all neighbours are here, or what repeats the last vector."""
+        """Return the next round, when the vectors of all neighbours are here, or what repeats the last vector.
+
+        A neighbour that is away for a short time is waited for: without it the others would spend their rounds.
+        """
         assert isinstance(trainer.learner, PrivateLearner)
         seq, is_alone = trainer.learner.seq, max(len(self.study.sites), self.study.min_sites) == 1
-        if self.held or self.needs_rounds or not (open_numbers or is_alone):
+        is_complete = len(open_numbers) == len(wanted) and (len(wanted) > 0 or is_alone)
+        if self.held or self.needs_rounds or not is_complete:
             return None
         is_late = any(self._inbox.newest(number) < seq for number in open_numbers)
         self._calls = self._calls + 1 if is_late else 0
