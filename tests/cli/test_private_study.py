@@ -39,9 +39,15 @@ def test_the_study_has_the_plan_of_its_public_numbers():
         ([*DATA, *SITES, "--epsilon", 2], "--epsilon needs --rows-expected"),
         ([*DATA, *SITES, "--rows-expected", 100], "give a budget with --epsilon"),
         ([*DATA, "--epsilon", 2, "--rows-expected", 100], "give --site or --min-sites"),
-        ([*DATA, *SITES, "--epsilon", 2, "--rows-expected", 100, "--algorithm", "pdmm"], "needs --algorithm private"),
+        (
+            [*DATA, *SITES, "--epsilon", 2, "--rows-expected", 100, "--algorithm", "pdmm"],
+            "needs --algorithm private",
+        ),
         ([*DATA, *SITES, "--epsilon", -1, "--rows-expected", 100], "epsilon must be a positive number"),
-        ([*DATA, *SITES, "--algorithm", "private"], "--epsilon must be set in a private study: 'gadget study new --epsilon 1"),
+        (
+            [*DATA, *SITES, "--algorithm", "private"],
+            "--epsilon must be set in a private study: 'gadget study new --epsilon 1",
+        ),
         ([*DATA, *SITES, "--clip", 2], "--clip must be left out, or the algorithm must be private"),
         (
             [*DATA, *SITES, "--epsilon", 2, "--rows-expected", 100, "--scaling", "max-abs"],
@@ -66,3 +72,20 @@ def test_each_kind_of_study_ends_in_its_own_way():
         check_until("finished", pdmm)
     check_until("finished", private)
     check_until("certified", pdmm)
+
+
+def test_the_status_of_a_private_peer_shows_what_is_spent():
+    pytest.importorskip("google.protobuf")
+    from gadget_svm.cli.peer_client import status_lines
+    from gadget_svm.peers.world.scenario import load
+    from gadget_svm.peers.world.world import World, node_factory
+
+    world = World(load("private"), 0, make_node=node_factory())
+    world.queue.run(12.0)
+    machine = next(iter(world.machines.values()))
+    found = machine.node.status(machine.now)
+    told = "\n".join(status_lines({**found, "untrusted": {}}))
+    assert 0 < found["privacy"]["rounds"] < 40
+    assert f"private: {found['privacy']['rounds']} of 40 rounds done, epsilon " in told
+    assert "of 4 spent at delta 1e-05; all studies of these rows: " in told
+    assert (found["objective"], found["gap_estimate"], found["train_accuracy"]) == (None, None, None)

@@ -23,8 +23,8 @@ from gadget_svm.peers.training.certificate_echo import CertificateEcho
 from gadget_svm.peers.training.certification_policy import CertificationPolicy
 from gadget_svm.peers.training.inbox import Heard, Inbox
 from gadget_svm.peers.training.learner import Learner, NodeMessage
-from gadget_svm.peers.training.scale_agreement import ScaleAgreement
 from gadget_svm.peers.training.private_learner import PrivateLearner
+from gadget_svm.peers.training.scale_agreement import ScaleAgreement
 from gadget_svm.peers.training.session import TrainingSession
 from gadget_svm.peers.wire.messages import EdgeState
 from gadget_svm.peers.world.disk import Disk

@@ -28,7 +28,7 @@ def test_what_is_saved_is_loaded(file):
 
 
 def test_a_ledger_is_held_by_one_process(file):
-    with pytest.raises(SnapshotError, match="in use by .*stop that peer first"):
+    with pytest.raises(SnapshotError, match=r"in use by .*stop that peer first"):
         LedgerFile(file.path).open()
     file.close()
     again = LedgerFile(file.path)

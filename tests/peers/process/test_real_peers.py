@@ -102,6 +102,7 @@ def test_three_peers_of_a_private_study_finish_with_one_model_and_keep_their_led
         study = load_study(peers.study)
         peers.start(until="finished")
         peers.wait_for(["site-2"], lambda status: status["privacy"]["rounds"] > 4)
+        assert "gadget_peer_privacy_rounds_planned 40.0" in peers.get("site-1", "/metrics")[1]
         peers.kill("site-2")
         peers.start("site-2", until="finished")
         assert set(peers.ends().values()) == {0}, peers.report()

@@ -1,4 +1,4 @@
-"""Private learners: the simulator's weights in lock step, the noise of the plan, and what a site does that is behind."""
+"""Private learners: the simulator's weights in lock step, the noise of the plan, and a site that is behind."""
 
 import numpy as np
 import pytest

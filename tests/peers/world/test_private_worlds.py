@@ -1,4 +1,4 @@
-"""Private studies in simulated networks: what is sent depends on rows by noisy slopes only, and ledgers are never low."""
+"""Private studies in simulated networks: messages depend on rows by noisy slopes only, ledgers are never low."""
 
 from dataclasses import replace
 
