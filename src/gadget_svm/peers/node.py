@@ -288,7 +288,8 @@ class Node:
 
     def _pushed(self, link: Link, push: m.Push) -> None:
         if not self.training.pushed(link, push, self.incarnation):
-            self.neighbourhood.refuse_edge(link, f"{link.name} pushes with the weight {push.weight:.3g}")
+            what = f"in round {push.seq}" if self.study.is_private else f"with the weight {push.weight:.3g}"
+            self.neighbourhood.refuse_edge(link, f"{link.name} pushes {what}")
 
     def _certificate(self, link: Link, message: m.Message) -> None:
         self.certification.received(link.name, message, self._situation())

@@ -119,6 +119,11 @@ def test_three_peers_of_a_private_study_finish_with_one_model_and_keep_their_led
         for name in peers.names:
             path = peers.folder / name / "ledger.json"
             assert Ledger.parse(path.read_text()).rounds(study.digest.hex()) == 40
+        agreed = peers.model("site-1").read_bytes()
+        peers.model("site-1").unlink()
+        command = [sys.executable, "-m", "gadget_svm", "peer", "export", str(peers.toml("site-1"))]
+        subprocess.run(command, check=True, env=environment())
+        assert peers.model("site-1").read_bytes() == agreed
         ledger = peers.folder / "site-1" / "ledger.json"
         ledger.rename(ledger.with_suffix(".away"))
         peers.start("site-1", until="finished")

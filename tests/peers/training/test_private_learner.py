@@ -122,6 +122,12 @@ def test_a_site_that_is_behind_begins_where_its_neighbours_are():
     assert {each.seq for each in node.repeat()} == {41}
 
 
+def test_a_neighbour_that_cannot_be_so_far_ahead_is_not_plausible():
+    node = learner(shards()[0], study_of(), 0)
+    assert node.is_plausible(1.0, 10**8)
+    assert not node.is_plausible(1.0, 2**61)
+
+
 def test_only_vectors_of_its_own_round_are_mixed():
     node = learner(shards()[0], study_of(), 0)
     node.set_neighbours([1])

@@ -136,8 +136,8 @@ class Learner:
         if new and isinstance(self.run, GadgetRun):
             self.run.reset_edge(self.block, min(new))  # a new epoch: all nodes start a new average
 
-    def is_plausible(self, weight: float) -> bool:
-        """Return whether an honest neighbour may push with this weight.
+    def is_plausible(self, weight: float, seq: int) -> bool:  # noqa: ARG002
+        """Return whether an honest neighbour may push with this weight and this sequence number.
 
         Of GADGET any weight is plausible: it counts rows, so that the limits of messages are enough.
         """

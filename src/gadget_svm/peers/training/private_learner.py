@@ -23,6 +23,9 @@ from gadget_svm.gossip import RobustMixing, estimate
 from gadget_svm.peers.training.learner import Learner, NodeMessage, algorithm_of
 from gadget_svm.study.study import Study
 
+MOST_AHEAD = 1_000_000_000
+"""Gossip rounds, at 20 a second for more than a year. Without a bound one push could use up the sequence numbers."""
+
 
 class PrivateLearner(Learner):
     """A node's state. A tick is `absorb` of what the neighbours sent in the last round, then `step`."""
@@ -55,6 +58,10 @@ class PrivateLearner(Learner):
     def seq(self) -> int:
         """The number of the gossip round whose vector was sent last; -1 before the first one."""
         return self.block.exchanges - 1
+
+    def is_plausible(self, weight: float, seq: int) -> bool:  # noqa: ARG002
+        """Return whether an honest neighbour may be in this gossip round: not if it is more than years ahead."""
+        return seq <= self.seq + MOST_AHEAD
 
     @property
     def has_model(self) -> bool:

@@ -118,7 +118,7 @@ class TrainingSession:
         """Return whether an honest neighbour may have sent a push of this scale."""
         if self._trainer is None or push.scale != self.scale_digest:
             return True  # it is not used
-        return self._trainer.learner.is_plausible(push.weight)
+        return self._trainer.learner.is_plausible(push.weight, push.seq)
 
     def receive(self, name: str, push: Push) -> bool:
         """Keep a push for the next tick; return False if it is old or not usable."""
