@@ -29,6 +29,15 @@ def test_all_sites_end_with_one_model_and_ledgers_are_never_low(name):
         assert result.ok, f"{result.failure}\nrepeat it: {result.command}"
 
 
+@pytest.mark.parametrize("name", ["chaos", "lossy", "partition", "resets", "slow-peers", "full-disk"])
+def test_private_studies_end_with_one_model_whatever_else_fails(name):
+    """The scenarios of other studies, with their faults; nothing is known of how good a private model is."""
+    scenario = replace(load(name), study=load("private").study, tolerance=np.inf, settle=400.0)
+    for seed in range(3):
+        result = run(scenario, seed)
+        assert result.ok, f"seed {seed}: {result.failure}"
+
+
 def test_the_kills_cost_rounds_and_no_site_releases_more_than_planned():
     lost = 0
     for seed in range(SEEDS):
