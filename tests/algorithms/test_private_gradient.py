@@ -68,6 +68,22 @@ def test_noise_has_the_planned_deviation(noise):
     assert found == pytest.approx(each / np.sqrt(2), rel=0.2)
 
 
+def test_a_step_size_that_is_given_replaces_the_planned_one():
+    X, y = sp.csr_matrix((400, 300)), np.arange(400) % 2
+
+    def first_step(step_size):
+        return GadgetSVC(
+            2, topology="complete", privacy=SEEDED, fit_intercept=False, max_iter=1, stopping=None, random_state=3,
+            algorithm=PrivateGradient(gossip_rounds=1, step_size=step_size),
+        ).fit(X, y).coef_  # fmt: skip
+
+    planned = SEEDED.plan(2, 400, 300).step_size
+    np.testing.assert_allclose(first_step(planned), first_step(None))
+    np.testing.assert_allclose(first_step(2 * planned), 2 * first_step(None))
+    with pytest.raises(ValueError, match="step_size must be a positive number"):
+        first_step(0.0)
+
+
 def test_seeded_noise_repeats_and_secret_noise_does_not():
     X, y = make_classification(300, 6, random_state=0)
 

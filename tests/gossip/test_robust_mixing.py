@@ -46,6 +46,13 @@ def test_estimates_go_to_the_weighted_mean(kind, network, seed):
     np.testing.assert_allclose(found, np.tile(n @ x / n.sum(), (network.n, 1)), atol=1e-6)
 
 
+def test_lazy_mixing_moves_half_as_far():
+    x = np.random.default_rng(0).normal(size=(10, 5))
+    whole, half = (average(x, six_regular(), RobustMixing(liars=0, lazy=lazy), 1) for lazy in (False, True))
+    np.testing.assert_allclose(half, (x + whole) / 2, rtol=1e-12)
+    assert np.abs(whole - x).max() > 0.1
+
+
 def test_a_node_without_rows_follows_the_others():
     found = average(
         [0.0, 3.0, 6.0, 100.0], build_network("complete", 4), RobustMixing("clip", 0), 300, weights=[1, 1, 1, 0]

@@ -156,3 +156,33 @@ def test_labels_are_compared_as_numbers_where_they_are_finite_numbers():
         "nan",
         "1e999",
     ]
+
+
+PRIVATE = replace(
+    STUDY, algorithm="private", scaling="none", scaling_sites=0, epsilon=1.0, delta=1e-6, clip=1.0, rounds=40,
+    step_size=2.0,
+)  # fmt: skip
+
+
+def test_a_private_study_survives_its_text():
+    assert Study.parse(replace(PRIVATE, epsilon=1).text()) == PRIVATE
+    assert differences(PRIVATE, replace(PRIVATE, rounds=50), "a", "b")[0].startswith("a has [privacy] rounds = 40")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"epsilon": None}, "epsilon must be set"),
+        ({"rounds": 0}, "rounds must be a whole number"),
+        ({"rounds": True}, "rounds must be a whole number"),
+        ({"clip": -1.0}, "clip must be a number above 0"),
+        ({"step_size": "2"}, "step_size must be a number above 0"),
+        ({"delta": 0.5}, "delta must be far below"),
+        ({"algorithm": "pdmm"}, "epsilon must be left out"),
+        ({"scaling": "max-abs", "scaling_sites": 2}, "statistics of rows are not in the budget"),
+    ],
+)
+def test_a_private_study_has_a_whole_budget_and_others_have_none(change, told):
+    values = json.loads(PRIVATE.text()) | change
+    with pytest.raises(ValueError, match=told):
+        Study.parse(json.dumps(values, sort_keys=True, separators=(",", ":")))

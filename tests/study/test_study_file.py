@@ -60,7 +60,7 @@ def test_every_key_is_in_the_template_with_a_comment_and_sets_a_field():
     [
         (with_values("learn", lam=0), r"\[learn\] lam: must be greater than 0"),
         (with_values("learn", degree=3), r"\[learn\] degree: must be even, got 3"),
-        (with_values("learn", algorithm="pegasos"), "must be 'pdmm' or 'gadget'"),
+        (with_values("learn", algorithm="pegasos"), "must be 'pdmm', 'gadget' or 'private'"),
         (with_values("learn", lamb=1), "Did you mean 'lam'"),
         (with_values("data", columns=None), r"set either \[data\] columns, the features' names, or"),
         (with_values("data", features=2), r"set either \[data\] columns, the features' names, or"),

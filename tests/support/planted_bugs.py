@@ -23,6 +23,7 @@ from gadget_svm.peers.training.certificate_echo import CertificateEcho
 from gadget_svm.peers.training.certification_policy import CertificationPolicy
 from gadget_svm.peers.training.inbox import Heard, Inbox
 from gadget_svm.peers.training.learner import Learner, NodeMessage
+from gadget_svm.peers.training.private_learner import PrivateLearner
 from gadget_svm.peers.training.scale_agreement import ScaleAgreement
 from gadget_svm.peers.training.session import TrainingSession
 from gadget_svm.peers.wire.messages import EdgeState
@@ -215,7 +216,7 @@ def _exports_over_the_certificate(patch: Patch) -> None:
 
 
 def _partition_counts_as_all(patch: Patch) -> None:
-    patch(CertificationPolicy, "_enough", lambda self, names: True)
+    patch(CertificationPolicy, "enough", lambda self, names: True)
 
 
 def _exits_without_the_others(patch: Patch) -> None:
@@ -317,6 +318,16 @@ def _classes_mixed_up(patch: Patch) -> None:
     patch(learner, "_signs", signs)
 
 
+def _reserved_again(patch: Patch) -> None:
+    patch(PrivateLearner, "count_as_done", lambda self, rounds: None)
+
+
+def _released_before_recorded(patch: Patch) -> None:
+    needs, step = TrainingSession.needs_rounds, PrivateLearner.step
+    patch(TrainingSession, "needs_rounds", property(lambda self: needs.fget(self) and self.rounds_done % 5 == 0))
+    patch(PrivateLearner, "step", lambda self, most: step(self, most + 5))
+
+
 BUGS = (
     PlantedBug("an old sequence number is accepted", _old_sequence_numbers, ("reordered", "chaos")),
     PlantedBug("an epoch check is removed", _epochs_do_not_matter, ("gadget",)),
@@ -351,5 +362,7 @@ BUGS = (
     PlantedBug("a link of a former process is kept", _former_link_kept, ("same-name",)),
     PlantedBug("a late site keeps its own scale", _own_scale_kept, ("scaled",)),
     PlantedBug("any penalty of a neighbour is used", _any_penalty, ("hostile-neighbour",)),
+    PlantedBug("rounds that were reserved before a kill are released again", _reserved_again, ("private-kills",)),
+    PlantedBug("slopes are released before the ledger is on disk", _released_before_recorded, ("private-kills",)),
     PlantedBug("a class is learned with the sign of another", _classes_mixed_up, ("three-classes",)),
 )

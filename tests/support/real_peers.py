@@ -57,8 +57,10 @@ class RealPeers:
         How a site accepts no connection: "outbound" (it says so), or "refusing" or "silent" (it does not know).
     sites : collection of str, optional
         Whom the last certificate must cover; by default all.
-    algorithm : {"pdmm", "gadget"}
+    algorithm : {"pdmm", "gadget", "private"}
         Of the study.
+    privacy : mapping, optional
+        [privacy] of a private study.
     pace : numbers
         Keys of [pace].
     """
@@ -66,7 +68,7 @@ class RealPeers:
     def __init__(
         self, folder: Path, rows: Mapping[str, tuple[Any, Any]], *, lam: float = 1e-2, gap: float = 0.01,
         hosts: Any = None, closed: Mapping[str, str] | None = None, sites: Collection[str] = (),
-        algorithm: str = "pdmm", **pace: float,
+        algorithm: str = "pdmm", privacy: Mapping[str, Any] | None = None, **pace: float,
     ) -> None:  # fmt: skip
         self.folder, self.rows, self.lam, self.hosts = folder, dict(rows), lam, hosts
         self.names, self.closed = list(rows), dict(closed or {})
@@ -78,6 +80,7 @@ class RealPeers:
         study = {
             "study": {"name": "test"}, "data": {"features": features, "classes": [-1, 1]},
             "learn": {"lam": lam, "algorithm": algorithm}, "end": {"gap": gap, "sites": list(sites or self.names)},
+            "privacy": dict(privacy or {}),
         }  # fmt: skip
         self.study = folder / "study.toml"
         self.study.write_text(study_file.template(study))

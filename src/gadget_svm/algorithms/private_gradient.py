@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gadget_svm.algorithms.base import BaseAlgorithm, checked_count
+from gadget_svm.algorithms.base import BaseAlgorithm, checked_count, checked_positive
 from gadget_svm.algorithms.gadget import GadgetRun
 from gadget_svm.algorithms.gadget_params import Gadget
 from gadget_svm.core.block import Block
@@ -88,20 +88,20 @@ class PrivateGradientRun(GadgetRun):
     privacy: DifferentialPrivacy
     n_nodes: int
     n_rows: float
+    step_size: float | None = None
 
     def plan(self, dimension: int) -> Plan:
         """Return how the budget is spent on models with ``dimension`` weights."""
-        return self.privacy.plan(self.n_nodes, self.n_rows, dimension)
+        plan = self.privacy.plan(self.n_nodes, self.n_rows, dimension)
+        return plan if self.step_size is None else plan._replace(step_size=self.step_size)
 
     def iteration(self, block: Block, t: int) -> Round:
         """Release a noisy slope, take a step, gossip, and average the iterates of the second half."""
-        before, previous = block.flat.copy(), block.edge.setdefault("previous", block.flat.copy())
-        self._step(block, previous)
-        block.edge["previous"] = before
+        self.step(block, self._plan(block).rounds)
         self.protocol.load_vectors(block, self.persist)
         yield from self._push_sum(block, t)
         estimate(block)
-        self._average(block)
+        self.take_average(block)
 
     def sensitivity(self, block: Block) -> Floats:
         """Return, per node, how far its mean slope moves if one row is replaced by another one."""
@@ -111,14 +111,26 @@ class PrivateGradientRun(GadgetRun):
         """Return False: an iteration reads all rows, so Python's overhead does not matter."""
         return False
 
-    def _step(self, block: Block, previous: Floats) -> None:
-        plan = self._plan(block)
-        active = block.alive & (block.steps < plan.rounds)
+    def step(self, block: Block, most: int) -> None:
+        """Release a noisy slope and take a step, at every node that has released fewer slopes than ``most``."""
+        plan, before = self._plan(block), block.flat.copy()
+        previous = block.edge.get("previous", before)
+        active = block.alive & (block.steps < min(most, plan.rounds))
         learning = active & (block.n > 0)
+        slopes = self.noisy_slopes(block, learning, plan.noise_multiplier)
+        size = 0.5 * (1.0 + np.cos(np.pi * block.steps / plan.rounds)) * plan.step_size / self.privacy.clip**2
+        eta = np.where(active, size, 0.0)[:, None]
+        velocity = np.where(active[:, None], MOMENTUM * (block.flat - previous), 0.0)
+        block.flat[...] += velocity - eta * (slopes.reshape(block.s.shape) + self.lam * block.flat)
+        block.steps += active
+        block.edge["previous"] = before
+
+    def noisy_slopes(self, block: Block, learning: Flags, noise_multiplier: float) -> Floats:
+        """Return what is released of the rows in one round, and nothing else is: mean slopes with noise."""
         slopes = np.empty_like(block.w)
         work = max(1, len(block.rows.data) // max(block.k, 1))
         block.team.run(mean_slopes, block.k, work, learning, block.w, block.rows, slopes)
-        deviation = np.where(learning, plan.noise_multiplier * self.sensitivity(block), 0.0)
+        deviation = np.where(learning, noise_multiplier * self.sensitivity(block), 0.0)
         if self.privacy.noise == "secret":
             for i in np.flatnonzero(learning):
                 slopes[i] += deviation[i] * secret_normals(slopes[i].size).reshape(slopes[i].shape)
@@ -126,16 +138,12 @@ class PrivateGradientRun(GadgetRun):
             block.team.run(
                 add_seeded_noise, block.k, work, block.first, deviation, block.steps, block.seed, slopes
             )  # fmt: skip
-        size = 0.5 * (1.0 + np.cos(np.pi * block.steps / plan.rounds)) * plan.step_size / self.privacy.clip**2
-        eta = np.where(active, size, 0.0)[:, None]
-        velocity = np.where(active[:, None], MOMENTUM * (block.flat - previous), 0.0)
-        block.flat[...] += velocity - eta * (slopes.reshape(block.s.shape) + self.lam * block.flat)
-        block.steps += active
+        return slopes
 
     def _plan(self, block: Block) -> Plan:
         return block.once("privacy plan", lambda: self.plan(block.s.shape[1]))
 
-    def _average(self, block: Block) -> None:
+    def take_average(self, block: Block) -> None:
         """Keep only the last iterate in the first half of the rounds, and sum the iterates in the second half."""
         last_only = block.alive & (block.steps <= self._plan(block).rounds // 2)
         summed = block.alive & ~last_only
@@ -165,6 +173,8 @@ class PrivateGradient(BaseAlgorithm):
         Robust mixing, for networks in which some nodes lie, as in `Gadget`.
     liars : int, default 1
         With ``robust``: how many neighbours of a node may lie.
+    step_size : float or None, default None
+        Of the first step, for rows of norm 1. None: planned from the budget. It has no effect on privacy.
 
     Examples
     --------
@@ -183,6 +193,7 @@ class PrivateGradient(BaseAlgorithm):
     transition: str = "lazy"
     robust: str | None = None
     liars: int = 1
+    step_size: float | None = None
 
     def with_privacy(self, privacy: DifferentialPrivacy) -> "PrivateGradient":
         """Return the algorithm with this budget."""
@@ -202,6 +213,7 @@ class PrivateGradient(BaseAlgorithm):
         gadget = Gadget(gossip=protocol, gossip_rounds=rounds, project=False, robust=self.robust, liars=self.liars)
         run = gadget.bind(network, lam, radius, lossy, sizes)
         self.privacy.check()
+        step_size = None if self.step_size is None else checked_positive(self.step_size, "step_size")
         return PrivateGradientRun(
-            **vars(run), privacy=self.privacy, n_nodes=network.n, n_rows=float(np.sum(sizes))
+            **vars(run), privacy=self.privacy, n_nodes=network.n, n_rows=float(np.sum(sizes)), step_size=step_size
         )  # fmt: skip

@@ -81,7 +81,7 @@ class ExactSites:
 
     def _exchange(self, push: Floats) -> Floats | None:
         """Send a push, and return v as computed from the site's push in the same tick."""
-        if not self.sites[FIRST].learner.is_plausible(self.rho) or np.abs(push).max() > LARGEST:
+        if not self.sites[FIRST].learner.is_plausible(self.rho, self._sent) or np.abs(push).max() > LARGEST:
             raise RuntimeError("a peer refuses this push: ask with another size, or another penalty")
         z = self._z
         self._inbox[FIRST].append(NodeMessage(ATTACKER, self._sent, push, self.rho, 0.0))

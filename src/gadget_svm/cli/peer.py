@@ -21,8 +21,10 @@ Own = Annotated[Path | None, option("--config", metavar="PEER.TOML", help=OWN_HE
 Asked = Annotated[str | None, typer.Argument(help="host:port of a peer, or its file. Default: the one of --config.")]
 CHECK_HELP = "Whether to compare the rows with the study; --no-check if they are on another machine."
 REACHABLE = {"auto": "auto", "true": True, "false": False}
-UntilName = StrEnum("UntilName", "stopped certified")
-Until = Annotated[UntilName, option("--until", help="certified: exit with 0 once the study has ended.")]
+UntilName = StrEnum("UntilName", "stopped certified finished")
+Until = Annotated[
+    UntilName, option("--until", help="Exit with 0 once the study has ended: certified, or finished if private.")
+]
 TLS = ("cert", "key", "ca", "revoked")
 KEYS = {
     "peer.study": KeyOption("--study", Path, "The study's file. Default: study.toml beside the new file."),
@@ -32,6 +34,7 @@ KEYS = {
     "peer.join": KeyOption("--join", list[str], "The address of a peer to contact first. Repeatable."),
     "peer.state": KeyOption("--state", Path, "The folder for what must survive a restart."),
     "peer.model": KeyOption("--model", Path, "The file for the model."),
+    "peer.ledger": KeyOption("--ledger", Path, "The file of what the rows have spent in all private studies."),
     "peer.seed": KeyOption("--seed", int, "Decides every draw of the algorithm."),
     "peer.float32": KeyOption("--float32/--no-float32", bool, "Send half as many bytes, with seven digits."),
     "tls.cert": KeyOption("--cert", Path, "Its certificate."),
@@ -42,6 +45,8 @@ KEYS = {
     "data.label": KeyOption("--label", str, "The label's column, if the file has columns."),
     "data.test": KeyOption("--test", Path, "Rows to measure accuracy on."),
     "data.zero_based": KeyOption("--zero-based/--one-based", bool, "How an svmlight file counts its columns."),
+    "privacy.epsilon_limit": KeyOption("--epsilon-limit", float, "The most that all private studies may spend."),
+    "privacy.delta": KeyOption("--limit-delta", float, "The delta of --epsilon-limit."),
     "pace.tick": KeyOption("--tick", float, "Least seconds between two ticks of the algorithm."),
     "pace.heartbeat": KeyOption("--heartbeat", float, "Seconds between two heartbeats."),
     "pace.suspect": KeyOption("--suspect", float, "Seconds of silence after which a peer is suspected."),
@@ -166,15 +171,13 @@ def run(
     """Run a peer until it is stopped (Ctrl-C, SIGTERM, the end of its terminal, 'gadget peer stop'), or until the study
     has ended; it then saves its state and model."""
     own, study = _client().load_files(config)
+    from gadget_svm.peers.node import check_until
     from gadget_svm.peers.process.running import BrokenError, run_peer
 
-    if until == "certified" and study.algorithm == "gadget":
-        raise ValueError(
-            "--until certified needs the algorithm pdmm: gadget has no dual variables, so no model can be certified. "
-            "Leave --until out, or agree on a study with --algorithm pdmm"
-        )
+    end: Any = until.value
+    check_until(end, study)
     try:
-        raise typer.Exit(run_peer(own, study, fresh=fresh, until="certified" if until == "certified" else "stopped"))
+        raise typer.Exit(run_peer(own, study, fresh=fresh, until=end))
     except BrokenError as error:
         raise RetryableError(str(error)) from error
 

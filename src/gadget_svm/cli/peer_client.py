@@ -25,10 +25,12 @@ from gadget_svm.peers.names import check_endpoint
 from gadget_svm.peers.node import Node
 from gadget_svm.peers.process.config import PeerConfig, load
 from gadget_svm.peers.process.control import UnreachableError, fetch_status, request_stop
+from gadget_svm.peers.process.ledger_file import LedgerFile
 from gadget_svm.peers.process.model_export import write_model
 from gadget_svm.peers.process.site_files import load_site
 from gadget_svm.peers.process.snapshot_store import SnapshotError, SnapshotStore
 from gadget_svm.peers.security.errors import CredentialsError
+from gadget_svm.peers.storage.ledger import Ledger
 from gadget_svm.peers.storage.snapshot import ModelDocument, Snapshot
 from gadget_svm.report.formatting import number
 from gadget_svm.study.study import Study
@@ -117,8 +119,10 @@ def _not_running(file: Path) -> RetryableError | None:
     found = f"{own.peer.name} is not running; start it with 'gadget peer run {shlex.quote(str(file))}'"
     with suppress(ValueError, OSError):  # no model, or a damaged one
         model = load_model(own.peer.model)
-        if getattr(model, "study_", {}).get("kind") == "certified" and model.gap_bound_ is not None:
+        if (kind := getattr(model, "study_", {}).get("kind")) == "certified" and model.gap_bound_ is not None:
             found += f"; its certified model is in {own.peer.model} ({gap_at_most(model.gap_bound_)})"
+        elif kind == "agreed":
+            found += f"; the model of all sites is in {own.peer.model}"
     return RetryableError(found)
 
 
@@ -140,12 +144,13 @@ def export(config: Path) -> Path:
     own, study = load_files(config)
     try:
         snapshot = SnapshotStore(own.peer.state).load()
+        ledger = LedgerFile(own.peer.ledger).load() if study.is_private else None
     except SnapshotError as error:
         raise ValueError(str(error)) from error
     document = None
     if snapshot is not None:
         site = load_site(own, study)
-        document = model_of(lambda: Node(own.node_settings(), study, site, random.Random(0)), snapshot)
+        document = model_of(lambda: Node(own.node_settings(), study, site, random.Random(0)), snapshot, ledger)
     if document is None:
         raise ValueError(
             f"{own.peer.state} holds no model: start the peer with 'gadget peer run {config}', or wait until it has "
@@ -154,11 +159,11 @@ def export(config: Path) -> Path:
     return write_model(own.peer.model, document, study)
 
 
-def model_of(make_node: Callable[[], Node], snapshot: Snapshot) -> ModelDocument | None:
+def model_of(make_node: Callable[[], Node], snapshot: Snapshot, ledger: Ledger | None = None) -> ModelDocument | None:
     """Return the model that a node writes when it leaves at once; else (a certified or lone one) after a heartbeat."""
     for before in ([], [ev.TimerFired()]):
         node = make_node()
-        effects, done = node.handle(ev.Started(time.time(), snapshot), 0.0), 0
+        effects, done = node.handle(ev.Started(time.time(), snapshot, ledger), 0.0), 0
         then: list[ev.Event] = [*before, ev.StopRequested("export")]
         while done < len(effects) or then:
             if done == len(effects):
@@ -220,7 +225,9 @@ def status_lines(found: dict[str, Any]) -> list[str]:
         + f"; {members}"
         + (f"; dead: {', '.join(found['dead'])}" if found["dead"] else ""),
         *found["why"],
-        f"objective about {number(found['objective'])}, estimated gap {percent(found['gap_estimate'])}, "
+        _privacy(found["privacy"])
+        if "privacy" in found
+        else f"objective about {number(found['objective'])}, estimated gap {percent(found['gap_estimate'])}, "
         f"disagreement {percent(found['disagreement'])}"
         + ("" if found["test_accuracy"] is None else f", test accuracy {percent(found['test_accuracy'])}"),
         *_models(found["certified"], found["partition"]),
@@ -235,6 +242,16 @@ def status_lines(found: dict[str, Any]) -> list[str]:
     return [line for line in lines if line]
 
 
+def _privacy(found: dict[str, Any]) -> str:
+    """Return what a private study has spent here."""
+    limit = "" if found["epsilon_limit"] is None else f", limit {found['epsilon_limit']:g}"
+    return (
+        f"private: {found['rounds']} of {found['rounds_planned']} rounds done, epsilon {found['epsilon_spent']:.3g} of "
+        f"{found['epsilon']:g} spent at delta {found['delta']:g}; all studies of these rows: "
+        f"{found['epsilon_spent_in_all_studies']:.3g}{limit}"
+    )
+
+
 def _total(found: dict[str, Any], counter: str) -> str:
     """Return a counter, which may be told by kind of message."""
     value = found.get(counter, 0)
@@ -246,7 +263,8 @@ def _models(certified: dict[str, Any] | None, partition: dict[str, Any] | None) 
     lines = ["no certified model yet"]
     if certified is not None:
         confirmed = ", ".join(certified["confirmed"]) or "none yet"
-        lines = [f"certified model {_described(certified)}; on disk at {confirmed}", _file(certified)]
+        what = "agreed model" if certified["bound"] is None else "certified model"
+        lines = [f"{what} {_described(certified)}; on disk at {confirmed}", _file(certified)]
     if partition is not None:
         lines += [f"model of a part of the sites {_described(partition)}", _file(partition)]
     return lines
@@ -255,7 +273,8 @@ def _models(certified: dict[str, Any] | None, partition: dict[str, Any] | None) 
 def _described(model: dict[str, Any]) -> str:
     when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(model["time"]))
     sites = ", ".join(map(str, model["sites"]))
-    return f"{model['id']} of {when}: {gap_at_most(model['bound'])}, {model['rows']:,.0f} rows of {sites}"
+    bound = "" if model["bound"] is None else f"{gap_at_most(model['bound'])}, "
+    return f"{model['id']} of {when}: {bound}{model['rows']:,.0f} rows of {sites}"
 
 
 def _file(model: dict[str, Any]) -> str:

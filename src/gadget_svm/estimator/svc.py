@@ -165,7 +165,7 @@ class GadgetSVC(LinearClassifierMixin, BaseEstimator):  # type: ignore[misc]
         What a private training spent: epsilon, delta, clip, rounds, planned_rounds, noise_multiplier, and noise, which
         is "secret" or "seeded".
     study_ : dict
-        Only in a model that peers wrote: kind ("certified", "current" or "partition"), study, study_digest,
+        Only in a model that peers wrote: kind ("certified", "agreed", "current" or "partition"), study, study_digest,
         time, ticks; with a certificate also its id, gap_bound, sites (name, incarnation, rows) and rows.
 
     Examples

@@ -12,6 +12,7 @@ import numpy as np
 from gadget_svm import spectral
 from gadget_svm.core.block import Block, Links
 from gadget_svm.core.lookup import lookup
+from gadget_svm.core.messages import Delivery, MessageBatch
 from gadget_svm.core.network import Network
 from gadget_svm.core.types import Ints
 from gadget_svm.gossip.base import Gossip, Round, make_messages, message_order
@@ -46,6 +47,9 @@ class RobustMixing(Gossip):
         How differences are bounded.
     liars : int, default 1
         How many neighbours of a node may lie. Every node needs more than twice this number of neighbours.
+    lazy : bool, default False
+        Halve every b_ij. No eigenvalue of the mixing is then below 0, so that one round after every step is stable
+        also if steps have momentum.
 
     Examples
     --------
@@ -59,6 +63,7 @@ class RobustMixing(Gossip):
 
     kind: str = "clip"
     liars: int = 1
+    lazy: bool = False
 
     name = "robust-mixing"
     conserves_mass = False  # there is no mass: every vector has weight one, and is counted by its node's rows
@@ -105,18 +110,25 @@ class RobustMixing(Gossip):
 
     def round(self, block: Block, time: int, since: int) -> Round:
         """Send every node's vector to all its neighbours, and move towards theirs. A lost message is left out."""
-        trims = lookup("kind of robust mixing", self.kind, TRIMS)
+        self.mix(block, (yield self.messages(block, time)), since)
+
+    def messages(self, block: Block, time: int) -> MessageBatch:
+        """Return the messages of a round: every node's vector to all its neighbours."""
         degree = np.diff(block.links.indptr)
-        claims = block.n / (degree + 1)
         senders: Ints = np.repeat(np.arange(block.k), degree)
         edges = np.where(block.alive[senders], np.arange(len(senders)), -1)
-        delivery = yield make_messages(
-            block, time, senders + block.first, edges, block.s[senders], claims[senders]
-        )  # fmt: skip
+        claims = block.n / (degree + 1)
+        return make_messages(block, time, senders + block.first, edges, block.s[senders], claims[senders])
+
+    def mix(self, block: Block, delivery: Delivery, since: int) -> None:
+        """Move every node's vector towards those that arrived."""
+        trims = lookup("kind of robust mixing", self.kind, TRIMS)
+        degree = np.diff(block.links.indptr)
+        claims, most = block.n / (degree + 1), (0.5 if self.lazy else 1.0) / (degree + 1.0)
         block.note_presence(delivery)
         messages = delivery.messages
         order, start = message_order(block, messages)
         block.team.run(
             kernels.mix_robustly, block.k, block.s.shape[1], order, start, messages.sender, messages.seq, since,
-            messages.vector, messages.weight, block.first, block.n, degree, claims, int(self.liars), trims, block.s,
+            messages.vector, messages.weight, block.first, block.n, most, claims, int(self.liars), trims, block.s,
         )  # fmt: skip

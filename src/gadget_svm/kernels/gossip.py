@@ -210,11 +210,12 @@ def find(sorted_ids: Ints, first: int, last: int, wanted: int) -> int:
 @compiled
 def mix_robustly(
     lo: int, hi: int, order: Places, start: Places, sender: Ints, seq: Ints, since: int, vector: Floats, weight: Floats,
-    first: int, n: Floats, degree: Ints, claims: Floats, liars: int, trims: bool, s: Floats,
+    first: int, n: Floats, most: Floats, claims: Floats, liars: int, trims: bool, s: Floats,
 ) -> None:  # fmt: skip
     """Move every node's vector towards those of its neighbours, by differences that are clipped or dropped.
 
-    See `gossip.robust.RobustMixing`. ``weight`` and ``claims`` are a_j of the senders and a_i of the nodes.
+    See `gossip.robust.RobustMixing`. ``weight`` and ``claims`` are a_j of the senders and a_i of the nodes, and
+    ``most`` is the largest b_ij of a node.
     """
     step = np.empty(s.shape[1])
     for i in range(lo, hi):
@@ -231,10 +232,10 @@ def mix_robustly(
         step[:] = 0.0
         for rank in range(kept):
             p = nearest[rank]
-            m, most = chosen[p], 1.0 / (degree[i] + 1.0)
+            m = chosen[p]
             if far[p] == np.inf or not weight[m] > 0.0:
                 continue
-            part = most if n[i] == 0.0 else most * min(1.0, weight[m] / claims[i])
+            part = most[i] if n[i] == 0.0 else most[i] * min(1.0, weight[m] / claims[i])
             if far[p] > limit:
                 part *= limit / far[p]
             for j in range(s.shape[1]):

@@ -83,7 +83,7 @@ class Certification:
     def beat(self, at: Situation, model: Floats | None, gap: float, members: Mapping[str, Member]) -> None:
         """Begin an attempt when it is time, repeat what was lost, and pass the certificate on."""
         self._do(self.echo.tick(at.now, at.neighbours), at)
-        if self.study.algorithm == "pdmm" and model is not None and not self.echo.busy and not self._is_over():
+        if self.study.algorithm != "gadget" and model is not None and not self.echo.busy and not self._is_over():
             alive = {name: line for name, line in members.items() if line.rows > 0}
             if self.policy.should_begin(at.now, gap, alive):
                 self.out.log("info", "attempt at a certificate", gap_estimate=gap)
@@ -109,7 +109,7 @@ class Certification:
 
     def _is_over(self) -> bool:
         """Whether this peer takes part in no more attempts, so that its model file stays as the others have it."""
-        return self.settings.until == "certified" and bool(self.label) and not self.policy.conflict
+        return self.settings.until != "stopped" and bool(self.label) and not self.policy.conflict
 
     # Actions
 
@@ -119,9 +119,13 @@ class Certification:
                 link = self.links.ready(action.name)
                 if link is not None:
                     self.out.send(link.number, action.message)
+            elif isinstance(action, c.ComputeSums) and self.study.is_private:
+                self._do(self.echo.sums_ready(action.id, np.empty(0), at.now), at)
             elif isinstance(action, c.ComputeSums):
                 self.sums_due = action
-            elif isinstance(action, m.Certified) and relative_bound(action) <= self.study.gap:
+            elif isinstance(action, m.Certified) and (
+                self.study.is_private or relative_bound(action) <= self.study.gap
+            ):
                 self._adopt(action, at.now)
             else:
                 why = action.reason if isinstance(action, c.Failed) else "the bound is above the study's gap"
@@ -132,9 +136,11 @@ class Certification:
         if not self.policy.adopt(certified, now):
             return
         name, is_full = c.label(certified), self.policy.covers(certified)
+        what = "agreed on a model" if self.study.is_private else "certified"
+        bound = {} if self.study.is_private else {"bound": relative_bound(certified)}
         self.out.log(
-            "info", "certified" if is_full else "certified a part of the sites", certificate=name,
-            bound=relative_bound(certified), sites=[site.name for site in certified.sites],
+            "info", what if is_full else f"{what} of a part of the sites", certificate=name, **bound,
+            sites=[site.name for site in certified.sites],
         )  # fmt: skip
         self.echo.adopted(certified.id.number)
         self.exports_due.append(certified)
@@ -196,7 +202,7 @@ class Certification:
 
     def end(self, now: float, members: Collection[Member]) -> str:
         """Return why a peer that runs until certified may leave now; an empty text if it may not."""
-        if self.settings.until != "certified" or not self.confirmed:
+        if self.settings.until == "stopped" or not self.confirmed:
             return ""
         until, names = self.policy.waits_until(members, self.settings.linger), self.policy.unconfirmed(members)
         if now < until:
@@ -208,7 +214,7 @@ class Certification:
         if names:
             text = "sites did not confirm in time that they have the model: copy the model file to those that lack it"
             self.out.log("warning", text, sites=names)
-            return "certified"
+            return self.settings.until
         return ALL_CONFIRMED.format(self.label)
 
     def other_left(self, reason: str) -> None:
@@ -235,22 +241,22 @@ class Certification:
         policy, certified, wait = self.policy, None, None
         if policy.latest is not None:
             confirmed, is_saved = sorted(policy.confirmed_by(members)), self.confirmed == self.label
-            certified = _described(policy.latest) | {"confirmed": confirmed, "saved": is_saved}
-            if self.settings.until == "certified" and is_saved:
+            certified = self._described(policy.latest) | {"confirmed": confirmed, "saved": is_saved}
+            if self.settings.until != "stopped" and is_saved:
                 seconds = policy.waits_until(members, self.settings.linger) - now
                 wait = {"sites": policy.unconfirmed(members), "seconds": seconds} if seconds > 0 else None
         is_later = policy.latest is None or (
             policy.partition is not None and policy.partition.id.number > policy.latest.id.number
         )
-        partition = _described(policy.partition) if policy.partition is not None and is_later else None
+        partition = self._described(policy.partition) if policy.partition is not None and is_later else None
         return {"certified": certified, "partition": partition, "wait": wait}
 
-
-def _described(certified: m.Certified) -> dict[str, Any]:
-    return {
-        "id": c.label(certified), "bound": relative_bound(certified), "time": certified.time,
-        "sites": [site.name for site in certified.sites], "rows": sum(site.rows for site in certified.sites),
-    }  # fmt: skip
+    def _described(self, certified: m.Certified) -> dict[str, Any]:
+        bound = None if self.study.is_private else relative_bound(certified)
+        return {
+            "id": c.label(certified), "bound": bound, "time": certified.time,
+            "sites": [site.name for site in certified.sites], "rows": sum(site.rows for site in certified.sites),
+        }  # fmt: skip
 
 
 def relative_bound(certified: m.Certified) -> float:
@@ -261,9 +267,16 @@ def relative_bound(certified: m.Certified) -> float:
 
 def document(certified: m.Certified, study: Study, scale: Scale, is_full: bool) -> ModelDocument:
     """Return the model file of a certificate: the same at all sites."""
-    metadata = {
+    if study.is_private:
+        about: dict[str, Any] = {name: getattr(study, name) for name in ("epsilon", "delta", "clip", "rounds")}
+        about |= {"kind": "agreed"} if is_full else {}  # nothing is proved about the model
+    else:
+        about = {
+            "gap_bound": relative_bound(certified), "bounds": certified.bounds.tolist(),
+            "duals": certified.duals.tolist(),
+        }  # fmt: skip
+    metadata = about | {
         "certificate": c.label(certified), "time": certified.time, "ticks": certified.ticks,
-        "gap_bound": relative_bound(certified), "bounds": certified.bounds.tolist(), "duals": certified.duals.tolist(),
         "sites": [[site.name, site.incarnation, site.rows] for site in certified.sites],
         "rows": sum(site.rows for site in certified.sites), "study": study.name, "study_digest": study.digest.hex(),
     }  # fmt: skip

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from gadget_svm.peers.storage.ledger import Ledger
 from gadget_svm.peers.storage.snapshot import ModelDocument, Snapshot
 from gadget_svm.peers.wire.messages import Message
 
@@ -17,10 +18,11 @@ Level = Literal["debug", "info", "warning", "error"]
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The node may begin. ``wall_time`` is the time of day, in seconds since 1970."""
+    """The node may begin. ``wall_time`` is the time of day, in seconds since 1970; private studies have a ledger."""
 
     wall_time: float
     snapshot: Snapshot | None = None
+    ledger: Ledger | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +88,14 @@ class StepFailed:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A `Save` or an `Export` is on disk, and survives a power cut."""
+    """A `Save`, an `Export` or a `Spend` is on disk, and survives a power cut."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class SaveFailed:
-    """A `Save` or an `Export` failed; what was saved before is unharmed."""
+    """A `Save`, an `Export` or a `Spend` failed; what was saved before is unharmed."""
 
     number: int
     reason: str
@@ -170,6 +172,14 @@ class Export:
 
 
 @dataclass(frozen=True, slots=True)
+class Spend:
+    """Replace the privacy ledger durably, and all of it or nothing. Answered by `Saved` or `SaveFailed`."""
+
+    number: int
+    ledger: Ledger
+
+
+@dataclass(frozen=True, slots=True)
 class SetTimer:
     """Deliver `TimerFired` at this time. Replaces the timer before it."""
 
@@ -193,4 +203,4 @@ class Finish:
     error: str = ""
 
 
-Effect = Dial | Hangup | Send | RunStep | Save | Export | SetTimer | Report | Finish
+Effect = Dial | Hangup | Send | RunStep | Save | Export | Spend | SetTimer | Report | Finish

@@ -7,7 +7,7 @@ them to `persistence`. The first three do not know each other.
 
 import random
 from collections.abc import Callable
-from math import inf
+from math import inf, nan
 from typing import Any
 
 from gadget_svm.core.types import Floats
@@ -21,7 +21,8 @@ from gadget_svm.peers.membership.member import Member
 from gadget_svm.peers.neighbourhood import Neighbourhood
 from gadget_svm.peers.outbox import Outbox
 from gadget_svm.peers.persistence import Persistence
-from gadget_svm.peers.settings import NodeSettings
+from gadget_svm.peers.settings import NodeSettings, Until
+from gadget_svm.peers.spending import Spending
 from gadget_svm.peers.status import with_state
 from gadget_svm.peers.training.site import Site
 from gadget_svm.peers.training_loop import TrainingLoop
@@ -50,8 +51,7 @@ class Node:
     """
 
     def __init__(self, settings: NodeSettings, study: Study, site: Site, rng: random.Random) -> None:
-        if settings.until == "certified" and study.algorithm != "pdmm":
-            raise ValueError(f"{study.algorithm} keeps no dual variables, so that no model is certified: use pdmm")
+        check_until(settings.until, study)
         self.settings, self.study, self.site = settings, study, site
         self.out = Outbox()
         self.issues = IssueTable(self.out)
@@ -64,6 +64,7 @@ class Node:
         self.persistence = Persistence(
             settings, study, self.session, self.neighbourhood, self.certification, self.out, self.issues
         )
+        self.spending = Spending(settings, study, self.persistence.schedule) if study.is_private else None
         self.phase = "starting"  # then "live", "leaving", "finished"
         self.found = Estimates()  # as of the last heartbeat
         self.at_rest = False  # the model is certified for the sites and rows that are here: nothing is left to learn
@@ -136,6 +137,10 @@ class Node:
             "missing": sorted({*self.study.sites} - self._members().keys()),
         }  # fmt: skip
         ended = self.certification.status(now, self.neighbourhood.everyone())
+        if self.spending is not None:
+            rows = sum(line.rows for line in self._members().values())
+            done = {"rounds": self.session.rounds_done, "network_rows": rows}
+            own |= done | {"privacy": {"rounds": self.session.rounds_done, **self.spending.status()}}
         return with_state(own | ended | self.training.status() | self.neighbourhood.status(now))
 
     # Life
@@ -143,6 +148,9 @@ class Node:
     def _start(self, event: ev.Started) -> None:
         self._wall_offset, self._started = event.wall_time - self._now, self._now
         try:
+            if self.spending is not None:
+                self.spending.begin(event.ledger, event.snapshot is not None)
+                self.session.reserved = self.spending.rounds
             before = self.persistence.restore(event.snapshot, self._now) if event.snapshot is not None else 0
         except ValueError as error:  # nothing was written, so that the snapshot is still there
             self.phase, self._reason, self._error = "leaving", "cannot continue from the snapshot", str(error)
@@ -212,6 +220,10 @@ class Node:
         if due is None and self._now < self.training.tick_at:
             return
         self.session.set_edges(self.edges.counted(self._now))
+        if self.spending is not None:
+            self.session.held = self._why_held()
+            if self.session.needs_rounds:
+                self.spending.reserve()
         if due is not None and self.training.run(self.session.sums_step(due.model, due.scale), "sums"):
             self._sums_for = due.id
             return
@@ -223,9 +235,12 @@ class Node:
         self.found = self._estimates()
         limit = WAKING_GAPS * self.study.gap if self.at_rest else self.study.gap
         is_certified = bool(self.certification.confirmed) and self.certification.policy.at_rest(members)
-        self.at_rest = self.neighbourhood.at_rest = is_certified and self.found.gap <= limit
+        is_good = self.spending is not None or self.found.gap <= limit
+        self.at_rest = self.neighbourhood.at_rest = is_certified and is_good
         measures, slack = self.session.measures, self.session.gap_share()
         own = {} if measures is None else {"loss": measures.loss, "slack": slack, "objective": measures.objective}
+        if self.spending is not None:
+            own = {"rounds": self.session.rounds_done}  # whatever is computed from rows would need a budget
         self.neighbourhood.beat(self._now, certified=self.certification.confirmed, **own)
         others = self.neighbourhood.refusals.other_studies
         starts = self._is_new and self._now - self._started <= self.settings.suspect
@@ -233,7 +248,8 @@ class Node:
             self._is_refused = True  # by all: it is this site that has another study
             self._fail(f"cannot learn together: {'; '.join(others.values())}. {_how_to_agree(len(others))}")
             return
-        self.certification.beat(self._situation(), self.session.model(), self.found.gap, self._members())
+        gap = self.found.gap if self.spending is None else self._private_gap()
+        self.certification.beat(self._situation(), self.session.model(), gap, self._members())
         self.training.beat(self._now)
         if self._wall_time > self._expires:
             text = "this peer's certificate has expired: issue a new one, and start the peer again"
@@ -272,7 +288,8 @@ class Node:
 
     def _pushed(self, link: Link, push: m.Push) -> None:
         if not self.training.pushed(link, push, self.incarnation):
-            self.neighbourhood.refuse_edge(link, f"{link.name} pushes with the weight {push.weight:.3g}")
+            what = f"in round {push.seq}" if self.study.is_private else f"with the weight {push.weight:.3g}"
+            self.neighbourhood.refuse_edge(link, f"{link.name} pushes {what}")
 
     def _certificate(self, link: Link, message: m.Message) -> None:
         self.certification.received(link.name, message, self._situation())
@@ -309,6 +326,9 @@ class Node:
 
     def _saved(self, event: ev.Saved) -> None:
         label = self.persistence.saved(event, self._now)
+        if label == "ledger" and self.spending is not None:
+            self.spending.saved()
+            self.session.reserved = self.spending.rounds
         if label == "incarnation":
             self.out.muted = False
             if self.phase == "starting":
@@ -318,6 +338,8 @@ class Node:
 
     def _save_failed(self, event: ev.SaveFailed) -> None:
         label = self.persistence.failed(event, self._now)
+        if label == "ledger" and self.spending is not None:
+            self.spending.failed()
         if self.phase == "starting":
             self._error, self._reason, self.phase = event.reason, "cannot save", "leaving"
         elif label == "last":
@@ -342,12 +364,44 @@ class Node:
         near = self.session.neighbour_models()
         return estimate(self.study.lam, measures.norm, detector.me, others, self.session.model(), near)
 
+    def _why_held(self) -> str:
+        """Return why a private site releases nothing now: it spends its budget when all sites learn together."""
+        members = self._members()
+        if self.certification.policy.enough(members.keys()):
+            return ""
+        missing = sorted({*self.study.sites} - members.keys())
+        return f"waiting for {', '.join(missing)}" if missing else f"waiting for {self._n_sites} sites"
+
+    def _private_gap(self) -> float:
+        """Return 0 if all sites have done the rounds of their plans, so that they may agree on a model, else NaN."""
+        sites = [line for line in self._members().values() if line.rows > 0]
+        return 0.0 if all(line.rounds >= (self.study.rounds or 0) for line in sites) else nan
+
     def _situation(self) -> Situation:
         session, neighbours = self.session, self.edges.counted(self._now) & self.links.names
         return Situation(
             self._now, self._wall_time, self.incarnation, session.rows, neighbours, session.scale,
             session.scale_digest, session.ticks,
         )  # fmt: skip
+
+
+def check_until(until: Until, study: Study) -> None:
+    """Raise ValueError if a study cannot end in this way."""
+    if until == "finished" and not study.is_private:
+        raise ValueError(
+            f"--until finished is for private studies, which end after their planned rounds, and {study.name!r} is of "
+            f"{study.algorithm}: use --until certified with pdmm, or leave it out"
+        )
+    if until == "certified" and study.is_private:
+        raise ValueError(
+            "--until certified needs sums over rows, which are not in the budget of a private study: use --until "
+            "finished, which ends when all sites have done their rounds and have one model"
+        )
+    if until == "certified" and study.algorithm == "gadget":
+        raise ValueError(
+            "--until certified needs the algorithm pdmm: gadget has no dual variables, so no model can be certified. "
+            "Leave --until out, or agree on a study with --algorithm pdmm"
+        )
 
 
 def _how_to_agree(others: int) -> str:

@@ -63,7 +63,7 @@ class Persistence:
     def saved(self, event: ev.Saved, now: float) -> str:
         """Note that a write is on disk, and confirm the certificate that it completes; return the write's label."""
         label = self.schedule.saved(event.number, now)
-        self.issues.resolve("model" if label == "model" else "snapshot")
+        self.issues.resolve(_topic(label))
         if self.certification.saved(event.number):
             self.neighbourhood.confirm(self.certification.confirmed)
         return label
@@ -71,7 +71,7 @@ class Persistence:
     def failed(self, event: ev.SaveFailed, now: float) -> str:
         """Note that a write failed; return its label."""
         label = self.schedule.failed(event.number)
-        self.issues.report("model" if label == "model" else "snapshot", event.reason, now)
+        self.issues.report(_topic(label), event.reason, now)
         self.certification.save_failed(event.number)
         return label
 
@@ -87,3 +87,8 @@ class Persistence:
     def _snapshot(self, now: float) -> Snapshot:
         about = {"incarnation": self.neighbourhood.detector.me.incarnation, **self.neighbourhood.snapshot(now)}
         return join_parts(about, {"session": self.session.snapshot(), "conclusion": self.certification.snapshot()})
+
+
+def _topic(label: str) -> str:
+    """Return the topic of issues with a write."""
+    return label if label in ("model", "ledger") else "snapshot"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Until = Literal["stopped", "certified"]
+Until = Literal["stopped", "certified", "finished"]
 
 
 @dataclass(frozen=True)
@@ -26,5 +26,8 @@ class NodeSettings:
     max_members: int = 10_000
     until: Until = "stopped"
     linger: float = 60.0  # how long a certified peer waits for the confirmations of others
+    noise: Literal["secret", "seeded"] = "secret"  # of a private study; seeded noise protects nothing
+    epsilon_limit: float | None = None  # for all private studies of the rows together
+    limit_delta: float = 1e-6  # of that limit
     stop_after_ticks: int | None = None
     stop_after_seconds: float | None = None

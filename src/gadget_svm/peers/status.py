@@ -34,7 +34,8 @@ def _state(status: dict[str, Any]) -> tuple[str, list[str]]:
         return "waiting", [status["waiting"], *missing]
     if status["certified"] is not None and status["at_rest"]:
         return "certified", []
-    return "converged" if status["gap_estimate"] <= status["gap"] else "learning", missing
+    is_done = "privacy" in status and status["rounds"] >= status["privacy"]["rounds_planned"]
+    return "converged" if is_done or status["gap_estimate"] <= status["gap"] else "learning", missing
 
 
 def _wait(sites: list[str], seconds: float) -> str:

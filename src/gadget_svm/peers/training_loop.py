@@ -35,7 +35,7 @@ class TrainingLoop:
         out: Outbox, issues: IssueTable,
     ) -> None:  # fmt: skip
         self.settings, self.links, self.edges, self.out, self.issues = settings, links, edges, out, issues
-        self.session = TrainingSession(study, site, settings.name, settings.seed)
+        self.session = TrainingSession(study, site, settings.name, settings.seed, noise=settings.noise)
         self.narrow = settings.float32 and study.algorithm == "pdmm"  # running sums need all their digits
         self.step = ""  # the label of the step under way
         self.tick_at = inf
@@ -162,7 +162,7 @@ class TrainingLoop:
         """Return rows, ticks and accuracy as plain values."""
         session, measures = self.session, self.session.measures
         return {
-            "rows": int(session.rows), "ticks": session.ticks, "waiting": session.waiting,
+            "rows": int(session.rows), "ticks": session.ticks, "waiting": session.waiting or session.held,
             "test_accuracy": None if measures is None else measures.test_accuracy,
             "train_accuracy": None if measures is None else measures.accuracy,
             "local_objective": None if measures is None else measures.objective,

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from math import inf
 
-from gadget_svm.peers.events import Export, Save
+from gadget_svm.peers.events import Export, Save, Spend
 from gadget_svm.peers.outbox import Outbox
+from gadget_svm.peers.storage.ledger import Ledger
 from gadget_svm.peers.storage.snapshot import ModelDocument, Snapshot
 
 
@@ -13,7 +14,7 @@ class WriteSchedule:
 
     def __init__(self, snapshot_interval: float, export_interval: float, out: Outbox) -> None:
         self._snapshot_interval, self._export_interval, self._out = snapshot_interval, export_interval, out
-        self._under_way: dict[int, str] = {}  # by number: "incarnation", "snapshot", "last" or "model"
+        self._under_way: dict[int, str] = {}  # by number: "incarnation", "snapshot", "last", "model" or "ledger"
         self._count = 0
         self._snapshot_at = self._export_at = inf
         self._snapshot_ticks = self._export_ticks = -1
@@ -51,10 +52,14 @@ class WriteSchedule:
         number = self._next("model")
         self._out.add(Export(number, make(number)))
 
+    def spend(self, ledger: Ledger) -> None:
+        """Write the ledger."""
+        self._out.add(Spend(self._next("ledger"), ledger))
+
     def saved(self, number: int, now: float) -> str:
         """Note that a write is on disk; return its label."""
         label = self._under_way.pop(number, "")
-        if label and label != "model":
+        if label and label not in ("model", "ledger"):
             self.saved_at = now
         return label
 

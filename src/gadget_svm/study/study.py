@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Literal, get_args
 
+from gadget_svm.privacy import DifferentialPrivacy
+
 FORMAT = 1
 MAX_TEXT_BYTES = 2_000_000
 MAX_FEATURES = 2**31 - 1
@@ -20,7 +22,7 @@ MAX_CLASSES, MAX_SITES, MAX_DEGREE, MAX_NAME = 10_000, 10_000, 1_000, 200
 MAX_COLUMNS_NAMED, MAX_COMPARED = 5, 100
 SITE_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 
-Algorithm = Literal["pdmm", "gadget"]
+Algorithm = Literal["pdmm", "gadget", "private"]
 Scaling = Literal["none", "max-abs", "deviation"]
 Label = str | float
 
@@ -28,9 +30,13 @@ KEYS = {
     "name": "[study] name", "algorithm": "[learn] algorithm", "lam": "[learn] lam", "intercept": "[learn] intercept",
     "n_features": "[data] features", "columns": "[data] columns", "classes": "[data] classes",
     "scaling": "[scaling] kind", "scaling_sites": "[scaling] sites", "degree": "[learn] degree", "gap": "[end] gap",
-    "sites": "[end] sites", "min_sites": "[end] min_sites",
+    "sites": "[end] sites", "min_sites": "[end] min_sites", "epsilon": "[privacy] epsilon", "delta": "[privacy] delta",
+    "clip": "[privacy] clip", "rounds": "[privacy] rounds", "step_size": "[privacy] step_size",
 }  # fmt: skip
 """The key of study.toml that sets each field."""
+PRIVATE = ("epsilon", "delta", "clip", "rounds", "step_size")
+"""The fields of a private study, and of no other."""
+MAX_ROUNDS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,9 @@ class Study:
         The study ends when the relative gap is certified to be at most this.
     sites, min_sites
         The sites that an ending certificate must cover; if there are no names, their least number.
+    epsilon, delta, clip, rounds, step_size
+        The budget of a private study and how it is spent, see `privacy.DifferentialPrivacy` and `privacy.Plan`; None in
+        any other study.
     """
 
     name: str
@@ -66,6 +75,21 @@ class Study:
     gap: float = 0.01
     sites: tuple[str, ...] = ()
     min_sites: int = 1
+    epsilon: float | None = None
+    delta: float | None = None
+    clip: float | None = None
+    rounds: int | None = None
+    step_size: float | None = None
+
+    @property
+    def is_private(self) -> bool:
+        """Whether everything that a site sends keeps a privacy budget."""
+        return self.algorithm == "private"
+
+    def budget(self, noise: str = "secret") -> DifferentialPrivacy:
+        """Return the budget of a private study, with noise from where `DifferentialPrivacy` says."""
+        own: Any = self
+        return DifferentialPrivacy(own.epsilon, own.delta, own.clip, own.rounds, noise)
 
     @property
     def outputs(self) -> int:
@@ -94,6 +118,7 @@ class Study:
     @cached_property
     def _text(self) -> str:
         values = asdict(self) | {"format": FORMAT, "lam": float(self.lam), "gap": float(self.gap)}
+        values |= {name: float(values[name]) for name in PRIVATE if name != "rounds" and values[name] is not None}
         values["classes"] = [each if isinstance(each, str) else float(each) for each in self.classes]
         return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
@@ -157,6 +182,7 @@ def problems(study: Study) -> Iterator[str]:
             yield f"n_features is {shown(study.n_features)}, but {len(study.columns)} columns are named"
     if study.scaling != "none" and study.scaling_sites == 0:
         yield f"scaling {shown(study.scaling)} needs the number of sites whose statistics it waits for"
+    yield from _privacy_problems(study)
 
 
 def differences(mine: Study, theirs: Study, me: str, other: str) -> list[str]:
@@ -213,6 +239,31 @@ def shown(value: Any) -> str:
         return "{...}"
     text = repr(value)  # escapes what is not printable
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _privacy_problems(study: Study) -> Iterator[str]:
+    if study.algorithm != "private":
+        for name in PRIVATE:
+            if getattr(study, name) is not None:
+                yield f"{name} must be left out, or the algorithm must be private: other algorithms keep no budget"
+        return
+    for name in PRIVATE:
+        value = getattr(study, name)
+        if value is None:
+            yield f"{name} must be set in a private study: 'gadget study new --epsilon 1 --rows-expected N' plans it"
+            return
+        elif name == "rounds":
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_ROUNDS:
+                yield f"rounds must be a whole number from 1 to {MAX_ROUNDS:,}, got {shown(value)}"
+        elif not _is_number(value) or value <= 0:
+            yield f"{name} must be a number above 0, got {shown(value)}"
+        elif name == "delta" and value >= 0.1:
+            yield f"delta must be far below 1 / rows, such as 1e-6, got {shown(value)}"
+    if study.scaling != "none":
+        yield (
+            f"scaling must be none in a private study, got {shown(study.scaling)}: statistics of rows are not in the "
+            "budget. Scale by constants that do not depend on the rows"
+        )
 
 
 def _similar(name: str, others: list[str]) -> str:

@@ -36,7 +36,7 @@ class Data(Section):
 class Learn(Section):
     """The section [learn] of study.toml."""
 
-    algorithm: Algorithm = Field(default="pdmm", description='"pdmm" or "gadget"')
+    algorithm: Algorithm = Field(default="pdmm", description='"pdmm", "gadget" or "private"')
     lam: Positive = Field(description="the weight of the regulariser")
     intercept: bool = Field(default=True, description="a constant feature that is learned like the others")
     degree: int = Field(default=4, description="neighbours of a peer, an even number")
@@ -69,6 +69,20 @@ class End(Section):
         return self
 
 
+class Privacy(Section):
+    """[privacy], of private studies only"""
+
+    epsilon: Positive | None = Field(default=None, description="the budget of every row", examples=[1.0])
+    delta: Positive | None = Field(default=None, description="far below 1 / rows", examples=[1e-6])
+    clip: Positive | None = Field(
+        default=None, description="longer rows are scaled down to this norm; no function of the rows", examples=[1.0]
+    )
+    rounds: Count | None = Field(
+        default=None, description="noisy slopes that a site releases, as planned", examples=[60]
+    )
+    step_size: Positive | None = Field(default=None, description="as planned; no effect on privacy", examples=[3.0])
+
+
 class StudyFile(Section):
     """A study.toml."""
 
@@ -76,6 +90,7 @@ class StudyFile(Section):
     data: Data
     learn: Learn
     scaling: Scale = Scale()
+    privacy: Privacy = Privacy()
     end: End
 
     def as_study(self) -> Study:
@@ -90,6 +105,7 @@ class StudyFile(Section):
             "classes": tuple(map(plain_label, data.classes)), "scaling": self.scaling.kind,
             "scaling_sites": 0 if self.scaling.kind == "none" else self.scaling.sites or covered,
             "degree": learn.degree, "gap": end.gap, "sites": end.sites, "min_sites": max(end.min_sites, 1),
+            **dict(self.privacy),
         })  # fmt: skip
 
 

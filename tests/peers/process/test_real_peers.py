@@ -22,6 +22,7 @@ from gadget_svm import load_model
 from gadget_svm.authority import certificates
 from gadget_svm.peers.process.config import load
 from gadget_svm.peers.process.snapshot_store import SnapshotStore
+from gadget_svm.peers.storage.ledger import Ledger
 from gadget_svm.study.study_file import load_study
 from support.real_peers import RealPeers, differing_rows, environment
 
@@ -91,6 +92,43 @@ def test_three_peers_learn_by_gadget(tmp_path):
             model = load_model(peers.model(name))
             assert (model.study_["kind"], model.gap_bound_) == ("current", None)
             assert peers.objective(peers.model(name)) <= (1.0 + GADGET_GAP) * best
+
+
+def test_three_peers_of_a_private_study_finish_with_one_model_and_keep_their_ledgers(tmp_path):
+    pytest.importorskip("dp_accounting")
+    rows = differing_rows(3, rows=2000, features=6)
+    budget = {"epsilon": 4.0, "delta": 1e-6, "clip": 4.0, "rounds": 40, "step_size": 3.0}
+    with RealPeers(tmp_path, rows, algorithm="private", privacy=budget) as peers:
+        study = load_study(peers.study)
+        peers.start(until="finished")
+        peers.wait_for(["site-2"], lambda status: status["privacy"]["rounds"] > 4)
+        assert "gadget_peer_privacy_rounds_planned 40.0" in peers.get("site-1", "/metrics")[1]
+        peers.kill("site-2")
+        peers.start("site-2", until="finished")
+        assert set(peers.ends().values()) == {0}, peers.report()
+        assert len({peers.model(name).read_bytes() for name in peers.names}) == 1
+        model = load_model(peers.model("site-1"))
+        about = {key: model.study_[key] for key in ("kind", "epsilon", "delta", "rounds", "rows", "study_digest")}
+        assert about == {
+            "kind": "agreed", "epsilon": 4.0, "delta": 1e-6, "rounds": 40, "rows": 6000,
+            "study_digest": study.digest.hex(),
+        }  # fmt: skip
+        assert (model.gap_bound_, sorted(model.sites_)) == (None, peers.names)
+        X, y = (np.concatenate(parts) for parts in zip(*rows.values(), strict=True))
+        assert model.score(X, y) > 0.7
+        for name in peers.names:
+            path = peers.folder / name / "ledger.json"
+            assert Ledger.parse(path.read_text()).rounds(study.digest.hex()) == 40
+        agreed = peers.model("site-1").read_bytes()
+        peers.model("site-1").unlink()
+        command = [sys.executable, "-m", "gadget_svm", "peer", "export", str(peers.toml("site-1"))]
+        subprocess.run(command, check=True, env=environment())
+        assert peers.model("site-1").read_bytes() == agreed
+        ledger = peers.folder / "site-1" / "ledger.json"
+        ledger.rename(ledger.with_suffix(".away"))
+        peers.start("site-1", until="finished")
+        assert peers.ends("site-1") == {"site-1": 1}
+        assert "put the ledger back" in (peers.folder / "site-1.log").read_text()
 
 
 @pytest.fixture(scope="module")

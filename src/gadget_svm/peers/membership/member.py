@@ -31,3 +31,4 @@ class Member:
     objective: float = 0.0
     reachable: bool = True  # whether others can dial it
     certified: str = ""  # label of the certificate whose model it has saved
+    rounds: int = 0  # of a private study: how many rounds of its plan it has done

@@ -60,6 +60,7 @@ class Peer(Section):
     )
     state: Where = _key("folder for what must survive a restart", Path("state"))
     model: Where = _key("file for the model", Path("model.safetensors"))
+    ledger: Where = _key("what the rows have spent in all private studies; never delete it", Path("ledger.json"))
     seed: Annotated[int, Field(ge=0, lt=2**63)] = _key("decides every draw of the algorithm", 0)
     float32: bool = _key("send vectors as float32: half the bytes, about seven digits", False)
 
@@ -90,6 +91,13 @@ class Data(Section):
     )
     test: Where | None = _key("rows to measure accuracy on", None, "test.svm")
     zero_based: bool | None = _key("whether an svmlight file counts its columns from 0", None, False)
+
+
+class Privacy(Section):
+    """[privacy], for private studies"""
+
+    epsilon_limit: Positive | None = _key("take no part in a study that would bring the total above this", None, 4.0)
+    delta: Annotated[float, Field(gt=0, lt=0.1)] = _key("of that limit", 1e-6)
 
 
 class Pace(Section):
@@ -145,6 +153,7 @@ class PeerConfig(Section):
     peer: Peer
     tls: Tls
     data: Data
+    privacy: Privacy = Privacy()
     pace: Pace = Pace()
     limits: Limits = Limits()
     metrics: Metrics = Metrics()
@@ -178,7 +187,8 @@ class PeerConfig(Section):
             reachable=None if peer.reachable == "auto" else peer.reachable,
             join=tuple(each for each in peer.join if each != peer.address), seed=peer.seed, float32=peer.float32,
             snapshot_interval=pace.pop("snapshot"), export_interval=pace.pop("export"),
-            max_members=self.limits.members, until=until, **pace,
+            max_members=self.limits.members, until=until, epsilon_limit=self.privacy.epsilon_limit,
+            limit_delta=self.privacy.delta, **pace,
         )  # fmt: skip
 
 

@@ -22,10 +22,12 @@ from gadget_svm.peers.process import config
 from gadget_svm.peers.process.control import control_answers
 from gadget_svm.peers.process.credential_files import CredentialFiles
 from gadget_svm.peers.process.grpc_links import Links
+from gadget_svm.peers.process.ledger_file import LedgerFile
 from gadget_svm.peers.process.logs import fields
 from gadget_svm.peers.process.model_export import model_path
 from gadget_svm.peers.process.snapshot_store import SnapshotStore
 from gadget_svm.peers.process.transport import Server
+from gadget_svm.peers.storage.ledger import Ledger
 from gadget_svm.peers.storage.snapshot import ModelDocument
 from gadget_svm.peers.wire.limits import Limits
 
@@ -80,14 +82,16 @@ class PeerHost:
         Where snapshots go; it is opened and closed here.
     export : callable
         Writes a model file durably.
+    ledger : LedgerFile or None
+        The privacy ledger of a private study; it is opened and closed here.
     """
 
     def __init__(
         self, node: DrivenNode, settings: HostSettings, limits: Limits, credentials: CredentialFiles,
-        store: SnapshotStore, export: Callable[[ModelDocument], Any],
+        store: SnapshotStore, export: Callable[[ModelDocument], Any], ledger: LedgerFile | None = None,
     ) -> None:  # fmt: skip
         self._node, self._settings, self._credentials = node, settings, credentials
-        self._store, self._export = store, export
+        self._store, self._export, self._ledger = store, export, ledger
         self.counts: Counter[str] = Counter(dict.fromkeys(COUNTS, 0))
         self._seconds = {"step_seconds": 0.0, "snapshot_seconds": 0.0}
         self._step_began: float | None = None
@@ -106,6 +110,7 @@ class PeerHost:
             ev.RunStep: self._run_step, ev.SetTimer: self._set_timer, ev.Report: self._report,
             ev.Save: lambda effect: self._write(effect.number, self._store.save, effect.snapshot),
             ev.Export: lambda effect: self._write(effect.number, self._export, effect.model),
+            ev.Spend: lambda effect: self._write(effect.number, self._save_ledger, effect.ledger),
             ev.Finish: lambda effect: self._finished.set_result(effect),
         }  # fmt: skip
 
@@ -141,10 +146,15 @@ class PeerHost:
             closing.push_async_callback(self._server.stop, 1.0)
             closing.push_async_callback(self.links.close)
             closing.callback(self._finished.cancel)  # so that the node gets no more events
+            if self._ledger is not None:
+                closing.callback(self._ledger.close)
             self._store.open()
+            if self._ledger is not None:
+                self._ledger.open()
             if fresh:
                 self._store.set_aside()
             snapshot = self._store.load()
+            ledger = None if self._ledger is None else self._ledger.load()
             credentials = self._credentials.server_credentials(self.links.handshakes.began)
             self.port = await self._server.start(self._settings.listen, credentials)
             if port := self._settings.metrics.port:
@@ -153,7 +163,7 @@ class PeerHost:
                 server = await serve_status(self.status, self._settings.metrics.host, port)
                 closing.push_async_callback(server.cleanup)
             self._stop_on_signals()
-            self.deliver(ev.Started(time.time(), snapshot))
+            self.deliver(ev.Started(time.time(), snapshot, ledger))
             self.deliver(ev.CredentialsChanged(self._credentials.expires))
             closing.callback(asyncio.create_task(self._check_now_and_then()).cancel)
             finish = await self._finished
@@ -212,6 +222,10 @@ class PeerHost:
                 self.deliver(ev.SaveFailed(number, str(error) or type(error).__name__))
 
         self._loop.run_in_executor(self._writer, write, content).add_done_callback(done)
+
+    def _save_ledger(self, ledger: Ledger) -> None:
+        assert self._ledger is not None, "only nodes of private studies spend"
+        self._ledger.save(ledger)
 
     def _set_timer(self, effect: ev.SetTimer) -> None:
         if self._timer is not None:

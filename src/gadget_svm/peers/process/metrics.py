@@ -29,6 +29,13 @@ GAUGES = {
 }
 CERTIFIED = {"certified_gap": "bound", "certified_rows": "rows", "certified_timestamp_seconds": "time"}
 """Gauges that come from the status of the certified model."""
+PRIVACY = {
+    "rounds": "Rounds of a private study's plan that are done.",
+    "rounds_planned": "Rounds of its plan.",
+    "epsilon_spent": "What the rows have spent in this private study, at its delta.",
+    "epsilon_spent_in_all_studies": "What the rows have spent in all private studies, at the delta of [privacy].",
+}
+"""Gauges of private studies only, by their key in the status."""
 COUNTERS = {
     "ticks": "Training steps since the start.",
     "messages_sent": "Messages sent to other peers.",
@@ -62,6 +69,9 @@ class StatusCollector(Collector):
         yield _filled(CounterMetricFamily(PREFIX + "refused", text, labels=["reason"]), found.get("refused", {}))
         certified = found.get("certified") or {}
         values = {**found, **{name: certified.get(key) for name, key in CERTIFIED.items()}}
+        if privacy := found.get("privacy"):
+            for name, text in PRIVACY.items():
+                yield GaugeMetricFamily(f"{PREFIX}privacy_{name}", text, float(privacy[name]))
         for family, table in ((GaugeMetricFamily, GAUGES), (CounterMetricFamily, COUNTERS)):
             for name, text in table.items():
                 value = values.get(name)

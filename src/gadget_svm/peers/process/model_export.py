@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gadget_svm.algorithms import PrivateGradient
 from gadget_svm.core.state_file import write_atomically
 from gadget_svm.estimator import GadgetSVC
 from gadget_svm.estimator.model_file import encode_model
@@ -52,7 +53,8 @@ def as_model(document: ModelDocument, study: Study) -> GadgetSVC:
         coef, intercept = -coef, -intercept
     elif not binary:
         coef, intercept = coef[order], intercept[order]
-    model = GadgetSVC(n_nodes=1, lam=study.lam, algorithm=study.algorithm, fit_intercept=study.intercept)
+    algorithm = PrivateGradient() if study.is_private else study.algorithm
+    model = GadgetSVC(n_nodes=1, lam=study.lam, algorithm=algorithm, fit_intercept=study.intercept)
     model.classes_, model.coef_, model.intercept_ = classes[order], coef, intercept
     model.node_coef_ = coef[:1] if binary else coef[None]
     model.node_intercept_ = intercept[:1] if binary else intercept[None]

@@ -8,6 +8,7 @@ from gadget_svm.peers.node import Node
 from gadget_svm.peers.process.config import ConfigError, PeerConfig
 from gadget_svm.peers.process.credential_files import CredentialFiles
 from gadget_svm.peers.process.host import HostSettings, PeerHost
+from gadget_svm.peers.process.ledger_file import LedgerFile
 from gadget_svm.peers.process.logs import setup_logging
 from gadget_svm.peers.process.model_export import write_model
 from gadget_svm.peers.process.site_files import load_site
@@ -33,7 +34,7 @@ def run_peer(config: PeerConfig, study: Study | None = None, *, fresh: bool = Fa
         By default, the one that the peer.toml names.
     fresh : bool
         Set the saved state aside and start from scratch.
-    until : {"stopped", "certified"}
+    until : {"stopped", "certified", "finished"}
         Whether to leave when the study has ended.
 
     Raises
@@ -60,8 +61,10 @@ def run_peer(config: PeerConfig, study: Study | None = None, *, fresh: bool = Fa
 def make_host(config: PeerConfig, study: Study, until: Until = "stopped") -> PeerHost:
     """Read the rows and the certificates; return a host that is not running yet."""
     credentials = CredentialFiles.of(config)
+    ledger = LedgerFile(config.peer.ledger) if study.is_private else None
     node = Node(config.node_settings(until), study, load_site(config, study), random.SystemRandom())
     return PeerHost(
         node, HostSettings(config.peer.listen, config.limits, config.metrics, config.peer.model), Limits.of(study),
         credentials, SnapshotStore(config.peer.state), lambda document: write_model(config.peer.model, document, study),
+        ledger,
     )  # fmt: skip

@@ -262,7 +262,10 @@ class CertificateEcho:
         attempt.sent = m.CertificateSums(probe.id, total, sites)
         if probe.parent != self.me:
             return [Tell(probe.parent, attempt.sent)]
-        bounds, duals, _ = bound_of(probe.model, total, self.lam, self.outputs, self.width)
+        if len(total):
+            bounds, duals, _ = bound_of(probe.model, total, self.lam, self.outputs, self.width)
+        else:  # sites agree on a model, and prove nothing about it
+            bounds = duals = total
         if not (np.isfinite(bounds).all() and np.isfinite(duals).all()):
             return self._fail("the model or the dual variables are not finite")
         self._attempt = None

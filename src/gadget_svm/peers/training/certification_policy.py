@@ -2,7 +2,7 @@
 
 Owns the latest full certificate, and the latest one of a partition, which never replaces it. A certificate is full if
 it covers ``study.sites``, or ``study.min_sites`` sites if there are no names. Its bound must not be above
-``study.gap``.
+``study.gap``. That of a private study has no bound: its sums would be functions of rows.
 
 Two sites that exit have the same model, whatever is lost. Proof: a model that a site exits with is a full certificate
 that its initiator adopted. Suppose there are two, c1 of I1 and c2 of I2. A full certificate covers all sites, so I1
@@ -57,12 +57,12 @@ class CertificationPolicy:
 
     def covers(self, certified: Certified) -> bool:
         """Whether a certificate covers the sites that an ending one must cover."""
-        return self._enough({site.name for site in certified.sites})
+        return self.enough({site.name for site in certified.sites})
 
     def adopt(self, certified: Certified, now: float) -> bool:
         """Take a certificate if it counts and is later than the one of its kind; return whether it was taken."""
         bound, below = float(certified.bounds.sum()), float(certified.duals.sum())
-        if not (below > 0 and bound <= self.study.gap * below):
+        if not self.study.is_private and not (below > 0 and bound <= self.study.gap * below):
             return False
         self._wait, is_full = FIRST_WAIT_S, self.covers(certified)
         before = self.latest if is_full else self.partition
@@ -96,7 +96,7 @@ class CertificationPolicy:
             self._ready_since = now
         self._turn = sum(name < self.me for name in members if self._may_initiate(name))
         wait = READY_S + TURN_S * self._turn
-        if not self._enough(members.keys()):
+        if not self.enough(members.keys()):
             wait = max(wait, READY_PARTITION_S)
         return self._may_initiate(self.me) and now - self._ready_since >= wait and now >= self._begin_from
 
@@ -145,6 +145,7 @@ class CertificationPolicy:
                 self.conflict |= number == self.latest.id.number
                 self._is_old |= number > self.latest.id.number
 
-    def _enough(self, names: Collection[str]) -> bool:
+    def enough(self, names: Collection[str]) -> bool:
+        """Return whether these are all the sites that an ending certificate must cover."""
         sites = self.study.sites
         return set(sites) <= set(names) if sites else len(names) >= self.study.min_sites

@@ -48,6 +48,18 @@ class Inbox:
         self.incarnations.update({number: heard.incarnation for number, heard in waiting.items()})
         return [heard.last for heard in waiting.values()], restarted
 
+    def newest(self, number: int) -> int:
+        """Return the sequence number of a neighbour's last push; -1 if there was none."""
+        heard = self.heard.get(number)
+        return -1 if heard is None else heard.last.seq
+
+    def of_round(self, number: int, seq: int) -> NodeMessage | None:
+        """Return a neighbour's push with this sequence number, or else a newer one; None if there is neither."""
+        heard = self.heard.get(number)
+        if heard is None or heard.last.seq < seq:
+            return None
+        return heard.previous if heard.previous is not None and heard.previous.seq == seq else heard.last
+
     def forget(self, number: int) -> None:
         """Forget the pushes of a former neighbour."""
         self.heard.pop(number, None)

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from gadget_svm.algorithms import Gadget, GadgetRun, Pdmm
+from gadget_svm.algorithms import Gadget, GadgetRun, Pdmm, PrivateGradient
 from gadget_svm.algorithms.base import Run, models
 from gadget_svm.algorithms.certificate import own_sums
 from gadget_svm.algorithms.pdmm import PdmmRun
@@ -18,8 +18,8 @@ from gadget_svm.core.messages import Delivery, MessageBatch
 from gadget_svm.core.network import Network
 from gadget_svm.core.rows import Rows, Shares
 from gadget_svm.core.types import Floats
-from gadget_svm.estimator.problem import as_csr
-from gadget_svm.gossip import Round, RunningSum
+from gadget_svm.estimator.problem import as_csr, clip_rows
+from gadget_svm.gossip import RobustMixing, Round, RunningSum
 from gadget_svm.peers.training.polynomial_averaging import PolynomialAveraging
 from gadget_svm.study.study import Study
 from gadget_svm.topologies import build
@@ -61,10 +61,17 @@ class Measures:
     test_accuracy: float | None  # of test rows, if there are any
 
 
-def algorithm_of(study: Study, rows: int) -> Gadget | Pdmm:
-    """Return what peers run: PDMM, or GADGET by running sums with one pass's worth of steps between two pushes."""
+def algorithm_of(study: Study, rows: int, noise: str = "secret") -> Gadget | Pdmm | PrivateGradient:
+    """Return what peers run.
+
+    PDMM; GADGET by running sums with one pass's worth of steps between two pushes; or private gradient descent by the
+    study's plan, with one round of lazy mixing after every step.
+    """
     if study.algorithm == "pdmm":
         return Pdmm(theta=THETA)
+    if study.is_private:
+        gossip = RobustMixing(liars=0, lazy=True)
+        return PrivateGradient(study.budget(noise), gossip, gossip_rounds=1, step_size=study.step_size)
     return Gadget(gossip="running-sum", solver="implicit", local_steps=max(rows, 20))
 
 
@@ -76,11 +83,13 @@ class Learner:
 
     def __init__(
         self, X: sp.csr_matrix, label: NDArray[np.int32], study: Study, node: int, *, seed: int = 0,
-        network: Network | None = None, algorithm: Gadget | Pdmm | None = None,
+        network: Network | None = None, algorithm: Gadget | Pdmm | PrivateGradient | None = None,
     ) -> None:  # fmt: skip
         n = X.shape[0]
         self.study, self.node, self.label = study, node, label
         self.X = as_csr(X, study.intercept)
+        if study.clip is not None:
+            self.X = clip_rows(self.X, study.clip)
         # These runs only require that a network exists; a peer's block has links of its own.
         whole = _any_network() if network is None else network
         chosen = algorithm_of(study, n) if algorithm is None else algorithm
@@ -113,6 +122,11 @@ class Learner:
         """alpha, outputs x rows; None if the algorithm has none."""
         return self.block.edge.get("dual")
 
+    @property
+    def has_model(self) -> bool:
+        """Whether the model is one of the rows that it should be of."""
+        return not self.isolated
+
     def set_neighbours(self, neighbours: Collection[int]) -> None:
         """Replace the neighbours, between two ticks."""
         new = set(neighbours).difference(self.block.links.target.tolist())
@@ -122,8 +136,8 @@ class Learner:
         if new and isinstance(self.run, GadgetRun):
             self.run.reset_edge(self.block, min(new))  # a new epoch: all nodes start a new average
 
-    def is_plausible(self, weight: float) -> bool:
-        """Return whether an honest neighbour may push with this weight.
+    def is_plausible(self, weight: float, seq: int) -> bool:  # noqa: ARG002
+        """Return whether an honest neighbour may push with this weight and this sequence number.
 
         Of GADGET any weight is plausible: it counts rows, so that the limits of messages are enough.
         """

@@ -18,6 +18,7 @@ from gadget_svm.peers.membership.overlay import node_id
 from gadget_svm.peers.storage.snapshot import Part
 from gadget_svm.peers.training.inbox import Inbox
 from gadget_svm.peers.training.learner import Measures
+from gadget_svm.peers.training.private_learner import PrivateLearner
 from gadget_svm.peers.training.scale import Scale
 from gadget_svm.peers.training.scale_agreement import ScaleAgreement
 from gadget_svm.peers.training.site import Site
@@ -29,6 +30,9 @@ from gadget_svm.study.study import Study, differences
 
 FORMAT = 2
 FRESH = "or start anew with --fresh, which sets the state aside"
+REPEAT_CALLS = 5
+"""A private node waits for its neighbours' vectors of the round. After so many calls of `next_step` it sends its own
+again: one of them may have been lost."""
 ANSWER_TICKS = 15
 """A GADGET node sends to a neighbour again after a push came back, so that a slow edge carries no more than it can: a
 node whose mass is late drifts away. A push may be lost, so after so many ticks the node sends all the same."""
@@ -40,7 +44,7 @@ class TrainingSession:
     While a step runs, call neither `next_step` nor `snapshot`.
     """
 
-    def __init__(self, study: Study, site: Site, name: str, seed: int) -> None:
+    def __init__(self, study: Study, site: Site, name: str, seed: int, *, noise: str = "secret") -> None:
         self.study, self.site, self.name, self.seed = study, site, name, seed
         self.rows = float(site.X.shape[0])
         self.ticks = 0
@@ -54,6 +58,10 @@ class TrainingSession:
         self._good: Part | None = None  # the last snapshot of a learner
         self._asked_at: dict[int, int] = {}  # GADGET: neighbours that have not answered, and since which call
         self._calls = 0  # of `next_step`
+        self._noise = noise
+        self.reserved = 0  # rounds of a private study that the ledger has: no others are released
+        self.rounds_done = 0  # of a private study
+        self.held = ""  # why nothing may be released at present
 
     # The scale
 
@@ -104,7 +112,7 @@ class TrainingSession:
         """Return whether an honest neighbour may have sent a push of this scale."""
         if self._trainer is None or push.scale != self.scale_digest:
             return True  # it is not used
-        return self._trainer.learner.is_plausible(push.weight)
+        return self._trainer.learner.is_plausible(push.weight, push.seq)
 
     def receive(self, name: str, push: Push) -> bool:
         """Keep a push for the next tick; return False if it is old or not usable."""
@@ -125,10 +133,12 @@ class TrainingSession:
         if self._trainer is None:
             return partial(
                 Trainer, self.study, self.site, node_id(self.name), self.seed, self.scale,
-                self._good, self._former,
+                self._good, self._former, self._noise, self.reserved,
             )  # fmt: skip
         wanted = dict(self._wanted)
         open_numbers = {number for number, name in wanted.items() if name in open_to}
+        if self.study.is_private:
+            return self._private_step(self._trainer, wanted, open_numbers)
         if self.study.algorithm == "gadget":
             self._calls += 1
             late = self._calls - ANSWER_TICKS
@@ -139,16 +149,46 @@ class TrainingSession:
         messages, restarted = self._inbox.take()
         return partial(self._trainer.tick, TickInput(wanted, restarted, open_numbers, messages, near))
 
+    @property
+    def needs_rounds(self) -> bool:
+        """Whether the next round of a private study has to be reserved."""
+        planned = self.study.rounds or 0
+        return self._trainer is not None and not self.held and self.reserved <= self.rounds_done < planned
+
+    def _private_step(
+        self, trainer: Trainer, wanted: Mapping[int, str], open_numbers: Collection[int]
+    ) -> Callable[[], Any] | None:
+        """Return the next round, when the vectors of all neighbours are here, or what repeats the last vector.
+
+        A neighbour that is away for a short time is waited for: without it the others would spend their rounds.
+        """
+        assert isinstance(trainer.learner, PrivateLearner)
+        seq, is_alone = trainer.learner.seq, max(len(self.study.sites), self.study.min_sites) == 1
+        is_complete = len(open_numbers) == len(wanted) and (len(wanted) > 0 or is_alone)
+        if self.held or self.needs_rounds or not is_complete:
+            return None
+        is_late = any(self._inbox.newest(number) < seq for number in open_numbers)
+        self._calls = self._calls + 1 if is_late else 0
+        if self._calls % REPEAT_CALLS:
+            return None
+        _, restarted = self._inbox.take()
+        found = (self._inbox.of_round(number, seq) for number in sorted(wanted))
+        messages = [message for message in found if message is not None]
+        given = TickInput(wanted, restarted, open_numbers, messages, None, self.reserved, repeats=is_late)
+        return partial(trainer.tick, given)
+
     def finish(self, result: Any) -> tuple[Sent, ...]:
         """Take over the result of a step; return the pushes to send."""
         if result.scale is not self.scale:
             return ()
         if isinstance(result, Trainer):
             self._trainer, self._former, self.ticks = result, None, result.learner.t
+            if isinstance(result.learner, PrivateLearner):
+                self.rounds_done = result.learner.rounds
             known = {} if self._good is None else self._good[1]["incarnations"]
             self._inbox = Inbox({int(number): incarnation for number, incarnation in known.items()})
             return ()
-        self.ticks, self.edge_names = self.ticks + 1, result.edges
+        self.ticks, self.edge_names, self.rounds_done = self.ticks + 1, result.edges, result.rounds
         self.measures = result.measures or self.measures
         self._asked_at.update({node_id(name): self._calls for name, *_ in result.sent})
         sent: tuple[Sent, ...] = result.sent
@@ -191,7 +231,7 @@ class TrainingSession:
 
         None if there is no learner, or if its last neighbour is gone and it has not solved its own problem yet.
         """
-        if self._trainer is None or self._trainer.learner.isolated:
+        if self._trainer is None or not self._trainer.learner.has_model:
             return None
         return self._trainer.learner.model()
 
@@ -270,6 +310,11 @@ class TrainingSession:
             )
         if spoilt := _not_finite(arrays):
             raise ValueError(f"the state is not finite ({spoilt}): use an older one, {FRESH}")
+        if self.study.is_private and "steps" in arrays and int(arrays["steps"][0]) > self.reserved:
+            raise ValueError(
+                f"the privacy ledger has {self.reserved} rounds of this study, and the state {arrays['steps'][0]}: the "
+                "ledger is an older copy, or another one; put back the one that belongs to these rows"
+            )
 
     @cached_property
     def _fingerprint(self) -> str:

@@ -15,9 +15,9 @@ LARGEST = 1e100
 """No number in a message is larger, so that sums and squares of a few stay finite."""
 COUNT = 2**62
 """No counter is larger: neither an incarnation nor a sequence number."""
-WEIGHTS = {"pdmm": (1 / LARGEST, LARGEST), "gadget": (1e-15, 1e18)}
-"""The range of a push's weight: PDMM's penalty of an edge, of which a learner knows what is plausible, and GADGET's
-running sum of push-sum weights, which count rows."""
+WEIGHTS = {"pdmm": (1 / LARGEST, LARGEST), "gadget": (1e-15, 1e18), "private": (1e-15, 1e18)}
+"""The range of a push's weight: PDMM's penalty of an edge, of which a learner knows what is plausible; GADGET's running
+sum of push-sum weights, which count rows; rows over neighbours in a private study."""
 NONCE_BYTES, DIGEST_BYTES = 32, 32
 CERTIFICATE_BYTES, SIGNATURE_BYTES = 16 * 1024, 1024
 MEMBERS, MEMBER_BYTES, CERTIFIED_BYTES = 32, 640, 128
@@ -54,8 +54,13 @@ class Limits:
 
     @property
     def sums(self) -> int:
-        """The length of a certificate's sums, as in `kernels.certificate.widths`."""
-        return self.dimension + 4 * self.outputs + 3
+        """The length of a certificate's sums, as in `kernels.certificate.widths`. A private study has none."""
+        return 0 if self.algorithm == "private" else self.dimension + 4 * self.outputs + 3
+
+    @property
+    def bounds(self) -> int:
+        """The length of a certificate's bounds. A private study has none."""
+        return 0 if self.algorithm == "private" else self.outputs
 
     @cached_property
     def repeated(self) -> dict[str, tuple[int, int]]:

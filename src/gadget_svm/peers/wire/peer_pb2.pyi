@@ -42,7 +42,7 @@ REFUSAL_BUSY: RefusalReason
 REFUSAL_LEAVING: RefusalReason
 
 class Member(_message.Message):
-    __slots__ = ("name", "address", "incarnation", "beat", "state", "rows", "loss", "slack", "objective", "reachable", "certified")
+    __slots__ = ("name", "address", "incarnation", "beat", "state", "rows", "loss", "slack", "objective", "reachable", "certified", "rounds")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -54,6 +54,7 @@ class Member(_message.Message):
     OBJECTIVE_FIELD_NUMBER: _ClassVar[int]
     REACHABLE_FIELD_NUMBER: _ClassVar[int]
     CERTIFIED_FIELD_NUMBER: _ClassVar[int]
+    ROUNDS_FIELD_NUMBER: _ClassVar[int]
     name: str
     address: str
     incarnation: int
@@ -65,7 +66,8 @@ class Member(_message.Message):
     objective: float
     reachable: bool
     certified: str
-    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., incarnation: _Optional[int] = ..., beat: _Optional[int] = ..., state: _Optional[_Union[State, str]] = ..., rows: _Optional[float] = ..., loss: _Optional[float] = ..., slack: _Optional[float] = ..., objective: _Optional[float] = ..., reachable: bool = ..., certified: _Optional[str] = ...) -> None: ...
+    rounds: int
+    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., incarnation: _Optional[int] = ..., beat: _Optional[int] = ..., state: _Optional[_Union[State, str]] = ..., rows: _Optional[float] = ..., loss: _Optional[float] = ..., slack: _Optional[float] = ..., objective: _Optional[float] = ..., reachable: bool = ..., certified: _Optional[str] = ..., rounds: _Optional[int] = ...) -> None: ...
 
 class Challenge(_message.Message):
     __slots__ = ("version", "nonce", "certificate")

@@ -146,7 +146,7 @@ _any_number = partial(check_number, least=-LARGEST)
 RULES: dict[str, Rule] = {
     "version": check_version, "name": check_name, "initiator": check_name, "parent": check_name,
     "address": check_address, "incarnation": partial(check_count, least=1),
-    **dict.fromkeys(("receiver_incarnation", "number", "seq", "beat", "ticks", "Push.time"), check_count),
+    **dict.fromkeys(("receiver_incarnation", "number", "seq", "beat", "ticks", "rounds", "Push.time"), check_count),
     **dict.fromkeys(("time", "rows"), check_number),
     **dict.fromkeys(("loss", "slack", "objective"), _any_number),
     "weight": lambda value, name, limits: check_number(value, name, limits, *bounds.WEIGHTS[limits.algorithm]),
@@ -161,7 +161,7 @@ RULES: dict[str, Rule] = {
     "digest": _digest, "scale": _if_any(_digest), "frozen": _if_any(_digest),
     "vector": _model, "model": _model, "CertificateProbe.model": _if_any(_model),
     "sums": partial(check_vector, of="sums"),
-    **dict.fromkeys(("bounds", "duals"), partial(check_vector, of="outputs")),
+    **dict.fromkeys(("bounds", "duals"), partial(check_vector, of="bounds")),
     **dict.fromkeys(("sum", "spread", "largest"), partial(check_vector, of="features")),
     "members": check_members, "entries": check_parts, "sites": partial(check_parts, least=1),
     "id": lambda id, _, limits: check(id, limits),

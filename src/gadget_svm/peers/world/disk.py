@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from gadget_svm.peers.storage.ledger import Ledger
 from gadget_svm.peers.storage.snapshot import ModelDocument, Snapshot
 from gadget_svm.peers.world.event_queue import EventQueue
 
-Content = Snapshot | ModelDocument
+Content = Snapshot | ModelDocument | Ledger
 Answer = Callable[[int, str], None]
 """Called with the number of a write, and why it failed; an empty reason means that it is synced."""
 
@@ -45,6 +46,7 @@ class Disk:
     full: bool = False
     generations: list[SnapshotFile] = field(default_factory=list)  # the newest last
     models: dict[str, ModelDocument] = field(default_factory=dict)  # by file
+    ledger: str = ""  # its text
     writes: int = 0
     _waiting: deque[tuple[int, Content, str, Answer]] = field(default_factory=deque)
     _life: int = 0  # writes of a machine that was killed are never answered
@@ -64,6 +66,8 @@ class Disk:
     def kill(self) -> None:
         """Lose what is not synced; the file that is being written may be torn, or whole after all."""
         self._life += 1
+        if self._waiting and isinstance(ledger := self._waiting[0][1], Ledger) and self.rng.random() < 0.5:
+            self.ledger = ledger.text()  # all of it, without an acknowledgement, or nothing
         if self._waiting and isinstance(content := self._waiting[0][1], Snapshot):
             fate = self.rng.random()
             if fate < self.tear:
@@ -85,6 +89,19 @@ class Disk:
         about = json.loads(json.dumps(stored.about, allow_nan=False))
         return Snapshot({name: np.array(array) for name, array in stored.arrays.items()}, about)
 
+    def restore_ledger(self) -> Ledger | None:
+        """Return the ledger, as a process reads it; None if there is none."""
+        return Ledger.parse(self.ledger) if self.ledger else None
+
+    def set_aside(self) -> None:
+        """Remove all snapshots, for a start from scratch; the ledger stays."""
+        self.generations = []
+
+    def restore_older(self) -> None:
+        """Remove the newest snapshot if there is an older one, as if somebody had restored a copy."""
+        whole = [file for file in self.generations if file.whole]
+        self.generations = whole[:1]
+
     def _begin(self) -> None:
         self.queue.after(max(self.slowness) * self.rng.uniform(*self.latency), self._end, self._life)
 
@@ -99,6 +116,8 @@ class Disk:
                 self._keep(content, digest)
                 if not self.generations[-1].whole:
                     raise ChangedWhileWrittenError("a snapshot changed while it was written")
+            elif isinstance(content, Ledger):
+                self.ledger = content.text()
             else:
                 self.models[model_file(content)] = content
         if self._waiting:

@@ -99,6 +99,16 @@ def _kill(strike: Strike, power_off: bool = False) -> None:
     _end_process(strike, partial(strike.machine.kill, power_off))
 
 
+def _kill_and(strike: Strike, change: Callable[[Machine], None]) -> None:
+    """Kill a process, and change what it finds on its disk."""
+
+    def end() -> None:
+        strike.machine.kill()
+        change(strike.machine)
+
+    _end_process(strike, end)
+
+
 def _stop(strike: Strike) -> None:
     _end_process(strike, strike.machine.stop)
 
@@ -191,6 +201,8 @@ LASTING = ("revoke", "join-late", "same-name")
 KINDS: dict[str, Callable[[Strike], None]] = {
     "kill": _kill,
     "power-off": partial(_kill, power_off=True),
+    "kill-fresh": partial(_kill_and, change=lambda machine: machine.disk.set_aside()),
+    "kill-older": partial(_kill_and, change=lambda machine: machine.disk.restore_older()),
     "stop": _stop,
     "pause": _pause,
     "slow": _slow,

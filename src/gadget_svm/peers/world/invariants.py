@@ -58,6 +58,8 @@ class Invariants:
     _timers: dict[str, tuple[float, int]] = field(default_factory=dict)
     _inputs: dict[str, LearnerInputs] = field(default_factory=dict)
     _epochs: dict[str, EdgeEpochs] = field(default_factory=dict)
+    released: dict[str, int] = field(default_factory=dict)  # noisy slopes of all lives, by name
+    _counted: dict[str, tuple[Any, int]] = field(default_factory=dict)  # learner and what it had released, by name
     _scales: dict[bytes, Scale] = field(default_factory=dict)  # by digest
     _confirmed: dict[str, str] = field(default_factory=dict)  # certificates by name
     _seen: dict[Any, str] = field(default_factory=dict)
@@ -111,6 +113,25 @@ class Invariants:
         session = getattr(machine.node, "session", None)
         if session is not None and session.scale is not None:
             self._scales[session.scale_digest] = session.scale
+
+        if self.study.is_private and machine.name not in self.strangers:
+            self._check_ledger(machine, getattr(session, "_trainer", None))
+
+    def _check_ledger(self, machine: Machine, trainer: Any) -> None:
+        """What is recorded as spent is never below what was released, in all lives together."""
+        if trainer is None:
+            return
+        learner, before = self._counted.get(machine.name, (None, 0))
+        now = trainer.learner.released
+        new = now - (before if learner is trainer.learner else 0)
+        self._counted[machine.name] = trainer.learner, now
+        released = self.released[machine.name] = self.released.get(machine.name, 0) + new
+        ledger = machine.disk.restore_ledger()
+        recorded = 0 if ledger is None else ledger.rounds(self.study.digest.hex())
+        if released > recorded:
+            raise InvariantError(f"{machine.name} has released {released} noisy slopes, and recorded {recorded}")
+        if recorded > (self.study.rounds or 0):
+            raise InvariantError(f"{machine.name} has recorded {recorded} rounds of {self.study.rounds}")
 
     def _check_timer(self, machine: Machine) -> None:
         now = machine.queue.now
@@ -189,6 +210,8 @@ class Invariants:
         for site in message.sites:
             if site.rows != len(self.optima.shards[site.name].label):
                 raise InvariantError(f"certificate {message.id} counts {site.rows} rows of {site.name}")
+        if self.study.is_private:
+            return
         if (scale := self._scales.get(message.scale)) is None:
             raise InvariantError(f"certificate {message.id} is of a scale that nobody learned with")
         self._check_bound(str(message.id), message.model, float(message.bounds.sum()), names, scale)
@@ -213,7 +236,7 @@ class Invariants:
         sites, least = {site[0] for site in model.metadata["sites"]}, set(self.study.sites)
         if not least <= sites or len(sites) < self.study.min_sites:
             raise InvariantError(f"{machine.name} takes certificate {name} of {len(sites)} sites for a full one")
-        if model.metadata["gap_bound"] > self.study.gap:
+        if not self.study.is_private and model.metadata["gap_bound"] > self.study.gap:
             raise InvariantError(
                 f"{machine.name} takes certificate {name} with bound {model.metadata['gap_bound']:.2%}"
             )

@@ -14,6 +14,9 @@ from gadget_svm.peers.storage.snapshot import Snapshot
 from gadget_svm.peers.training.trainer import TickInput
 from gadget_svm.peers.wire.messages import EdgeState, Heartbeat, Push
 
+MAX_WAITING = 200
+"""Pushes to a node of a private study that may wait for the next round."""
+
 
 @dataclass
 class LearnerInputs:
@@ -55,15 +58,17 @@ class LearnerInputs:
         if wrong := wanted.intersection(self.refused):
             return f"{self.name} counts an edge to {min(wrong)}, which is refused"
         arrived, self._arrived = self._arrived, {}
+        if given.reserved:  # a neighbour of a private study may be one round ahead: that push waits for a round
+            self._arrived = dict(list(arrived.items())[-MAX_WAITING:])
         for message in given.arrived:
             known = arrived.get(id(message.vector))
             if known is None:
                 return f"{self.name} learns from a vector that did not arrive since its last tick"
-            if mistake := self._wrong_push(*known, given.wanted.get(message.other, "")):
+            if mistake := self._wrong_push(*known, given.wanted.get(message.other, ""), again=given.reserved > 0):
                 return f"{self.name} learns from {mistake}"
         return ""
 
-    def _wrong_push(self, sender: str, push: Push, neighbour: str) -> str:
+    def _wrong_push(self, sender: str, push: Push, neighbour: str, again: bool) -> str:
         what = f"push {push.seq} of {sender}"
         if sender != neighbour:
             return f"{what} as if it came from {neighbour or 'a former neighbour'}"
@@ -72,7 +77,7 @@ class LearnerInputs:
         known = max((incarnation for name, incarnation in self._last if name == sender), default=0)
         if push.incarnation < known:
             return f"{what} of incarnation {push.incarnation}, after one of {known}"
-        if push.seq <= self._last.get((sender, push.incarnation), -1):
+        if push.seq + again <= self._last.get((sender, push.incarnation), -1):  # a private node may look at it twice
             return f"{what} after push {self._last[sender, push.incarnation]}"
         self._last[sender, push.incarnation] = push.seq
         return ""

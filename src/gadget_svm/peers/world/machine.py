@@ -25,6 +25,7 @@ from gadget_svm.peers.events import (
     SaveFailed,
     Send,
     SetTimer,
+    Spend,
     Started,
     StepDone,
     StepFailed,
@@ -124,7 +125,8 @@ class Machine:
         self._rng = generator(seed, "machine", name)
         self._actions: dict[type[Any], Callable[[Any], None]] = {
             Dial: self._dial, Hangup: self._hang_up, Send: self._send, RunStep: self._run_step, Save: self._save,
-            Export: self._export, SetTimer: self._set_timer, Report: self._report, Finish: self._finish,
+            Export: self._export, Spend: self._spend, SetTimer: self._set_timer, Report: self._report,
+            Finish: self._finish,
         }  # fmt: skip
 
     @property
@@ -163,7 +165,7 @@ class Machine:
         self.node = self.make(generator(self.seed, "node", self.name, self.life))
         self.observer.started(self, snapshot)
         wall = self.clock.wall(self.queue.now)
-        self.deliver(Started(wall, snapshot))
+        self.deliver(Started(wall, snapshot, self.disk.restore_ledger()))
         self.deliver(CredentialsChanged(wall + CERTIFICATE_LIFE_S))
 
     def kill(self, power_off: bool = False) -> None:
@@ -261,6 +263,10 @@ class Machine:
     def _export(self, effect: Export) -> None:
         life = self.life
         self.disk.write(effect.number, effect.model, lambda number, why: self._saved(life, number, why))
+
+    def _spend(self, effect: Spend) -> None:
+        life = self.life
+        self.disk.write(effect.number, effect.ledger, lambda number, why: self._saved(life, number, why))
 
     def _saved(self, life: int, number: int, why: str) -> None:
         if life == self.life:

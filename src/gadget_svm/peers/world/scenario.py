@@ -89,6 +89,7 @@ class Scenario:
 FAULT_KINDS = (
     "kill", "power-off", "pause", "slow", "clock-jump", "wall-jump", "one-way-cut", "cut", "partition", "disk-full",
     "disk-slow", "revoke", "stop", "join-late", "same-name", "intruder", "hostile-neighbour", "other-study",
+    "kill-fresh", "kill-older",
 )  # fmt: skip
 LOCAL = resources.files("gadget_svm.peers.world") / "scenarios"
 

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from gadget_svm.peers.settings import NodeSettings
 from gadget_svm.peers.training.site import Site
@@ -134,7 +135,9 @@ class World:
         self.queue.at(generator(self.seed, name).uniform(0.0, 0.5 * self.scenario.faults_stop), machine.start)
 
     def _settings(self, name: str, address: str, join: tuple[str, ...]) -> NodeSettings:
-        values = PACE | {"until": "certified" if self.scenario.finish else "stopped"} | dict(self.scenario.settings)
+        end = "finished" if self.study.is_private else "certified"
+        own: dict[str, Any] = {"until": end if self.scenario.finish else "stopped", "noise": "seeded"}
+        values = PACE | own | dict(self.scenario.settings)
         return NodeSettings(name, address, join=join, seed=self.seed, **values)
 
     def _machine(self, name: str, address: str, make: MakeNode, identity: str = "") -> Machine:
