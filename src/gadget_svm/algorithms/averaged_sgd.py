@@ -51,7 +51,10 @@ def pass_length(rows: Rows, i: int) -> int:
 
 @compiled
 def example(rows: Rows, i: int, node: int, t: int, length: int, keys: Words, seed: int) -> int:
-    """Return the row of step t, in the order of its pass. Row weights with fractions are right on average."""
+    """Return the row of step t, in the order of its pass.
+
+    A pass takes each row in proportion to its weight; if weights are not whole numbers, only on average.
+    """
     u = 0.5 if len(rows.mass) == 0 else draw(seed, node, ~t, EXAMPLE)
     return pick(rows, i, (permute(t % length, length, keys) + u) / length)
 

@@ -327,8 +327,9 @@ class Pdmm(base.BaseAlgorithm):
     Parameters
     ----------
     penalty : float or "auto", default "auto"
-        rho, the penalty of disagreement on every edge. "auto": each end proposes one from its own rows, the edge starts
-        at their mean, and the end with the lower number doubles or halves it as the tension between the ends requires.
+        rho, the penalty of disagreement on every edge. "auto": each end proposes a value, which it
+        computes from its own rows, and the edge starts with the mean of the two. Then the node with the lower number
+        doubles or halves the penalty, as the tension between the ends requires.
     passes : int or None, default None
         Passes of dual coordinate ascent over a node's rows in a tick. None: 1 if the node pushes to one neighbour, 2 if
         it pushes to all, 16 if it has none.

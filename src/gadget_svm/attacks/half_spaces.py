@@ -1,13 +1,15 @@
-"""Recover single rows from sums over half-spaces. This file knows nothing of networks: `exact_sites` answers.
+"""Recover single rows from sums over half-spaces. This file knows nothing of networks.
+
+The sites that answer the questions are in `exact_sites`.
 
 A model w = c (u, -t) with a large c puts every row on one side: with the hinge, a row counts fully if y (u.x - t) < 0,
 and not at all otherwise. So a site that reveals the sum of its counted rows reveals
 
     v(t) = sum of x over rows of class +1 with u.x < t, minus the sum of x over rows of class -1 with u.x > t.
 
-v(b) - v(a) is the sum of all rows with a < u.x < b, of both classes. The constant feature of the intercept counts these
-rows. Each slab is split at the mean of u.x over its rows, which follows from the sum. So n different rows take about n
-questions.
+v(b) - v(a) is the sum of all rows in the slab a < u.x < b, of both classes. The constant feature of the intercept
+counts these rows. Each slab is split at the mean of u.x over its rows, which follows from the sum. So n different rows
+take about n questions.
 """
 
 from collections.abc import Iterator

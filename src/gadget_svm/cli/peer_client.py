@@ -66,7 +66,7 @@ def show_status(peer: str | None, config: Path | None, as_json: bool, watch: boo
 
 
 def _watch(fetch: Callable[[], dict[str, Any]], as_json: bool) -> None:
-    """Print the status every second, as a table in place or as a line of JSON. Ctrl-C is its usual end."""
+    """Show the status every second until Ctrl-C: in one table that is redrawn, or as a new line of JSON."""
     try:
         if as_json:
             while True:

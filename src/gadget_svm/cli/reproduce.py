@@ -19,7 +19,7 @@ def reproduce(
     trials: Annotated[int | None, typer.Option(help="Trials per experiment (5; with --quick 1).", min=1)] = None,
     out: Annotated[Path, option("--out", check=local_path, help="A folder for tables, figures and page.")] = RESULTS,
     quick: Annotated[bool, typer.Option("--quick", help="One trial, fewer iterations: a few minutes for all.")] = False,
-    docs: Annotated[Path | None, option("--docs", check=local_path, help="Also write this Markdown file.")] = None,
+    docs: Annotated[Path | None, option("--docs", check=local_path, help="Another file for the Markdown page.")] = None,
 ) -> None:
     """Regenerate the paper's evaluation beside its published numbers. An interrupted run continues where it stopped."""
     from gadget_svm.cli.progress import steps_bar

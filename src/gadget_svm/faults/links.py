@@ -56,6 +56,8 @@ class Bounce(Fault):
 class Delay(Fault):
     """Each message is late by a number of exchanges that is drawn uniformly from ``least`` to ``most``.
 
+    Messages that are still on their way when the training ends are dropped.
+
     Parameters
     ----------
     most : int

@@ -1,4 +1,4 @@
-"""The faults by name, and `make_faults`, which makes fault objects from what the user gives.
+"""The faults by name; `make_faults` makes fault objects from what the user gives, and `wrap_all` puts them in order.
 
 To add a fault, add a class to `links`, `nodes` or `poison` and a line to FAULTS."""
 

@@ -204,7 +204,7 @@ class Reproduction:
         return corrected_bound(longest + math.sqrt(lam), lam, T, np.zeros(T))
 
     def _table3(self, name: str) -> list[Row]:
-        """Compare GADGET with the others, each on every node's shard, or over the same network."""
+        """Compare GADGET with methods that train on each node's shard alone, and with others on the same network."""
         rows = []
         for line in LINES["table3"]:
             results = self.results(name, line.method)

@@ -1,7 +1,7 @@
 """Families of graphs: structured ones, and random ones that are drawn with the given generator.
 
-The caller draws unconnected graphs again. networkx makes scale-free graphs and the smaller random-regular ones. Array
-operations make all other graphs, so a million nodes take seconds.
+`registry.build` draws a graph again if it is unconnected. networkx makes scale-free graphs and the smaller
+random-regular ones. Array operations make all other graphs, so a million nodes take seconds.
 """
 
 import math
@@ -37,12 +37,12 @@ def ring(n: int) -> Graph:
 
 
 def line(n: int) -> Graph:
-    """Each node with the next."""
+    """Connect each node to the next."""
     return from_pairs(n, np.arange(n - 1), np.arange(1, n))
 
 
 def star(n: int) -> Graph:
-    """Node 0 with all others."""
+    """Connect node 0 to all others."""
     return from_pairs(n, np.zeros(n - 1, dtype=np.int64), np.arange(1, n))
 
 
