@@ -301,6 +301,15 @@ def test_csv_that_cannot_be_used(tmp_path, content, message):
 # Parquet and npz
 
 
+def test_parquet_with_a_name_twice(tmp_path):
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'gadget-svm[parquet]'")
+    from pyarrow import parquet
+
+    parquet.write_table(pa.Table.from_arrays([[1.0], [2.0], [1]], names=["a", "a", "label"]), tmp_path / "t.parquet")
+    with pytest.raises(DataFileError, match="two columns 'a', number 0 and number 1"):
+        read_table(tmp_path / "t.parquet")
+
+
 def test_parquet_words(tmp_path):
     path = written(tmp_path, "w.parquet", parquet(X, ["yes", "no", "yes"]))
     assert read_table(path)[1].tolist() == ["yes", "no", "yes"]

@@ -14,7 +14,7 @@ from gadget_svm.core.extras import require
 from gadget_svm.core.types import Array
 from gadget_svm.data.files import DataFileError, damage_reported, damaged
 from gadget_svm.data.tables import CELLS_PER_BLOCK, Csr, LabelColumn, NoLabel, RawTable, dense_to_csr, stack_blocks
-from gadget_svm.data.text_tables import label_column
+from gadget_svm.data.text_tables import label_column, require_distinct
 
 _CSR_ARRAYS = ("data", "indices", "indptr", "shape")
 
@@ -83,6 +83,7 @@ def read_arrow_table(name: Path, table: Any, label: LabelColumn = None) -> RawTa
 def _read_batches(path: Path, file: Any, label: LabelColumn) -> RawTable:
     # pandas may store its row index as a column; it is neither a feature nor a label
     names = [name for name in file.schema_arrow.names if not name.startswith("__index_level_")]
+    require_distinct(path, names)
     k = label_column(path, label, names, len(names))
     columns = tuple(names[:k] + names[k + 1 :])
     for name in columns:

@@ -81,6 +81,7 @@ def _find_header(path: Path, separator: str, head: list[Row], label: LabelColumn
     first = head[0][1]
     width = len(first)
     line, names = (head[0][0], first) if _has_header(first, head[-1][1]) else (0, None)
+    require_distinct(path, names or ())
     k = label_column(path, label, names, width)
     if names and "" in names[:k] + names[k + 1 :]:
         raise DataFileError(
@@ -97,6 +98,17 @@ def _has_header(first: list[str], second: list[str]) -> bool:
         return True
     words = [cell.lower() not in _MISSING and not is_number(cell) for cell in first]
     return any(word and is_number(below) for word, below in zip(words, second, strict=False))
+
+
+def require_distinct(path: Path, names: Sequence[str]) -> None:
+    """Refuse a table in which two columns have one name."""
+    first: dict[str, int] = {}
+    for i, name in enumerate(names):
+        if name and first.setdefault(name, i) != i:
+            raise DataFileError(
+                f"{path} has two columns {name!r}, number {first[name]} and number {i} counted from 0: rename or "
+                "remove one of them"
+            )
 
 
 def label_column(path: Path, label: LabelColumn, names: Sequence[str] | None, width: int) -> int:

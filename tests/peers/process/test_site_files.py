@@ -88,6 +88,11 @@ def test_columns_that_differ_are_named_one_by_one(tmp_path):
     assert "rename, add or remove columns of the file, or agree on another study.toml" in said
 
 
+def test_a_column_that_is_there_twice_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"rows\.csv has two columns 'age', number 0 and number 1 .*: rename or remove"):
+        read_site(table(tmp_path, "age,age,label", "1,2,yes"), STUDY)
+
+
 def test_a_file_without_names_does_not_fit_a_study_with_names(tmp_path):
     (tmp_path / "rows.svm").write_text("+1 1:1\n-1 1:2\n" * 15)
     with pytest.raises(SiteError, match=r"has no column names, and the study has: .*--features 1 for all sites"):
