@@ -64,7 +64,10 @@ REFUSED = {
     "a wide row": (HEAD + "1,2,x\n3,4,5,y\n", r"line 3: 4 columns where 3 were expected"),
     "wide rows only": (HEAD + "1,2,x,\n3,4,y,\n", r"line 2: 4 columns where 3 were expected"),
     "bytes that are not UTF-8": (HEAD.encode() + b"1,2,\xff\n3,4,y\n", "truncated or damaged"),
-    "a name twice": ("a,b,a,label\n1,2,3,x\n", "two columns 'a', number 0 and number 2 counted from 0: rename or remove"),
+    "a name twice": (
+        "a,b,a,label\n1,2,3,x\n",
+        "two columns 'a', number 0 and number 2 counted from 0: rename or remove",
+    ),
     "two label columns": ("label,a,label\nx,1,x\n", "two columns 'label', number 0 and number 2"),
     "a null byte": (HEAD + "1,2\x00,x\n", "csv"),
 }
