@@ -51,7 +51,7 @@ def show_status(peer: str | None, config: Path | None, as_json: bool, watch: boo
 
     def fetch() -> dict[str, Any]:
         try:
-            return fetch_status(own, address)
+            return fetch_status(own, address, None if file is None else load(file).peer.name)
         except UnreachableError as error:
             raise (file and _not_running(file)) or error from error
 
