@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ssl
 import time
 
 import numpy as np
@@ -218,8 +219,37 @@ def test_a_server_of_another_authority_is_not_believed(certificates, tmp_path):
     async def scenario():
         async with End(certificates.of("a")) as a, End(foreign(certificates, tmp_path)) as b:
             await a.dial(b)
-            assert "unavailable" in (await a.next(DialFailed)).reason
+            reason = (await a.next(DialFailed)).reason
+            assert reason.startswith("unavailable: its certificate is of another authority than ours: at both sites")
             assert not b.events
+
+    run(scenario())
+
+
+def test_a_proxy_that_shows_its_own_authority_is_named(certificates, tmp_path):
+    paths = Certificates(tmp_path / "proxy").paths("b")
+    (tmp_path / "chain.pem").write_bytes(paths["cert"].read_bytes() + paths["ca"].read_bytes())
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "chain.pem", paths["key"])
+
+    async def scenario():
+        server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=tls)
+        async with server, End(certificates.of("a")) as a:
+            await a.dial(f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            assert "an authority that we do not know" in (await a.next(DialFailed)).reason
+
+    run(scenario())
+
+
+def test_a_port_without_tls_is_named(certificates):
+    def greet(_, writer):
+        writer.write(b"SSH-2.0-OpenSSH_9.2\r\n")
+
+    async def scenario():
+        server = await asyncio.start_server(greet, "127.0.0.1", 0)
+        async with server, End(certificates.of("a")) as a:
+            await a.dial(f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            assert "that port does not speak TLS: another program listens there" in (await a.next(DialFailed)).reason
 
     run(scenario())
 
