@@ -37,6 +37,10 @@ PATIENCE_S = 20.0
 """For so long after the first dial that nobody answered, it is no warning: sites are not started at the same moment."""
 NAME_CONFLICT_S = 600.0
 """For so long after another process was last outbid for this peer's name, the conflict is an issue."""
+UNREACHABLE_ADVICE = (
+    ". Check the address, the firewall and whether that peer runs. If the study has ended there, copy "
+    "model.safetensors from another site, or start one peer there again without --until certified"
+)
 NOT_THERE = ("refused", "timed out", "no answer")
 """What a dial says if nobody listens there."""
 
@@ -114,7 +118,7 @@ class Neighbourhood:
             text = f"waiting for a peer to answer at {address}; it is dialled again and again"
             self.issues.report("join", text, now, "info")
             return
-        advice = "" if "certificate" in reason or "TLS" in reason else ". Check the address, the firewall and whether that peer runs"
+        advice = "" if "certificate" in reason or "TLS" in reason else UNREACHABLE_ADVICE
         self.issues.report("join", f"cannot reach {address}: {reason}{advice}", now)
 
     def hello(self, link: Link, hello: Hello, now: float) -> bool:

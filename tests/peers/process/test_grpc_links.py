@@ -220,7 +220,7 @@ def test_a_server_of_another_authority_is_not_believed(certificates, tmp_path):
         async with End(certificates.of("a")) as a, End(foreign(certificates, tmp_path)) as b:
             await a.dial(b)
             reason = (await a.next(DialFailed)).reason
-            assert reason.startswith("unavailable: its certificate is of another authority than ours: at both sites")
+            assert reason.startswith("unavailable: its certificate is of another authority than ours: use")
             assert not b.events
 
     run(scenario())

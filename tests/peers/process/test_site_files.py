@@ -89,9 +89,7 @@ def test_columns_that_differ_are_named_one_by_one(tmp_path):
 
 
 def test_a_column_that_is_there_twice_is_named(tmp_path):
-    with pytest.raises(
-        ValueError, match=r"rows\.csv has two columns 'age', .*: rename or remove"
-    ):
+    with pytest.raises(ValueError, match=r"rows\.csv has two columns 'age', .*: rename or remove"):
         read_site(table(tmp_path, "age,age,label", "1,2,yes"), STUDY)
 
 

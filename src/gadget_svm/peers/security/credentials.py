@@ -86,8 +86,8 @@ def address_problem(cert: Path, address: str) -> str:
         return ""
     again = "".join(f" --host {each}" for each in (*hosts, host))
     return (
-        f"{cert} does not cover the address {address} (it is for {', '.join([name, *hosts])}), so that no peer can join "
-        f"at this address: correct [peer] address, or issue the certificate again with 'gadget certs issue {name} "
+        f"{cert} does not cover the address {address} (it is for {', '.join([name, *hosts])}), so that no peer can "
+        f"join at this address: correct [peer] address, or issue the certificate again with 'gadget certs issue {name} "
         f"--overwrite{again}'"
     )
 
