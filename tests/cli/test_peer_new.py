@@ -250,3 +250,15 @@ def test_a_certificate_must_cover_the_address_of_a_new_peer(folder):
     assert "gadget certs issue north --overwrite --host 127.0.0.1 --host 10.0.0.9" in found.output
     assert not (folder / "peer.toml").exists()
     assert gadget(*words, "127.0.0.1:7400").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "command", [["study", "check", "study.toml"], ["peer", "new", "a", "--address", "a:1", "--train"]]
+)
+def test_a_column_that_may_be_the_label_is_named_as_the_option_is_typed(folder, command):
+    gadget("study", "new", "s", "--columns-from", "rows.csv", "--label", "outcome", "--lam", 1, "--min-sites", 3)
+    rows = [f"{'yes' if i % 2 else 'no'},{i},{i % 7}" for i in range(30)]
+    (folder / "other.csv").write_text("\n".join(["outcome,age,size", *rows]) + "\n")
+    found = gadget(*command, "other.csv")
+    assert found.exit_code == 2
+    assert "no column 'outcome': leave it out, or, if it is the label, say --label outcome" in found.output

@@ -281,8 +281,8 @@ def test_csv_longer_than_one_block(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"age,city,label\n1,2,0\n3,Rome,1\n", "line 3, column 'city': 'Rome' is not a number; encode.*label=city"),
-        (b"age,label\n1,0\n,1\n", "line 3, column 'age': '' is not a number"),
+        (b"age,city,label\n1,2,0\n3,Rome,1\n", "line 3, column 'city': 'Rome' is not a number: encode.*label='city'"),
+        (b"age,label\n1,0\n,1\n", r"line 3, column 'age': the value is missing \(''\): fill it in"),
         (b"1,2,0\n3,x,1\n", "line 2, column number 1: 'x' is not a number.*label=1"),
         (b"a,b,label\n1,2,0\n3,1\n", "line 3: 2 columns where 3 were expected"),
         (b"a,b,label\n1,2,0\n3,1,\n", "line 3: the label is missing"),

@@ -90,7 +90,7 @@ def _read_batches(path: Path, file: Any, label: LabelColumn) -> RawTable:
         kind = str(file.schema_arrow.field(name).type)
         if not kind.startswith(_NUMBERS):
             fix = "encode the column as numbers, drop it, or name it as the label"
-            raise DataFileError(f"{path}, column {name!r}: {kind} is not a number; {fix}")
+            raise DataFileError(f"{path}, column {name!r}: {kind} is not a number; {fix}", path, name)
     labels: list[Array] = []
 
     def blocks() -> Iterator[Array]:
@@ -109,6 +109,7 @@ def _full_column(path: Path, name: str, column: Any, start: int) -> Array:
     """Return the values of a column of one batch. Row ``start`` of the file is the first of the batch."""
     if column.null_count:
         row = start + column.is_null().to_numpy(zero_copy_only=False).argmax() + 1
-        raise DataFileError(f"{path}, column {name!r}, row {row}: a value is missing; fill it in or drop it")
+        text = f"{path}, column {name!r}, row {row}: a value is missing; fill it in or drop the row"
+        raise DataFileError(text, path, name)
     values: Array = column.to_numpy(zero_copy_only=False)
     return values

@@ -41,6 +41,8 @@ def read_csv(path: Path, label: LabelColumn = None) -> RawTable:
     try:
         with _open_text(path) as text:
             line = text.readline()
+            if "\0" in line:
+                raise _not_utf8(path, "it has null bytes, as UTF-16 has")
             separator = max(",;\t", key=line.count)
             head = list(islice(_rows(chain([line], text), separator), 2))
         header, guessed = _find_header(path, separator, head, label)
@@ -63,8 +65,17 @@ def _open_text(path: Path) -> Generator[io.TextIOWrapper, None, None]:
         text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
         try:
             yield text
+        except UnicodeDecodeError as error:
+            raise _not_utf8(path, f"{error.reason} at byte {error.start}") from error
         finally:
             text.detach()  # `open_data_file` closes the file
+
+
+def _not_utf8(path: Path, reason: str) -> DataFileError:
+    return DataFileError(
+        f"{path} is not UTF-8 text ({reason}): save the file as UTF-8; if it should be, it looks truncated or damaged: "
+        "fetch or copy it again"
+    )
 
 
 def _rows(lines: Iterable[str], separator: str) -> Iterator[Row]:
@@ -127,8 +138,12 @@ def label_column(path: Path, label: LabelColumn, names: Sequence[str] | None, wi
         return list(names).index(str(label))
     number = int(label) if str(label).lstrip("-").isdecimal() else width
     if not -width <= number < width:
-        have = ", ".join(names) if names else f"no names, {width} columns numbered from 0"
-        raise DataFileError(f"{path} has no label column {label!r}. It has: {have}.")
+        if names:
+            raise DataFileError(f"{path} has no label column {label!r}. It has: {', '.join(names)}.")
+        raise DataFileError(
+            f"{path} has no label column {label!r}: it has no header, and {width} columns numbered from 0. Add a first "
+            "line with the names of the columns, or give the label's number"
+        )
     return number % width
 
 
@@ -176,10 +191,14 @@ def _describe_error(path: Path, header: CsvHeader, error: ValueError) -> DataFil
                 if j != header.label and not is_number(cell):
                     label = header.names[j] if header.names else j
                     called = repr(label) if header.names else f"number {j}"
+                    if cell.lower() in _MISSING:
+                        wrong = f"the value is missing ({cell!r}): fill it in or drop the row"
+                    else:
+                        wrong = f"{cell!r} is not a number: encode the column as numbers, or drop it"
                     return DataFileError(
-                        f"{path}, line {line}, column {called}: {cell!r} is not a number; encode the column as "
-                        f"numbers, drop it, or, if it is the label, say label={label}"
-                    )
+                        f"{path}, line {line}, column {called}: {wrong}; if it is the label, say label={label!r}",
+                        path, header.names[j] if header.names else None,
+                    )  # fmt: skip
     return DataFileError(f"{path}: {error}; is it comma-separated text?")
 
 

@@ -88,6 +88,19 @@ def test_columns_that_differ_are_named_one_by_one(tmp_path):
     assert "rename, add or remove columns of the file, or agree on another study.toml" in said
 
 
+@pytest.mark.parametrize("cell", ["Anna", ""])
+def test_a_column_of_text_that_the_study_does_not_have_is_named(tmp_path, cell):
+    with pytest.raises(SiteError, match=r"rows\.csv: the study has no column 'patient': leave it out, or, if it is"):
+        read_site(table(tmp_path, "patient,age,label", f"{cell},1,yes"), STUDY)
+
+
+def test_a_missing_value_of_a_column_of_the_study_is_named(tmp_path):
+    with pytest.raises(
+        ValueError, match=r"line 2, column 'age': the value is missing \(''\): fill it in or drop the row"
+    ):
+        read_site(table(tmp_path, "age,label", ",yes", "1,no"), STUDY)
+
+
 def test_a_column_that_is_there_twice_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"rows\.csv has two columns 'age', .*: rename or remove"):
         read_site(table(tmp_path, "age,age,label", "1,2,yes"), STUDY)

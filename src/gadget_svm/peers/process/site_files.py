@@ -8,6 +8,7 @@ from pathlib import Path
 
 import scipy.sparse as sp
 
+from gadget_svm.data.files import DataFileError
 from gadget_svm.data.formats import read_files
 from gadget_svm.peers.process.config import PeerConfig
 from gadget_svm.peers.training.site import Site, SiteError, check_labels, check_row_count, numbered_labels
@@ -35,7 +36,15 @@ def read_site(
     """
     paths = [train] if test is None else [train, test]
     width = study.n_features if study.columns is None else None
-    tables, columns, _ = read_files(paths, label=label, n_features=width, zero_based=zero_based)
+    try:
+        tables, columns, _ = read_files(paths, label=label, n_features=width, zero_based=zero_based)
+    except DataFileError as error:
+        if study.columns is None or error.column is None or error.column in study.columns:
+            raise
+        raise SiteError(
+            f"{error.path}: the study has no column {error.column!r}: leave it out, or, if it is the label, say "
+            f"label={error.column!r}"
+        ) from error
     check_row_count(str(train), tables[0][0].shape[0])
     order = _column_order(train, columns, study)
     found = []

@@ -26,7 +26,7 @@ BOTH_ENDS: list[tuple[str, Any]] = [
 ]
 TLS_ERRORS = {
     "unable to get local issuer certificate": (
-        "its certificate is of another authority than ours: use certificates and a ca.pem of one authority at both sites"
+        "its certificate is of another authority than ours: use certificates and ca.pem of one authority at both sites"
     ),
     "self signed certificate in certificate chain": (
         "its certificate is of an authority that we do not know: of another study, or of a TLS proxy on the way. Peers "
