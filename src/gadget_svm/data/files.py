@@ -17,7 +17,7 @@ COMPRESSION_SUFFIXES = ("", *_OPENERS)
 class DataFileError(ValueError):
     """A data file exists but cannot be used: it is truncated, damaged, empty or has the wrong shape.
 
-    If a column of features cannot be used, ``column`` is its name, and ``path`` its file.
+    If a column cannot be used, ``path`` is its file, and ``column`` its name; None in a file without a header.
     """
 
     def __init__(self, text: str, path: Path | None = None, column: str | None = None) -> None:

@@ -49,7 +49,7 @@ def read_csv(path: Path, label: LabelColumn = None) -> RawTable:
         try:
             X, y = _read_cells(path, header)
         except ValueError as error:
-            raise _describe_error(path, header, error) from error
+            raise _describe_error(path, header, error, label_given=label is not None) from error
     except csv.Error as error:
         raise DataFileError(f"{path}: {error}; is it comma-separated text?") from error
     names, k = header.names, header.label
@@ -142,7 +142,8 @@ def label_column(path: Path, label: LabelColumn, names: Sequence[str] | None, wi
             raise DataFileError(f"{path} has no label column {label!r}. It has: {', '.join(names)}.")
         raise DataFileError(
             f"{path} has no label column {label!r}: it has no header, and {width} columns numbered from 0. Add a first "
-            "line with the names of the columns, or give the label's number"
+            "line with the names of the columns, or give the label's number",
+            path,
         )
     return number % width
 
@@ -176,7 +177,7 @@ def _read_cells(path: Path, header: CsvHeader) -> tuple[Csr, Array]:
     return X, labels[np.concatenate(numbers).astype(int).ravel()] if numbers else labels
 
 
-def _describe_error(path: Path, header: CsvHeader, error: ValueError) -> DataFileError:
+def _describe_error(path: Path, header: CsvHeader, error: ValueError, label_given: bool) -> DataFileError:
     """Return the error that names the first cell or line that cannot be read."""
     with _open_text(path) as text:
         for line, cells in islice(_rows(text, header.separator), 1 if header.names else 0, None):
@@ -195,10 +196,9 @@ def _describe_error(path: Path, header: CsvHeader, error: ValueError) -> DataFil
                         wrong = f"the value is missing ({cell!r}): fill it in or drop the row"
                     else:
                         wrong = f"{cell!r} is not a number: encode the column as numbers, or drop it"
-                    return DataFileError(
-                        f"{path}, line {line}, column {called}: {wrong}; if it is the label, say label={label!r}",
-                        path, header.names[j] if header.names else None,
-                    )  # fmt: skip
+                    hint = "" if label_given else f"; if it is the label, say label={label!r}"
+                    name = header.names[j] if header.names else None
+                    return DataFileError(f"{path}, line {line}, column {called}: {wrong}{hint}", path, name)
     return DataFileError(f"{path}: {error}; is it comma-separated text?")
 
 

@@ -112,6 +112,12 @@ def test_a_file_without_names_does_not_fit_a_study_with_names(tmp_path):
         read_site(tmp_path / "rows.svm", STUDY)
 
 
+@pytest.mark.parametrize("label", [None, "outcome"])
+def test_a_csv_file_without_a_header_is_told_at_once(tmp_path, label):
+    with pytest.raises(SiteError, match=r"rows\.csv has no column names, .* names \(age, and the label\) in the first"):
+        read_site(table(tmp_path, "yes,1", "no,2"), STUDY, label=label)
+
+
 def test_svmlight_files_get_the_width_of_the_study(tmp_path):
     (tmp_path / "rows.svm").write_text("+1 1:1\n-1 2:2\n" * 15)
     study = Study("test", 0.01, 5, (-1.0, 1.0))
