@@ -76,6 +76,6 @@ def _no_names(path: Path, study: Study) -> SiteError:
     """Return the error for a file without column names, if the study has names."""
     names = ", ".join((study.columns or ())[:3]) + (", ..." if study.n_features > 3 else "")
     return SiteError(
-        f"{path} has no column names, and the study has: save the rows as CSV or Parquet, with the columns' "
-        f"names ({names}, and the label) in the first line, or make a study with --features {study.n_features} for all sites"
+        f"{path} has no column names, and the study has: save the rows as CSV or Parquet, with the columns' names "
+        f"({names}, and the label) in the first line, or make a study with --features {study.n_features} for all sites"
     )
