@@ -166,6 +166,15 @@ def test_a_peer_that_does_not_run_is_said_not_to(tmp_path, monkeypatch, command)
     assert "north is not running" in gadget("peer", command, "north/peer.toml").output
 
 
+def test_the_status_of_a_file_expects_its_name_and_that_of_an_address_any_peer(tmp_path, monkeypatch):
+    """With a name, TLS does not compare the certificate with the address."""
+    toml, asked = site(tmp_path / "north"), []
+    monkeypatch.setattr(peer_client, "fetch_status", lambda _, *words: asked.append(words) or STATUS)
+    assert gadget("peer", "status", toml, "--json").exit_code == 0
+    assert gadget("peer", "status", "10.0.0.9:7400", "--config", toml, "--json").exit_code == 0
+    assert [name for _, name in asked] == ["north", None]
+
+
 @pytest.mark.parametrize("options", [["--json"], []])
 def test_watch_ends_with_ctrl_c_and_exit_code_0(tmp_path, monkeypatch, options):
     toml = site(tmp_path / "north")

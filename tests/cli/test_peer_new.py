@@ -236,3 +236,29 @@ def test_certificates_of_several_peers_in_one_command(folder):
     assert found.exit_code == 0, found.output
     assert (folder / "ca" / "peers" / "north" / "north.key").exists()
     assert (folder / "ca" / "peers" / "south" / "revoked.pem").exists()
+
+
+def test_a_certificate_must_cover_the_address_of_a_new_peer(folder):
+    certificates = pytest.importorskip("gadget_svm.authority.certificates", exc_type=ImportError)
+    certificates.init_ca(folder / "ca")
+    certificates.issue(folder / "ca", "north", ["127.0.0.1"], out=folder / "north")
+    gadget("study", "new", "s", "--columns-from", "rows.csv", "--label", "outcome", "--lam", 1, "--min-sites", 3)
+    words = ["peer", "new", "north", "--certs", "north", "--train", "rows.csv", "--label", "outcome", "--address"]
+    found = gadget(*words, "10.0.0.9:7400")
+    assert found.exit_code == 2
+    assert "north.pem does not cover the address 10.0.0.9:7400 (it is for north, 127.0.0.1)" in found.output
+    assert "gadget certs issue north --overwrite --host 127.0.0.1 --host 10.0.0.9" in found.output
+    assert not (folder / "peer.toml").exists()
+    assert gadget(*words, "127.0.0.1:7400").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "command", [["study", "check", "study.toml"], ["peer", "new", "a", "--address", "a:1", "--train"]]
+)
+def test_a_column_that_may_be_the_label_is_named_as_the_option_is_typed(folder, command):
+    gadget("study", "new", "s", "--columns-from", "rows.csv", "--label", "outcome", "--lam", 1, "--min-sites", 3)
+    rows = [f"{'yes' if i % 2 else 'no'},{i},{i % 7}" for i in range(30)]
+    (folder / "other.csv").write_text("\n".join(["outcome,age,size", *rows]) + "\n")
+    found = gadget(*command, "other.csv")
+    assert found.exit_code == 2
+    assert "no column 'outcome': leave it out, or, if it is the label, say --label outcome" in found.output

@@ -281,8 +281,8 @@ def test_csv_longer_than_one_block(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"age,city,label\n1,2,0\n3,Rome,1\n", "line 3, column 'city': 'Rome' is not a number; encode.*label=city"),
-        (b"age,label\n1,0\n,1\n", "line 3, column 'age': '' is not a number"),
+        (b"age,city,label\n1,2,0\n3,Rome,1\n", "line 3, column 'city': 'Rome' is not a number: encode.*label='city'"),
+        (b"age,label\n1,0\n,1\n", r"line 3, column 'age': the value is missing \(''\): fill it in"),
         (b"1,2,0\n3,x,1\n", "line 2, column number 1: 'x' is not a number.*label=1"),
         (b"a,b,label\n1,2,0\n3,1\n", "line 3: 2 columns where 3 were expected"),
         (b"a,b,label\n1,2,0\n3,1,\n", "line 3: the label is missing"),
@@ -299,6 +299,15 @@ def test_csv_that_cannot_be_used(tmp_path, content, message):
 
 
 # Parquet and npz
+
+
+def test_parquet_with_a_name_twice(tmp_path):
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'gadget-svm[parquet]'")
+    from pyarrow import parquet
+
+    parquet.write_table(pa.Table.from_arrays([[1.0], [2.0], [1]], names=["a", "a", "label"]), tmp_path / "t.parquet")
+    with pytest.raises(DataFileError, match="two columns 'a', number 0 and number 1"):
+        read_table(tmp_path / "t.parquet")
 
 
 def test_parquet_words(tmp_path):

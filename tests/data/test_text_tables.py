@@ -41,7 +41,6 @@ PLAIN = {
     "quoted labels": HEAD + '1,2,"x"\n3,4,"y, z"\n5,6,"a ""b"""\n',
     "a label of two lines": HEAD + '1,2,"x\n3,4,z"\n3,4,y\n',
     "a quote inside a label": HEAD + '1,2,x"x\n3,4,y\n',
-    "names twice": "a,a,label\n1,2,x\n3,4,y\n",
     "a line of spaces": HEAD + "1,2,x\n   \n3,4,y\n",
     "rows of separators": HEAD + "1,2,x\n,,\n3,4,y\n",
     "spaces around numbers": HEAD + " 1 ,2,x\n3,\t4,y\n",
@@ -52,19 +51,33 @@ PLAIN = {
 }
 REFUSED = {
     "an underscore": (HEAD + "1_000,4,y\n", r"line 2, column 'a': '1_000' is not a number"),
-    "a missing value": (HEAD + "1,,x\n3,4,y\n", r"line 2, column 'b': '' is not a number"),
-    "NA": (HEAD + "1,NA,x\n3,4,y\n", r"line 2, column 'b': 'NA' is not a number"),
+    "a missing value": (
+        HEAD + "1,,x\n3,4,y\n",
+        r"line 2, column 'b': the value is missing \(''\): fill it in or drop the row",
+    ),
+    "NA": (HEAD + "1,NA,x\n3,4,y\n", r"line 2, column 'b': the value is missing \('NA'\): fill it in"),
     "nan(ind)": (HEAD + "1,nan(ind),x\n3,4,y\n", r"line 2, column 'b'"),
     "a word": (HEAD + "\n1,2,x\n1,two,x\n", r"line 4, column 'b': 'two' is not a number"),
     "hexadecimal": (HEAD + "1,0x10,x\n3,4,y\n", r"line 2, column 'b'"),
     "decimal commas": ("a;b;label\n1,5;2;x\n3;4;y\n", r"line 2, column 'a': '1,5'"),
-    "no header": ("1,2,x\n3,?,y\n", r"line 2, column number 1: '\?' is not a number.*say label=1"),
+    "no header": ("1,2,x\n3,?,y\n", r"line 2, column number 1: the value is missing .*say label=1"),
     "a missing label": (HEAD + "1,2,\n3,4,y\n", r"line 2: the label is missing"),
     "a blank label": (HEAD + "1,2,  \n3,4,y\n", r"line 2: the label is missing"),
     "a narrow row": (HEAD + "1,2,x\n3,4\n", r"line 3: 2 columns where 3 were expected"),
     "a wide row": (HEAD + "1,2,x\n3,4,5,y\n", r"line 3: 4 columns where 3 were expected"),
     "wide rows only": (HEAD + "1,2,x,\n3,4,y,\n", r"line 2: 4 columns where 3 were expected"),
-    "bytes that are not UTF-8": (HEAD.encode() + b"1,2,\xff\n3,4,y\n", "truncated or damaged"),
+    "bytes that are not UTF-8": (
+        HEAD.encode() + b"1,2,\xff\n3,4,y\n",
+        "save the file as UTF-8; .*truncated or damaged",
+    ),
+    "Latin-1": (HEAD.encode() + "1,2,größer\n".encode("latin-1"), "not UTF-8 text .*: save the file as UTF-8"),
+    "UTF-16": ((HEAD + "1,2,x\n").encode("utf-16"), "not UTF-8 text .*: save the file as UTF-8"),
+    "UTF-16 without a mark": ((HEAD + "1,2,x\n").encode("utf-16-le"), "not UTF-8 text .*null bytes.*: save the file"),
+    "a name twice": (
+        "a,b,a,label\n1,2,3,x\n",
+        "two columns 'a', number 0 and number 2 counted from 0: rename or remove",
+    ),
+    "two label columns": ("label,a,label\nx,1,x\n", "two columns 'label', number 0 and number 2"),
     "a null byte": (HEAD + "1,2\x00,x\n", "csv"),
 }
 
@@ -105,12 +118,17 @@ def test_the_place_of_an_error_is_named(name, tmp_path):
         read_table(written(tmp_path / "table.csv", text))
 
 
+def test_a_label_by_name_in_a_table_without_a_header(tmp_path):
+    with pytest.raises(DataFileError, match=r"it has no header, .*Add a first line with the names .*or give"):
+        read_table(written(tmp_path / "table.csv", "x,1,2\ny,3,4\n"), label="outcome")
+
+
 def test_a_table_without_labels(tmp_path):
     path = written(tmp_path / "table.csv", "a,b\n1,2\n\n3,4\n")
     raw = read_csv(path, NoLabel.NONE)
     assert (raw.X.toarray().tolist(), raw.columns) == ([[1, 2], [3, 4]], ("a", "b"))
     written(path, "a,b\n1,2\n\n3,\n")
-    with pytest.raises(DataFileError, match="line 4, column 'b': '' is not a number"):
+    with pytest.raises(DataFileError, match="line 4, column 'b': the value is missing"):
         read_csv(path, NoLabel.NONE)
 
 

@@ -7,6 +7,7 @@ import ctypes
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -117,6 +118,18 @@ class RealPeers:
         status_port = STATUS_PORT if self.hosts else self.ports[name][1]
         values = {"peer": peer, "data": {"train": "train.npz"}, "pace": pace, "metrics": {"port": status_port}}
         self.toml(name).write_text(template(name, values))
+
+    def copy(self, name: str, copy: str) -> None:
+        """Copy the files of a peer; the copy has its certificate, a state folder and ports of its own."""
+        shutil.copytree(self.folder / name, self.folder / copy, ignore=shutil.ignore_patterns("state", "model*"))
+        before, self.ports[copy] = self.ports[name], tuple(free_ports(2))
+        text, lines = self.toml(name).read_text(), []
+        for line in text.splitlines():
+            if line.startswith(("listen", "address", "port")):
+                for old, new in zip(before, self.ports[copy], strict=True):
+                    line = line.replace(str(old), str(new))
+            lines.append(line)
+        self.toml(copy).write_text("\n".join(lines) + "\n")
 
     def toml(self, name: str) -> Path:
         """Its configuration."""

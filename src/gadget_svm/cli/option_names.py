@@ -28,6 +28,10 @@ def in_options(text: str, command: Any = None, typed: Sequence[str] = (), names:
     ``names=False`` does not replace names without a value: a data file may have a column of that name.
     """
     options = {each.name: each for each in getattr(command, "params", ()) if each.param_type_name == "option"}
+    for each in list(options.values()):  # of a file's key: data_label is --label
+        key = each.name.partition("_")[2]
+        if each.opts[0] == f"--{key.replace('_', '-')}":
+            options.setdefault(key, each)
     words = {word.partition("=")[0] for word in typed}
     engine_options = {word.removeprefix("--engine-option=").partition("=")[0].replace("-", "_") for word in typed}
 

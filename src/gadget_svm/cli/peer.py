@@ -140,6 +140,7 @@ def new(
 
 def _check_files(name: str, folder: Path, certs: Path | None, keys: dict[str, Any], label: str | int | None) -> None:
     """Compare the files of a new peer with its name and its study; an error names the option and the fix."""
+    from gadget_svm.peers.names import check_endpoint
     from gadget_svm.peers.process.site_files import read_site
     from gadget_svm.study.study_file import load_study
 
@@ -154,6 +155,13 @@ def _check_files(name: str, folder: Path, certs: Path | None, keys: dict[str, An
     for (typed, path), fix in fixes.items():
         if path is not None and not path.is_file():
             raise FileNotFoundError(f"{typed}: there is no file {path}: {fix}; --no-check writes the file all the same")
+    cert, address = keys["tls_cert"] or (certs and certs / f"{name}.pem"), keys["peer_address"]
+    if address is not None and cert is not None:
+        require_packages("peers", "cryptography")
+        from gadget_svm.peers.security.credentials import address_problem
+
+        if problem := address_problem(cert, check_endpoint(address)):
+            raise ValueError(f"{problem}; --no-check writes the file all the same")
     agreed = load_study(study)
     site = read_site(train, agreed, test=test, label=label, zero_based=keys["data_zero_based"])
     typer.echo(f"{train} fits {study}: {site.X.shape[0]:,} rows, {site.X.shape[1]:,} features.")

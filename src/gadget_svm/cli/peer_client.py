@@ -50,10 +50,11 @@ def load_files(config: Path) -> tuple[PeerConfig, Study]:
 def show_status(peer: str | None, config: Path | None, as_json: bool, watch: bool) -> None:
     """Print the status of a peer as a table or JSON, once or until Ctrl-C."""
     own, address, file = _asked_peer(peer, config)
+    name = None if file is None else load(file).peer.name  # then its certificate need not be for the address
 
     def fetch() -> dict[str, Any]:
         try:
-            return fetch_status(own, address)
+            return fetch_status(own, address, name)
         except UnreachableError as error:
             raise (file and _not_running(file)) or error from error
 

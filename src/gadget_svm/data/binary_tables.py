@@ -14,7 +14,7 @@ from gadget_svm.core.extras import require
 from gadget_svm.core.types import Array
 from gadget_svm.data.files import DataFileError, damage_reported, damaged
 from gadget_svm.data.tables import CELLS_PER_BLOCK, Csr, LabelColumn, NoLabel, RawTable, dense_to_csr, stack_blocks
-from gadget_svm.data.text_tables import label_column
+from gadget_svm.data.text_tables import label_column, require_distinct
 
 _CSR_ARRAYS = ("data", "indices", "indptr", "shape")
 
@@ -83,13 +83,14 @@ def read_arrow_table(name: Path, table: Any, label: LabelColumn = None) -> RawTa
 def _read_batches(path: Path, file: Any, label: LabelColumn) -> RawTable:
     # pandas may store its row index as a column; it is neither a feature nor a label
     names = [name for name in file.schema_arrow.names if not name.startswith("__index_level_")]
+    require_distinct(path, names)
     k = label_column(path, label, names, len(names))
     columns = tuple(names[:k] + names[k + 1 :])
     for name in columns:
         kind = str(file.schema_arrow.field(name).type)
         if not kind.startswith(_NUMBERS):
             fix = "encode the column as numbers, drop it, or name it as the label"
-            raise DataFileError(f"{path}, column {name!r}: {kind} is not a number; {fix}")
+            raise DataFileError(f"{path}, column {name!r}: {kind} is not a number; {fix}", path, name)
     labels: list[Array] = []
 
     def blocks() -> Iterator[Array]:
@@ -108,6 +109,7 @@ def _full_column(path: Path, name: str, column: Any, start: int) -> Array:
     """Return the values of a column of one batch. Row ``start`` of the file is the first of the batch."""
     if column.null_count:
         row = start + column.is_null().to_numpy(zero_copy_only=False).argmax() + 1
-        raise DataFileError(f"{path}, column {name!r}, row {row}: a value is missing; fill it in or drop it")
+        text = f"{path}, column {name!r}, row {row}: a value is missing; fill it in or drop the row"
+        raise DataFileError(text, path, name)
     values: Array = column.to_numpy(zero_copy_only=False)
     return values

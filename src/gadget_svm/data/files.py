@@ -15,7 +15,14 @@ COMPRESSION_SUFFIXES = ("", *_OPENERS)
 
 
 class DataFileError(ValueError):
-    """A data file exists but cannot be used: it is truncated, damaged, empty or has the wrong shape."""
+    """A data file exists but cannot be used: it is truncated, damaged, empty or has the wrong shape.
+
+    If a column cannot be used, ``path`` is its file, and ``column`` its name; None in a file without a header.
+    """
+
+    def __init__(self, text: str, path: Path | None = None, column: str | None = None) -> None:
+        super().__init__(text)
+        self.path, self.column = path, column
 
 
 def without_compression_suffix(path: Path) -> Path:

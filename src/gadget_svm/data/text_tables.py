@@ -41,13 +41,15 @@ def read_csv(path: Path, label: LabelColumn = None) -> RawTable:
     try:
         with _open_text(path) as text:
             line = text.readline()
+            if "\0" in line:
+                raise _not_utf8(path, "it has null bytes, as UTF-16 has")
             separator = max(",;\t", key=line.count)
             head = list(islice(_rows(chain([line], text), separator), 2))
         header, guessed = _find_header(path, separator, head, label)
         try:
             X, y = _read_cells(path, header)
         except ValueError as error:
-            raise _describe_error(path, header, error) from error
+            raise _describe_error(path, header, error, label_given=label is not None) from error
     except csv.Error as error:
         raise DataFileError(f"{path}: {error}; is it comma-separated text?") from error
     names, k = header.names, header.label
@@ -63,8 +65,17 @@ def _open_text(path: Path) -> Generator[io.TextIOWrapper, None, None]:
         text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
         try:
             yield text
+        except UnicodeDecodeError as error:
+            raise _not_utf8(path, f"{error.reason} at byte {error.start}") from error
         finally:
             text.detach()  # `open_data_file` closes the file
+
+
+def _not_utf8(path: Path, reason: str) -> DataFileError:
+    return DataFileError(
+        f"{path} is not UTF-8 text ({reason}): save the file as UTF-8; if it should be, it looks truncated or damaged: "
+        "fetch or copy it again"
+    )
 
 
 def _rows(lines: Iterable[str], separator: str) -> Iterator[Row]:
@@ -81,6 +92,7 @@ def _find_header(path: Path, separator: str, head: list[Row], label: LabelColumn
     first = head[0][1]
     width = len(first)
     line, names = (head[0][0], first) if _has_header(first, head[-1][1]) else (0, None)
+    require_distinct(path, names or ())
     k = label_column(path, label, names, width)
     if names and "" in names[:k] + names[k + 1 :]:
         raise DataFileError(
@@ -99,6 +111,17 @@ def _has_header(first: list[str], second: list[str]) -> bool:
     return any(word and is_number(below) for word, below in zip(words, second, strict=False))
 
 
+def require_distinct(path: Path, names: Sequence[str]) -> None:
+    """Refuse a table in which two columns have one name."""
+    first: dict[str, int] = {}
+    for i, name in enumerate(names):
+        if name and first.setdefault(name, i) != i:
+            raise DataFileError(
+                f"{path} has two columns {name!r}, number {first[name]} and number {i} counted from 0: rename or "
+                "remove one of them"
+            )
+
+
 def label_column(path: Path, label: LabelColumn, names: Sequence[str] | None, width: int) -> int:
     """Return the number of the label column, or ``width`` if no column is a label.
 
@@ -115,8 +138,13 @@ def label_column(path: Path, label: LabelColumn, names: Sequence[str] | None, wi
         return list(names).index(str(label))
     number = int(label) if str(label).lstrip("-").isdecimal() else width
     if not -width <= number < width:
-        have = ", ".join(names) if names else f"no names, {width} columns numbered from 0"
-        raise DataFileError(f"{path} has no label column {label!r}. It has: {have}.")
+        if names:
+            raise DataFileError(f"{path} has no label column {label!r}. It has: {', '.join(names)}.")
+        raise DataFileError(
+            f"{path} has no label column {label!r}: it has no header, and {width} columns numbered from 0. Add a first "
+            "line with the names of the columns, or give the label's number",
+            path,
+        )
     return number % width
 
 
@@ -149,7 +177,7 @@ def _read_cells(path: Path, header: CsvHeader) -> tuple[Csr, Array]:
     return X, labels[np.concatenate(numbers).astype(int).ravel()] if numbers else labels
 
 
-def _describe_error(path: Path, header: CsvHeader, error: ValueError) -> DataFileError:
+def _describe_error(path: Path, header: CsvHeader, error: ValueError, label_given: bool) -> DataFileError:
     """Return the error that names the first cell or line that cannot be read."""
     with _open_text(path) as text:
         for line, cells in islice(_rows(text, header.separator), 1 if header.names else 0, None):
@@ -164,10 +192,13 @@ def _describe_error(path: Path, header: CsvHeader, error: ValueError) -> DataFil
                 if j != header.label and not is_number(cell):
                     label = header.names[j] if header.names else j
                     called = repr(label) if header.names else f"number {j}"
-                    return DataFileError(
-                        f"{path}, line {line}, column {called}: {cell!r} is not a number; encode the column as "
-                        f"numbers, drop it, or, if it is the label, say label={label}"
-                    )
+                    if cell.lower() in _MISSING:
+                        wrong = f"the value is missing ({cell!r}): fill it in or drop the row"
+                    else:
+                        wrong = f"{cell!r} is not a number: encode the column as numbers, or drop it"
+                    hint = "" if label_given else f"; if it is the label, say label={label!r}"
+                    name = header.names[j] if header.names else None
+                    return DataFileError(f"{path}, line {line}, column {called}: {wrong}{hint}", path, name)
     return DataFileError(f"{path}: {error}; is it comma-separated text?")
 
 

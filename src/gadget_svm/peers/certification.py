@@ -23,6 +23,8 @@ from gadget_svm.peers.wire import messages as m
 from gadget_svm.peers.wire.limits import Limits
 from gadget_svm.study.study import Study
 
+MAX_NAMES = 10
+"""Sites that a line of the log names."""
 RESEND_HEARTBEATS = 3
 """A neighbour that lacks the certificate gets it again after so many heartbeats."""
 ALL_CONFIRMED = "all sites have the model of certificate {}"
@@ -133,9 +135,13 @@ class Certification:
                 self.out.log("info", "no certificate", reason=why)
 
     def _adopt(self, certified: m.Certified, now: float) -> None:
+        before = self.policy.latest
         if not self.policy.adopt(certified, now):
             return
         name, is_full = c.label(certified), self.policy.covers(certified)
+        if is_full and before is not None and (lost := _names(before) - _names(certified)):
+            text = f"the certificate of {_listed(_names(certified))} replaces that of {_listed(_names(before))}"
+            self.out.log("warning", text, no_longer_covered=sorted(lost))
         what = "agreed on a model" if self.study.is_private else "certified"
         bound = {} if self.study.is_private else {"bound": relative_bound(certified)}
         self.out.log(
@@ -257,6 +263,15 @@ class Certification:
             "id": c.label(certified), "bound": bound, "time": certified.time,
             "sites": [site.name for site in certified.sites], "rows": sum(site.rows for site in certified.sites),
         }  # fmt: skip
+
+
+def _names(certified: m.Certified) -> set[str]:
+    return {site.name for site in certified.sites}
+
+
+def _listed(names: Collection[str]) -> str:
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return ", ".join(sorted(names)[:MAX_NAMES]) + more
 
 
 def relative_bound(certified: m.Certified) -> float:

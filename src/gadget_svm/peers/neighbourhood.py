@@ -35,6 +35,12 @@ UNUSED_LINK_HEARTBEATS = 5
 DETECTION_HEARTBEATS = 3
 PATIENCE_S = 20.0
 """For so long after the first dial that nobody answered, it is no warning: sites are not started at the same moment."""
+NAME_CONFLICT_S = 600.0
+"""For so long after another process was last outbid for this peer's name, the conflict is an issue."""
+UNREACHABLE_ADVICE = (
+    ". Check the address, the firewall and whether that peer runs. If the study has ended there, copy "
+    "model.safetensors from another site, or start one peer there again without --until certified"
+)
 NOT_THERE = ("refused", "timed out", "no answer")
 """What a dial says if nobody listens there."""
 
@@ -66,6 +72,7 @@ class Neighbourhood:
         self._heartbeats = 0
         self._is_quiet = False
         self._last_beat = -inf
+        self._outbid: float | None = None  # when another process was last outbid for this peer's name
         self._alone_since: float | None = None  # the first failed dial of a peer without links
 
     def begin(self, incarnation: int) -> None:
@@ -111,7 +118,7 @@ class Neighbourhood:
             text = f"waiting for a peer to answer at {address}; it is dialled again and again"
             self.issues.report("join", text, now, "info")
             return
-        advice = "" if "certificate" in reason else ". Check the address, the firewall and whether that peer runs"
+        advice = "" if "certificate" in reason or "TLS" in reason else UNREACHABLE_ADVICE
         self.issues.report("join", f"cannot reach {address}: {reason}{advice}", now)
 
     def hello(self, link: Link, hello: Hello, now: float) -> bool:
@@ -200,6 +207,7 @@ class Neighbourhood:
         self._last_beat = now
         changes = self.detector.tick(now)
         self.out.muted |= changes.raised is not None  # the new incarnation has to be on disk first
+        self._watch_name(changes.raised is not None, now)
         for name in changes.left:
             self.edges.forget(name)
             if (link := self.links.ready(name)) is not None:
@@ -317,6 +325,18 @@ class Neighbourhood:
             link = self.links.ready(name)
             if link is not None:
                 self.heartbeat(link)
+
+    def _watch_name(self, outbids: bool, now: float) -> None:
+        """Report that another process has this name. Once may be a rumour of an earlier life of this peer."""
+        if outbids and self._outbid is not None:
+            text = (
+                f"another process runs as {self.name!r}, or a site says so, and neither one can dial the other: they "
+                "take the links from each other. Stop one; give every peer its own name, certificate and state folder"
+            )
+            self.issues.report("name", text, now)
+        elif self._outbid is not None and now - self._outbid > NAME_CONFLICT_S:
+            self.issues.resolve("name")
+        self._outbid = now if outbids else self._outbid
 
     def _report_refused_edges(self, now: float) -> None:
         if reasons := [self.edges.refused[name] for name in sorted(self.edges.refused) if self.table.is_present(name)]:

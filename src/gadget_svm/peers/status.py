@@ -23,13 +23,13 @@ def _state(status: dict[str, Any]) -> tuple[str, list[str]]:
     serious = [text for topic, text in status["issues"].items() if topic not in LOG_TOPICS]
     if serious:
         return "degraded", serious
+    missing = [f"sites of the study that are not here: {', '.join(status['missing'])}"] if status["missing"] else []
     up = [line for line in status["neighbours"] if line["edge"] == "up"]
     others = sum(count for state, count in status["members"].items()) - 1
     if not up and (others or "join" in status["issues"]):
         lost = ", ".join(status["dead"])
         why = [f"no edge to any other site is up{f'; not heard any more: {lost}' if lost else ''}"]
-        return "isolated", [*why, *status["issues"].values()]
-    missing = [f"sites of the study that are not here: {', '.join(status['missing'])}"] if status["missing"] else []
+        return "isolated", [*why, *missing, *status["issues"].values()]
     if status["waiting"]:
         return "waiting", [status["waiting"], *missing]
     if status["certified"] is not None and status["at_rest"]:

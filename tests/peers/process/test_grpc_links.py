@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ssl
 import time
 
 import numpy as np
@@ -139,9 +140,21 @@ def test_a_dial_that_leads_nowhere_fails_with_a_reason(certificates):
             failed = await a.next(DialFailed)
             assert failed.address == "127.0.0.1:9"
             assert "unavailable" in failed.reason
+            assert a.counts["dial_failures"] == 1
+
+    run(scenario())
+
+
+def test_a_second_process_with_the_same_certificate_gets_a_link_and_so_does_a_peer_that_dials_itself(certificates):
+    """The node compares incarnations: only so it learns that another process has its name."""
+
+    async def scenario():
+        async with End(certificates.of("a")) as a, End(certificates.of("a")) as copy:
+            await a.dial(copy)
+            assert (await copy.next(Received)).message.name == "a"
+            assert (await a.next(Received)).message.name == "a"
             await a.dial(a)
-            assert "this peer itself" in (await a.next(DialFailed, 2)).reason
-            assert a.counts["dial_failures"] == 2
+            await a.next(Received, 3)  # both ends
 
     run(scenario())
 
@@ -206,8 +219,37 @@ def test_a_server_of_another_authority_is_not_believed(certificates, tmp_path):
     async def scenario():
         async with End(certificates.of("a")) as a, End(foreign(certificates, tmp_path)) as b:
             await a.dial(b)
-            assert "unavailable" in (await a.next(DialFailed)).reason
+            reason = (await a.next(DialFailed)).reason
+            assert reason.startswith("unavailable: its certificate is of another authority than ours: use")
             assert not b.events
+
+    run(scenario())
+
+
+def test_a_proxy_that_shows_its_own_authority_is_named(certificates, tmp_path):
+    paths = Certificates(tmp_path / "proxy").paths("b")
+    (tmp_path / "chain.pem").write_bytes(paths["cert"].read_bytes() + paths["ca"].read_bytes())
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "chain.pem", paths["key"])
+
+    async def scenario():
+        server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=tls)
+        async with server, End(certificates.of("a")) as a:
+            await a.dial(f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            assert "an authority that we do not know" in (await a.next(DialFailed)).reason
+
+    run(scenario())
+
+
+def test_a_port_without_tls_is_named(certificates):
+    def greet(_, writer):
+        writer.write(b"SSH-2.0-OpenSSH_9.2\r\n")
+
+    async def scenario():
+        server = await asyncio.start_server(greet, "127.0.0.1", 0)
+        async with server, End(certificates.of("a")) as a:
+            await a.dial(f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            assert "that port does not speak TLS: another program listens there" in (await a.next(DialFailed)).reason
 
     run(scenario())
 

@@ -181,6 +181,19 @@ def test_a_peer_with_another_study_is_refused_with_the_name_of_what_differs(netw
     assert sum(status["refused"].get("study", 0) for status in map(network.status, ("site-1", "site-2"))) > 0
 
 
+def test_the_older_process_stops_if_another_one_runs_with_a_copy_of_its_certificate(network):
+    network.copy("site-2", "copy")
+    network.start("copy")
+    try:
+        assert network.ends("site-2") == {"site-2": 1}
+        [reason] = {event["fields"]["reason"] for event in network.events("site-2") if event["event"] == "cannot go on"}
+        assert "another process runs as 'site-2'" in reason
+        assert network.address("copy") in reason
+    finally:
+        network.terminate("copy")
+        network.start("site-2")
+
+
 def test_a_revoked_peer_is_cut_off_and_sigterm_leaves_a_snapshot(network):
     network.start("site-3")
     network.wait_for(["site-3"], lambda status: len(neighbours(status)) == 2 and status["ticks"] > 5)

@@ -48,6 +48,15 @@ def peer(certificates, tmp_path):
     return made
 
 
+def test_a_certificate_that_does_not_cover_the_address_is_a_warning_with_the_fix(peer, caplog):
+    make_host(peer(), STUDY)
+    assert not caplog.records
+    make_host(peer(peer={"address": "10.0.0.9:7400"}), STUDY)
+    [record] = caplog.records
+    assert "a.pem does not cover the address 10.0.0.9:7400 (it is for a, localhost, 127.0.0.1)" in record.message
+    assert "--overwrite --host localhost --host 127.0.0.1 --host 10.0.0.9'" in record.message
+
+
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -88,10 +88,34 @@ def test_columns_that_differ_are_named_one_by_one(tmp_path):
     assert "rename, add or remove columns of the file, or agree on another study.toml" in said
 
 
+@pytest.mark.parametrize("cell", ["Anna", ""])
+def test_a_column_of_text_that_the_study_does_not_have_is_named(tmp_path, cell):
+    with pytest.raises(SiteError, match=r"rows\.csv: the study has no column 'patient': leave it out, or, if it is"):
+        read_site(table(tmp_path, "patient,age,label", f"{cell},1,yes"), STUDY)
+
+
+def test_a_missing_value_of_a_column_of_the_study_is_named(tmp_path):
+    with pytest.raises(
+        ValueError, match=r"line 2, column 'age': the value is missing \(''\): fill it in or drop the row"
+    ):
+        read_site(table(tmp_path, "age,label", ",yes", "1,no"), STUDY)
+
+
+def test_a_column_that_is_there_twice_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"rows\.csv has two columns 'age', .*: rename or remove"):
+        read_site(table(tmp_path, "age,age,label", "1,2,yes"), STUDY)
+
+
 def test_a_file_without_names_does_not_fit_a_study_with_names(tmp_path):
     (tmp_path / "rows.svm").write_text("+1 1:1\n-1 1:2\n" * 15)
     with pytest.raises(SiteError, match=r"has no column names, and the study has: .*--features 1 for all sites"):
         read_site(tmp_path / "rows.svm", STUDY)
+
+
+@pytest.mark.parametrize("label", [None, "outcome"])
+def test_a_csv_file_without_a_header_is_told_at_once(tmp_path, label):
+    with pytest.raises(SiteError, match=r"rows\.csv has no column names, .* names \(age, and the label\) in the first"):
+        read_site(table(tmp_path, "yes,1", "no,2"), STUDY, label=label)
 
 
 def test_svmlight_files_get_the_width_of_the_study(tmp_path):

@@ -12,7 +12,7 @@ import grpc
 
 from gadget_svm.peers.process.config import PeerConfig
 from gadget_svm.peers.process.credential_files import CredentialFiles
-from gadget_svm.peers.process.transport import SERVICE, Answer, channel_options
+from gadget_svm.peers.process.transport import SERVICE, Answer, channel_options, plain_reason
 from gadget_svm.peers.security.errors import UntrustedError
 from gadget_svm.peers.wire.codec import decode_control, encode_control
 from gadget_svm.peers.wire.limits import STATUS_BYTES, MalformedError, printable
@@ -70,7 +70,7 @@ def _call(credentials: CredentialFiles, address: str, name: str | None, method: 
         except MalformedError as error:
             raise UnreachableError(f"{address}: {error}") from None
         except grpc.RpcError as error:
-            details = str(error.details() or "")[:300]
+            details = plain_reason(str(error.details() or ""))
             if error.code() is grpc.StatusCode.PERMISSION_DENIED:
                 raise ValueError(f"{address} refuses: {details}") from None
             raise UnreachableError(f"{address}: {error.code().name.lower()}: {details}") from None

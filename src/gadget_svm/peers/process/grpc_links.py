@@ -162,8 +162,6 @@ class Links:
         if not isinstance(theirs, Challenge):
             raise MalformedError("sequence", "the first message is not a challenge")
         name = handshake.receive_challenge(theirs, time.time(), tls_certificate).name
-        if name == self._credentials.name:
-            raise UntrustedError("name", f"{name!r} is this peer itself, or one with a copy of its certificate")
         if self._closing or sum(link.name == name for link in self._links.values()) >= MAX_LINKS_PER_PEER:
             raise UntrustedError("busy", f"{name!r} has too many links, or this peer is leaving")
         self._last_number += 1

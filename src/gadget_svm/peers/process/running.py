@@ -1,6 +1,7 @@
 """A peer as a process: from its files to a host that runs, and what its errors mean for whoever started it."""
 
 import asyncio
+import logging
 import random
 import sys
 
@@ -13,10 +14,13 @@ from gadget_svm.peers.process.logs import setup_logging
 from gadget_svm.peers.process.model_export import write_model
 from gadget_svm.peers.process.site_files import load_site
 from gadget_svm.peers.process.snapshot_store import SnapshotError, SnapshotStore
+from gadget_svm.peers.security.credentials import address_problem
 from gadget_svm.peers.settings import Until
 from gadget_svm.peers.wire.limits import Limits
 from gadget_svm.study.study import Study
 from gadget_svm.study.study_file import load_study
+
+log = logging.getLogger(__name__)
 
 
 class BrokenError(RuntimeError):
@@ -61,6 +65,8 @@ def run_peer(config: PeerConfig, study: Study | None = None, *, fresh: bool = Fa
 def make_host(config: PeerConfig, study: Study, until: Until = "stopped") -> PeerHost:
     """Read the rows and the certificates; return a host that is not running yet."""
     credentials = CredentialFiles.of(config)
+    if config.peer.address and (problem := address_problem(config.tls.cert, config.peer.address)):
+        log.warning("%s", problem)
     ledger = LedgerFile(config.peer.ledger) if study.is_private else None
     node = Node(config.node_settings(until), study, load_site(config, study), random.SystemRandom())
     return PeerHost(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import scipy.sparse as sp
 
+from gadget_svm.data.files import DataFileError
 from gadget_svm.data.formats import read_files
 from gadget_svm.peers.process.config import PeerConfig
 from gadget_svm.peers.training.site import Site, SiteError, check_labels, check_row_count, numbered_labels
@@ -35,7 +36,15 @@ def read_site(
     """
     paths = [train] if test is None else [train, test]
     width = study.n_features if study.columns is None else None
-    tables, columns, _ = read_files(paths, label=label, n_features=width, zero_based=zero_based)
+    try:
+        tables, columns, _ = read_files(paths, label=label, n_features=width, zero_based=zero_based)
+    except DataFileError as error:
+        if study.columns is None or error.path is None or error.column in study.columns:
+            raise
+        if error.column is None:
+            raise _no_names(error.path, study) from error
+        hint = "" if label is not None else f", or, if it is the label, say label={error.column!r}"
+        raise SiteError(f"{error.path}: the study has no column {error.column!r}: leave it out{hint}") from error
     check_row_count(str(train), tables[0][0].shape[0])
     order = _column_order(train, columns, study)
     found = []
@@ -51,10 +60,7 @@ def _column_order(path: Path, columns: tuple[str, ...] | None, study: Study) -> 
     if study.columns is None:
         return None
     if columns is None:
-        raise SiteError(
-            f"{path} has no column names, and the study has: save the rows as CSV or Parquet with the columns "
-            f"{', '.join(study.columns[:3])}, ..., or make a study with --features {study.n_features} for all sites"
-        )
+        raise _no_names(path, study)
     if set(columns) != set(study.columns):
         found = list(column_differences(columns, study.columns, str(path), "the study"))
         more = [f"{len(found) - MAX_DIFFERENCES} more differences"] if len(found) > MAX_DIFFERENCES else []
@@ -64,3 +70,12 @@ def _column_order(path: Path, columns: tuple[str, ...] | None, study: Study) -> 
         )
     place = {name: i for i, name in enumerate(columns)}
     return None if columns == study.columns else [place[name] for name in study.columns]
+
+
+def _no_names(path: Path, study: Study) -> SiteError:
+    """Return the error for a file without column names, if the study has names."""
+    names = ", ".join((study.columns or ())[:3]) + (", ..." if study.n_features > 3 else "")
+    return SiteError(
+        f"{path} has no column names, and the study has: save the rows as CSV or Parquet, with the columns' names "
+        f"({names}, and the label) in the first line, or make a study with --features {study.n_features} for all sites"
+    )

@@ -24,6 +24,17 @@ BOTH_ENDS: list[tuple[str, Any]] = [
     ("grpc.http2.bdp_probe", 0),  # no ping after each message: at rest, those are a third of all bytes
     ("grpc.http2.lookahead_bytes", WINDOW_BYTES),
 ]
+TLS_ERRORS = {
+    "unable to get local issuer certificate": (
+        "its certificate is of another authority than ours: use certificates and ca.pem of one authority at both sites"
+    ),
+    "self signed certificate in certificate chain": (
+        "its certificate is of an authority that we do not know: of another study, or of a TLS proxy on the way. Peers "
+        "need a direct connection"
+    ),
+    "WRONG_VERSION_NUMBER": "that port does not speak TLS: another program listens there, or a proxy",
+}
+"""What gRPC says if a TLS handshake fails, and what that means."""
 ENDED = (grpc.RpcError, grpc.aio.BaseError, grpc.aio.UsageError, asyncio.InvalidStateError)
 Handler = Callable[["ServerStream"], Awaitable[None]]
 Answer = Callable[[bytes, bytes], bytes]
@@ -169,6 +180,11 @@ def channel_options(frame_bytes: int, name: str | None) -> list[tuple[str, Any]]
     return options if name is None else [*options, ("grpc.ssl_target_name_override", name)]
 
 
+def plain_reason(details: str) -> str:
+    """Return why a call failed, in plain words if gRPC reports a TLS handshake."""
+    return next((meaning for words, meaning in TLS_ERRORS.items() if words in details), details[:300])
+
+
 def _answering(answer: Answer, called: Callable[[str], object]) -> Callable[[bytes, Any], Awaitable[bytes]]:
     async def handle(request: bytes, context: Any) -> bytes:
         called(context.peer())
@@ -188,7 +204,7 @@ def _certificate(context: Any) -> bytes:
 
 def _stream_error(error: Exception) -> StreamError:
     if isinstance(error, grpc.aio.AioRpcError):
-        return StreamError(f"{error.code().name.lower().replace('_', ' ')}: {(error.details() or '')[:300]}")
+        return StreamError(f"{error.code().name.lower().replace('_', ' ')}: {plain_reason(error.details() or '')}")
     return StreamError(str(error)[:300] or "the stream is closed")
 
 

@@ -78,6 +78,20 @@ class Credentials:
         return self.private_key.sign(CONTEXT + data, ec.ECDSA(hashes.SHA256()))
 
 
+def address_problem(cert: Path, address: str) -> str:
+    """Return what is wrong if a certificate was not issued for the host of an address; empty if it was."""
+    name, hosts = _names(_certificate(cert, "cert", read_file(cert, "cert")))
+    host = address.rpartition(":")[0].strip("[]")
+    if host in (name, *hosts):
+        return ""
+    again = "".join(f" --host {each}" for each in (*hosts, host))
+    return (
+        f"{cert} does not cover the address {address} (it is for {', '.join([name, *hosts])}), so that no peer can "
+        f"join at this address: correct [peer] address, or issue the certificate again with 'gadget certs issue {name} "
+        f"--overwrite{again}'"
+    )
+
+
 class Identity(NamedTuple):
     """What a certificate of our authority says, and its key."""
 
