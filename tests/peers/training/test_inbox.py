@@ -66,3 +66,15 @@ def test_which_incarnations_a_learner_knows_survives():
     assert again.put(7, push(1, incarnation=4))
     assert again.put(8, push(0, incarnation=6))
     assert again.take()[1] == {8}
+
+
+def test_older_pushes_of_a_former_neighbour_stay_old(inbox):
+    inbox.put(7, push(5))
+    inbox.take()
+    inbox.forget(7)
+    assert inbox.newest(7) == -1
+    assert not inbox.put(7, push(4))
+    assert inbox.put(7, push(5))  # it may be repeated
+    assert not inbox.put(7, push(5))
+    inbox.forget(7)
+    assert inbox.put(7, push(0, incarnation=2))

@@ -27,6 +27,7 @@ REGRESSIONS = (
     ("crash-for-ever", 54, "the addresses that a peer was told belong to peers that are lost"),
     ("crash-for-ever", 59, "four of nine are lost, among them all that a peer was told of"),
     ("chaos", 132, "every heartbeat of a peer falls into a training step"),
+    ("chaos", 174, "a push arrives late, after its edge was dropped and opened again"),
     ("chaos", 190, "a peer outbids a rumour after its links were opened"),
     ("calm", 101, "three peers, and nothing fails"),
     ("calm", 139, "three peers, and nothing fails: the certificate comes late"),

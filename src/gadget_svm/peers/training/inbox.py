@@ -25,6 +25,7 @@ class Inbox:
     def __init__(self, incarnations: Mapping[int, int]) -> None:
         self.heard: dict[int, Heard] = {}
         self.incarnations = dict(incarnations)  # of which the learner has pushes
+        self._newest: dict[int, tuple[int, int]] = {}  # incarnation and sequence number, also of former neighbours
         self._waiting: set[int] = set()
 
     def put(self, number: int, push: Push) -> bool:
@@ -32,8 +33,10 @@ class Inbox:
         heard = self.heard.get(number)
         if push.incarnation < self.incarnations.get(number, 0):
             return False
-        if heard is not None and (push.incarnation, push.seq) <= (heard.incarnation, heard.last.seq):
+        age, newest = (push.incarnation, push.seq), self._newest.get(number, (0, -1))
+        if age < newest or (age == newest and heard is not None):  # a forgotten push may be repeated
             return False
+        self._newest[number] = age
         previous = heard.last if heard is not None and heard.incarnation == push.incarnation else None
         message = NodeMessage(number, push.seq, push.vector, push.weight, push.note)
         self.heard[number] = Heard(push.incarnation, message, previous)
@@ -61,6 +64,6 @@ class Inbox:
         return heard.previous if heard.previous is not None and heard.previous.seq == seq else heard.last
 
     def forget(self, number: int) -> None:
-        """Forget the pushes of a former neighbour."""
+        """Forget the pushes of a former neighbour, but not how new they were: older ones may still arrive."""
         self.heard.pop(number, None)
         self._waiting.discard(number)
