@@ -77,7 +77,7 @@ class PrivateSites:
         self.slopes = self._released_slopes()
 
     def move_to(self, models: Floats) -> Floats:
-        """Move every site to a model, copies x features, and return the slopes that they release there."""
+        """Move each repetition to its line of ``models``, or all to a single model; return the slopes they release."""
         if self.released == self.rounds:
             raise ValueError(f"the sites have released all {self.rounds} slopes of their budget")
         push = 2.0 * models - self._sent.vector  # the site moves to the mean of its model and the attacker's

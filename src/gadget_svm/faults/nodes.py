@@ -146,7 +146,12 @@ def _draws(context: FaultContext, time: int, purpose: int) -> Floats:
 def _with_absences(
     exchange: Exchange, context: FaultContext, away: Callable[[int, Flags], Flags], now: Clock
 ) -> Exchange:
-    """Return the exchange with nodes that are away. ``away(time, before)`` is called once per iteration."""
+    """Return the exchange with nodes that are away. ``away(time, before)`` is called once per iteration.
+
+    Who is away is asked when messages meet this fault, not when they arrive. If `Delay` is given before it, a late
+    message to a node that has left meanwhile comes back to its sender. If `Delay` is given after it, the message is
+    delivered. See `registry.wrap_all` for the order.
+    """
     gone, time = np.zeros(context.n_nodes, dtype=np.bool_), -1
 
     def exchange_with_absences(messages: MessageBatch) -> Delivery:
