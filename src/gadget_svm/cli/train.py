@@ -108,7 +108,9 @@ class TrainRequest:
     epsilon: float | None = _privacy("--epsilon", help="A budget of differential privacy per row; 1 is strong.")
     delta: float | None = _privacy("--delta", help="The budget's delta, far below 1 / rows. Default: 1e-6.")
     clip: float | None = _privacy("--clip", help="The largest norm of a row; longer ones are scaled down. Default: 1.")
-    random_state: int = _learning("--seed", default=0, min=0, help="The same seed gives the same bits.")
+    random_state: int = _learning(
+        "--seed", default=0, min=0, help="The same seed gives the same bits, except with --epsilon."
+    )
     topology_seed: int | None = _network("--topology-seed", min=0, help="Seed of a random graph. Default: --seed.")
     partition_seed: int | None = _data("--partition-seed", min=0, help="Seed of --partition. Default: --seed.")
     n_jobs: int | None = _learning("--threads", "-j", "--jobs", min=-1, help="Threads; they do not change the result.")

@@ -27,8 +27,8 @@ is stable for every data set if the step size is below 2 (1 + momentum), as the 
 smaller step size than the smallest one, it gets fewer rounds instead."""
 NOISE_BALANCE = 1.5
 """The step size is this number divided by the norm of the noise in the sum of all rounds' mean slopes. It balances the
-reach of the steps against that of the noise. Chosen on the training objective of five data sets; see
-benchmarks/private.py."""
+reach of the steps against that of the noise. Chosen on the training objective of three data
+sets; see benchmarks/private.py."""
 
 
 class Plan(NamedTuple):
